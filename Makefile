@@ -1,0 +1,45 @@
+# `make test` and `make demo` need make, Python >= 3.10 and pip; they set up the rest in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test test-long bench clean
+
+help:
+	@echo "make demo       train, stop, resume and fine-tune on a small data set"
+	@echo "make test       ruff, mypy and the tests"
+	@echo "make test-long  the tests, with those that take long"
+	@echo "make bench      time planning"
+	@echo "make clean      remove $(VENV) and what tools left behind"
+
+setup: $(STAMP)
+
+# Some distributions ship Python without ensurepip; virtualenv, put aside, does the same there.
+$(STAMP): setup.cfg setup.py pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("tfckpt needs Python 3.10 or later; try make PYTHON=python3.12" if sys.version_info < (3, 10) else 0)'
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { \
+		$(PYTHON) -m pip install --target build/virtualenv virtualenv && \
+		PYTHONPATH=build/virtualenv $(PYTHON) -m virtualenv --clear $(VENV); }
+	$(BIN)/python -m pip install -e '.[test]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/digits/demo.py
+
+# A file stays with one worker, so that TensorFlow is imported once for all of its tests.
+test: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/bench_planning.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,137 @@
+"""A writer of index files that writes whatever it is told, checksums valid.
+
+The messages are TensorFlow's own protocol buffers; only the table around them is built here.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pytest
+
+MAGIC = bytes.fromhex("57fb808b247547db")
+
+
+def mask(crc: int) -> int:
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(number: int) -> bytes:
+    code = bytearray()
+    while number > 127:
+        code.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*code, number])
+
+
+def seal(content: bytes, kind: int = 0) -> bytes:
+    body = content + bytes([kind])
+    return body + struct.pack("<I", mask(google_crc32c.value(body)))
+
+
+def plain_block(items: list[tuple[bytes, bytes]]) -> bytes:
+    """A block in which every key stands in full and is a restart point."""
+    body, restarts = b"", []
+    for key, value in items:
+        restarts.append(len(body))
+        body += b"\0" + varint(len(key)) + varint(len(value)) + key + value
+    return body + struct.pack(
+        f"<{len(restarts) + 2 - bool(restarts)}I", *(restarts or [0]), max(len(restarts), 1)
+    )
+
+
+def table(blocks: list[bytes], bounds: list[bytes], **changes: Any) -> bytes:
+    """A table of these blocks; ``changes``: handles, metaindex, magic."""
+    data, handles = b"", []
+    for block in blocks:
+        handles.append(varint(len(data)) + varint(len(block)))
+        data += seal(block)
+    handles = changes.get("handles", handles)
+    meta = changes.get("metaindex", plain_block([]))
+    tail = varint(len(data)) + varint(len(meta))
+    data += seal(meta)
+    index = plain_block(list(zip(bounds, handles, strict=True)))
+    tail += varint(len(data)) + varint(len(index))
+    data += seal(index)
+    return data + tail.ljust(40, b"\0") + changes.get("magic", MAGIC)
+
+
+class Forge:
+    """A checkpoint of TensorFlow's in pieces, and the means to write it back altered."""
+
+    def __init__(self, prefix: str, values: dict[str, Any]) -> None:
+        self.prefix = prefix
+        self.values = values
+        self.path = Path(f"{prefix}.index")
+        self.original = self.path.read_bytes()
+
+    def items(self) -> dict[bytes, Any]:
+        """Key → TensorFlow's message, the header under ``b""``."""
+        from tensorflow.core.protobuf import tensor_bundle_pb2
+
+        from tfckpt.stored.table import read_table
+
+        found = {}
+        for key, value in read_table(self.original, str(self.path)):
+            kind = (
+                tensor_bundle_pb2.BundleEntryProto if key else tensor_bundle_pb2.BundleHeaderProto
+            )
+            found[key] = kind.FromString(value)
+        return found
+
+    def write_items(self, items: dict[bytes, Any]) -> None:
+        pairs = [
+            (key, value if isinstance(value, bytes) else value.SerializeToString())
+            for key, value in sorted(items.items())
+        ]
+        self.path.write_bytes(table([plain_block(pairs)], [pairs[-1][0]]))
+
+    def assert_original(self, bundle: Any) -> None:
+        assert set(bundle.entries) == set(self.values)
+        for name, expected in self.values.items():
+            read = bundle.read(name)
+            assert read.shape == expected.shape
+            assert read.tolist() == expected.tolist()
+
+
+@pytest.fixture(scope="session")
+def _written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    tf = pytest.importorskip("tensorflow")
+    directory = tmp_path_factory.mktemp("forge")
+    values = {
+        "a/kernel": tf.reshape(tf.range(12, dtype=tf.float32), (3, 4)),
+        "b/bias": tf.constant([1.5, -2.5], tf.bfloat16),
+        "c/step": tf.constant(7, tf.int64),
+        "d/text": tf.constant([b"one", b"", b"three"]),
+        "e/empty": tf.zeros((0, 3)),
+    }
+    names = [*values, "p/part", "p/part"]
+    tensors = [*values.values(), tf.ones((2, 3)), 2 * tf.ones((2, 3))]
+    specs = [""] * len(values) + ["4 3 0,2:-", "4 3 2,2:-"]
+    prefix = str(directory / "ckpt-1")
+    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=specs, tensors=tensors)
+    read = {name: value.numpy() for name, value in values.items()}
+    read["p/part"] = tf.concat(tensors[-2:], 0).numpy()
+    return directory, read
+
+
+@pytest.fixture
+def forge(_written: tuple[Path, dict[str, Any]], tmp_path: Path) -> Forge:
+    """A fresh copy of a small checkpoint with values of every sort."""
+    directory, values = _written
+    for file in directory.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return Forge(str(tmp_path / "ckpt-1"), values)
+
+
+@pytest.fixture(scope="session")
+def tables() -> Any:
+    """The functions of this module, for tests that build a table by hand."""
+    import types
+
+    return types.SimpleNamespace(
+        plain_block=plain_block, table=table, seal=seal, varint=varint, mask=mask, MAGIC=MAGIC
+    )

@@ -1,0 +1,45 @@
+"""What all tests share: the environment of TensorFlow, both Keras flavours, the corpus, Hypothesis.
+
+The environment is set before any test can import TensorFlow, and TensorFlow is imported only by the
+tests that ask for it, so that the tests of the light half stay light.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+# oneDNN chooses kernels by machine, and with them the last bits of a result.
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+# It would make `tf.keras` tf_keras; here tf_keras is a module of its own, beside Keras 3.
+os.environ.pop("TF_USE_LEGACY_KERAS", None)
+
+# Loading TensorFlow or tracing a model inside the first example says nothing about the code.
+settings.register_profile("tfckpt", deadline=None, print_blob=True)
+settings.load_profile("tfckpt")
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(params=["keras3", "tf_keras"])
+def flavour(request: pytest.FixtureRequest) -> Any:
+    """The module ``keras`` (Keras 3), then the module ``tf_keras``."""
+    if request.param == "tf_keras":
+        return pytest.importorskip("tf_keras")
+    return importlib.import_module("keras")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The directory of real checkpoints; its README.md says what they are."""
+    path = Path(os.environ.get("TFCKPT_CORPUS", PROJECT.parent / "shared" / "corpus"))
+    if not path.is_dir():
+        pytest.skip(f"no corpus of checkpoints at {path}; TFCKPT_CORPUS names another place")
+    return path

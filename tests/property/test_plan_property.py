@@ -1,0 +1,147 @@
+"""What holds for every policy and every two inventories."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfckpt.planning import Status, make_plan, render_text
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Layer, Role
+
+LAYERS = ("dense", "dense_1", "dense_2", "conv", "head")
+names = st.builds("model/{}/{}".format, st.sampled_from(LAYERS), st.sampled_from(("w", "b")))
+dtypes = st.sampled_from(("float32", "float16", "int64", "string"))
+shapes = st.sampled_from(((), (1,), (2, 3), None))
+weights = st.builds(Entry, names, st.just(Role.WEIGHT), dtypes, shapes, st.just(4))
+slots = st.builds(
+    lambda of, slot: Entry(
+        f"optimizer/{slot}/{of.removeprefix('model/')}",
+        Role.SLOT,
+        "float32",
+        (2,),
+        8,
+        slot=slot,
+        of=of,
+    ),
+    names,
+    st.sampled_from(("momentum", "velocity")),
+)
+others = st.sampled_from(
+    (
+        Entry("optimizer/iterations", Role.ITERATIONS, "int64", (), 8),
+        Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", (), 4),
+        Entry("seed/dropout", Role.SEED, "uint32", (2,), 8),
+        Entry("metrics/loss/total", Role.METRIC, "float32", (), 4),
+        Entry("save_counter", Role.STATE, "int64", (), 8),
+    )
+)
+layers = st.lists(st.sampled_from(LAYERS), unique=True).map(
+    lambda found: tuple(Layer(name, "dense" if "dense" in name else "") for name in found)
+)
+inventories = st.builds(
+    lambda entries, stack, aliases, kind, complete: Inventory(
+        "here",
+        {entry.name: entry for entry in entries},
+        stacks={"model": stack},
+        aliases=aliases,
+        optimizers={"optimizer": kind},
+        complete=complete,
+    ),
+    st.lists(weights | slots | others, max_size=12),
+    layers,
+    st.sampled_from(({}, {"model/tied": "model/dense"}, {"model/conv": "model/head"})),
+    st.sampled_from(("", "adam", "sgd")),
+    st.booleans(),
+)
+selectors = st.lists(
+    st.sampled_from(("model/**", "model/dense*/**", "**/b", "optimizer/**", "nothing/*")),
+    max_size=2,
+    unique=True,
+).map(tuple)
+renames = st.lists(
+    st.sampled_from(
+        (
+            {"checkpoint": "model/dense/**", "model": "model/head/**"},
+            {"checkpoint": "model/*/w", "model": "model/*/b"},
+            {"checkpoint": "optimizer/momentum/**", "model": "optimizer/velocity/**"},
+        )
+    ),
+    max_size=2,
+    unique_by=str,
+).map(tuple)
+actions = st.sampled_from(("error", "warn", "ignore"))
+policies = st.builds(
+    Policy,
+    api=st.sampled_from(("restore", "read")),
+    include=selectors.map(lambda found: found or ("**",)),
+    exclude=selectors,
+    exclude_checkpoint=selectors,
+    rename=renames,
+    expect_missing=selectors,
+    expect_unexpected=selectors,
+    on_missing=actions,
+    on_unexpected=actions,
+    on_shape_mismatch=st.sampled_from(("error", "skip")),
+    on_dtype_mismatch=st.sampled_from(("error", "cast")),
+    match=st.sampled_from((("name",), ("structure",), ("name", "structure"))),
+    optimizer=st.fixed_dictionaries(
+        {
+            "slots": st.sampled_from(("restore", "reset")),
+            "iterations": st.sampled_from(("restore", "reset")),
+            "hyperparameters": st.sampled_from(("restore", "config")),
+        }
+    ),
+    training_state=st.sampled_from((("seeds",), ())),
+    allow_empty=st.booleans(),
+    min_restored=st.none() | st.floats(0, 1),
+)
+
+
+@given(policies, inventories, inventories)
+def test_every_value_ends_in_a_step_and_every_live_one_in_exactly_one(policy, stored, live):
+    plan = make_plan(policy, stored, live)
+    assert sorted(step.name for step in plan.steps if step.name) == sorted(live.entries)
+    sources = [step.source for step in plan.steps if step.source]
+    assert set(sources) == set(stored.entries)
+    if not stored.aliases:  # a value with two names there may fill two values here
+        assert len(sources) == len(stored.entries)
+    for step in plan.steps:
+        assert step.live is live.entries.get(step.name)
+        assert step.stored is stored.entries.get(step.source)
+
+
+@given(policies, inventories, inventories, st.randoms())
+def test_the_order_of_values_does_not_matter(policy, stored, live, random):
+    def shuffled(inventory):
+        entries = list(inventory.entries.items())
+        random.shuffle(entries)
+        return dataclasses.replace(inventory, entries=dict(entries))
+
+    plan = make_plan(policy, stored, live)
+    assert make_plan(policy, shuffled(stored), shuffled(live)) == plan
+
+
+@given(inventories)
+def test_restoring_an_inventory_into_itself_loads_all_of_it(inventory):
+    plan = make_plan(Policy(allow_empty=True), inventory, inventory)
+    assert plan.ok
+    assert {step.status for step in plan.steps} <= {Status.LOADED}
+    assert [step.name for step in plan.steps] == [step.source for step in plan.steps]
+
+
+@given(policies, inventories, inventories)
+def test_what_is_assigned_fits(policy, stored, live):
+    for step in make_plan(policy, stored, live).assignments:
+        assert step.stored.shape == step.live.shape
+        assert step.stored.dtype == step.live.dtype or step.status is Status.CAST
+        assert step.live.role is not Role.SLOT or policy.optimizer.slots == "restore"
+
+
+@given(policies, inventories, inventories)
+def test_every_plan_has_a_report_that_counts_its_values(policy, stored, live):
+    plan = make_plan(policy, stored, live)
+    report = render_text(plan)
+    for status, count in plan.counts.items():
+        assert any(line.split()[:2] == [status.value, str(count)] for line in report.splitlines())
+    assert ("refused" in report.splitlines()[0]) == (not plan.ok)

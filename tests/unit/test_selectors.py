@@ -1,0 +1,163 @@
+"""What selectors match, what renames make of names, and what both refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfckpt.selectors import MAX_PATTERN, Selector, compile_rename, suggest
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched", "unmatched"),
+    [
+        ("model/**", ["model/a", "model/a/b/kernel", "model"], ["models/a", "a/model/b"]),
+        ("**/bias", ["bias", "a/b/bias"], ["a/bias/b", "a/xbias", "biased"]),
+        ("model/*/kernel", ["model/dense/kernel"], ["model/kernel", "model/a/b/kernel"]),
+        ("model/**/kernel", ["model/kernel", "model/a/b/kernel"], ["model/a/kernel/b"]),
+        ("model/block_?", ["model/block_1"], ["model/block_", "model/block_12", "model/block_/"]),
+        ("model/[ab]*", ["model/a", "model/bcd"], ["model/c", "model/"]),
+        ("model/[!ab]", ["model/c"], ["model/a", "model/cc"]),
+        ("model/[a-c1-3]", ["model/b", "model/2"], ["model/d", "model/-"]),
+        ("model/[]x]", ["model/]", "model/x"], ["model/[]x]"]),
+        ("model/w[[]0]", ["model/w[0]"], ["model/w0"]),
+        ("**/conv_*/**", ["conv_1", "a/conv_1/b/kernel"], ["a/conv/b"]),
+        ("**", ["a", "a/b/c"], []),
+        ("a/**/b/**/c", ["a/b/c", "a/x/b/y/z/c", "a/b/b/c/c"], ["a/c", "a/c/b"]),
+        ("model/a.c+", ["model/a.c+"], ["model/abc"]),
+        ("Model/A", ["Model/A"], ["model/a"]),
+        (
+            r"re:model/block_(\d+)/.*",
+            ["model/block_12/a/b"],
+            ["model/block_x/a", "xmodel/block_1/"],
+        ),
+        ("re:^model/(a|b)$", ["model/a", "model/b"], ["model/a\n", "model/ab"]),
+        ("re:(?:ab){2,3}c??", ["abab", "abababc"], ["ab", "abababab"]),
+        (r"re:[\w./-]+", ["a.b/c-d"], ["a b"]),
+        ("re:a{", ["a{"], ["a"]),
+    ],
+)
+def test_a_pattern_matches_whole_names(
+    pattern: str, matched: list[str], unmatched: list[str]
+) -> None:
+    selector = Selector(pattern)
+    assert [name for name in matched if not selector.matches(name)] == []
+    assert [name for name in unmatched if selector.matches(name)] == []
+    assert selector.pattern == pattern
+    assert selector == Selector(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("", "empty"),
+        ("re:", "empty"),
+        ("model/", "'model/\\*\\*'"),
+        ("/model", "empty level"),
+        ("a//b", "empty level"),
+        ("model/a**", "stands alone"),
+        ("model/[ab", "never closed"),
+        ("model/[c-a]", "means nothing"),
+        ("re:a(b", "never closed"),
+        ("re:a)b", "closes nothing"),
+        ("re:[ab", "never closed"),
+        ("re:[b-a]", "means nothing"),
+        ("re:*a", "nothing to repeat"),
+        ("re:a**", "cannot be repeated"),
+        ("re:a{2,1}", "wrong way round"),
+        ("re:a{99999}", "too long"),
+        ("re:(?:(?:a{30}){30}){30}", "too long"),
+        (r"re:(a)\1", "back-references"),
+        ("re:a(?=b)", "lookaround"),
+        ("re:(?i)a", "flags"),
+        (r"re:a\b", "this escape"),
+        ("re:a^b", "at the start"),
+        ("re:a$b", "at the end"),
+        ("re:(?P<x>a)(?P<x>b)", "there twice"),
+        ("re:" + "(" * 40 + ")" * 40, "groups"),
+        ("a" * (MAX_PATTERN + 1), "longer than"),
+    ],
+)
+def test_a_pattern_that_means_nothing_is_refused(pattern: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Selector(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("re:(a+)+b", "a" * 200),
+        ("re:(a|a)*b", "a" * 200),
+        ("re:.*.*.*.*.*.*x", "a" * 200),
+        ("re:(.*a){10}", "a" * 200 + "b"),
+        ("re:(a*)*b", "a" * 200),
+        ("*a" * 40 + "b", "a" * 400),
+        ("**/a/" * 40 + "b", "/".join("a" * 400)),
+    ],
+)
+def test_no_pattern_runs_away(pattern: str, name: str) -> None:
+    assert not Selector(pattern).matches(name)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "model", "stored", "live"),
+    [
+        ("model/backbone/**", "model/encoder/**", "model/backbone/a/k", "model/encoder/a/k"),
+        ("model/backbone/**", "model/encoder/**", "model/backbone", "model/encoder"),
+        ("**/gamma", "**/scale", "gamma", "scale"),
+        ("a/*_*/b", "b/*/*", "a/x_y_z/b", "b/x/y_z"),
+        ("a/[xy]?/**", "b/[xy]-?/**", "a/x1/k", "b/x-1/k"),
+        ("model/head", "model/classes", "model/head", "model/classes"),
+        ("model/head", "model/classes", "model/headless", None),
+        (r"re:model/block_(\d+)/(.*)", r"model/blk\1/\2", "model/block_7/a/k", "model/blk7/a/k"),
+        (r"re:(?P<l>\w+)/(?P<r>\w+)", r"\g<r>/\g<l>", "a/b", "b/a"),
+        (r"re:a(b)?c", r"x\1y", "ac", "xy"),
+        (r"re:(a)", r"\g<0>\\\g<1>", "a", "a\\a"),
+        (r"re:(a)", r"\1", "b", None),
+        (r"re:(a|ab)(c|bcd)(d*)", r"\1-\2-\3", "abcd", "a-bcd-"),
+        (r"re:(.*?)_(.*)", r"\1/\2", "a_b_c", "a/b_c"),
+    ],
+)
+def test_a_rename_says_what_a_stored_name_is_called(
+    checkpoint: str, model: str, stored: str, live: str | None
+) -> None:
+    assert compile_rename(checkpoint, model).apply(stored) == live
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "model", "text"),
+    [
+        ("a/**", "b/*", "same wildcards"),
+        ("a/*/**", "b/**/*", "same wildcards"),
+        ("a/[xy]", "b/[xz]", "same wildcards"),
+        ("a/b", "re:b", "no regular expression"),
+        (r"re:(a)", r"\2", "does not have"),
+        (r"re:(a)", r"\g<x>", "does not have"),
+        (r"re:(a)", r"a\d", "does not have"),
+        ("re:(a)", "b/*", "wildcard"),
+        ("re:(", "b", "never closed"),
+        ("a//b", "b", "empty level"),
+        ("a", "", "empty"),
+    ],
+)
+def test_a_pair_that_does_not_fit_is_refused(checkpoint: str, model: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        compile_rename(checkpoint, model)
+
+
+NAMES = ["model/encoder/dense/kernel", "model/encoder/dense/bias", "model/head/kernel", "step"]
+
+
+def test_a_misspelt_selector_suggests_the_names_it_may_have_meant() -> None:
+    assert suggest("model/hed/**", NAMES) == ["model/head/kernel"]
+    assert set(suggest("model/encodr/**", NAMES)) == set(NAMES[:2])
+    assert suggest("re:model/haed/.*", NAMES) == ["model/head/kernel"]
+    assert suggest("stp", NAMES, {"step": ()}) == ["step ()"]
+    assert suggest("model/hed/*", NAMES, {"model/head/kernel": (8, 10)}) == [
+        "model/head/kernel (8, 10)"
+    ]
+
+
+def test_nothing_near_suggests_nothing() -> None:
+    assert suggest("zzz/qqq", NAMES) == []
+    assert suggest("**", NAMES) == []
+    assert suggest("model", []) == []

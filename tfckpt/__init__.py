@@ -1,0 +1,95 @@
+"""Checkpoints for TensorFlow and Keras that restore exactly what was asked, or refuse.
+
+Start with :class:`Checkpoint` and :class:`CheckpointManager`, which take the place of TensorFlow's,
+or with :func:`from_config`, which does what a YAML file declares. Importing tfckpt does not import
+TensorFlow; the names that need it are loaded on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CoverageError,
+    DamagedCheckpointError,
+    NotBuiltError,
+    PolicyError,
+    RefusedError,
+    RestoreError,
+    SaveError,
+    StatusAssertionError,
+    TfckptError,
+    UnsupportedCheckpointError,
+)
+
+if TYPE_CHECKING:
+    from tfckpt.live.checkpoint import Checkpoint
+    from tfckpt.manager.checkpoint_manager import CheckpointManager
+    from tfckpt.manager.run import Run, from_config, inventory, plan, restore
+    from tfckpt.planning import Plan, RestoreReport, Status
+    from tfckpt.policy import Policy
+    from tfckpt.records import Entry, Inventory, Role
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Checkpoint": "tfckpt.live.checkpoint",
+    "CheckpointManager": "tfckpt.manager.checkpoint_manager",
+    "Entry": "tfckpt.records",
+    "Inventory": "tfckpt.records",
+    "Plan": "tfckpt.planning",
+    "Policy": "tfckpt.policy",
+    "RestoreReport": "tfckpt.planning",
+    "Role": "tfckpt.records",
+    "Run": "tfckpt.manager.run",
+    "Status": "tfckpt.planning",
+    "from_config": "tfckpt.manager.run",
+    "inventory": "tfckpt.manager.run",
+    "plan": "tfckpt.manager.run",
+    "restore": "tfckpt.manager.run",
+}
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointManager",
+    "CheckpointNotFoundError",
+    "CoverageError",
+    "DamagedCheckpointError",
+    "Entry",
+    "Inventory",
+    "NotBuiltError",
+    "Plan",
+    "Policy",
+    "PolicyError",
+    "RefusedError",
+    "RestoreError",
+    "RestoreReport",
+    "Role",
+    "Run",
+    "SaveError",
+    "Status",
+    "StatusAssertionError",
+    "TfckptError",
+    "UnsupportedCheckpointError",
+    "from_config",
+    "inventory",
+    "plan",
+    "restore",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _LAZY[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__"})

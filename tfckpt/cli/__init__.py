@@ -1,0 +1,1 @@
+"""The command line: look at checkpoints, plans and policies without writing a script."""

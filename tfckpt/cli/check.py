@@ -1,0 +1,39 @@
+"""`tfckpt policy check`: whether a config means something, without a model or a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import PolicyError
+from tfckpt.planning.text import printable
+from tfckpt.policy.load import load_config
+
+if TYPE_CHECKING:
+    from tfckpt.cli.command import Given
+    from tfckpt.errors import Problem
+
+
+def run(given: Given) -> int:
+    """Show what is wrong with a config; 1 where anything is."""
+    file = given.one("a config file")
+    policies: list[str] = []
+    problems: tuple[Problem, ...] = ()
+    try:
+        policies = sorted(load_config(file).policies)
+    except PolicyError as error:
+        if not given.json:
+            raise
+        problems = error.problems
+    if given.json:
+        document = {
+            "version": 1,
+            "file": file,
+            "ok": not problems,
+            "policies": policies,
+            "problems": [problem._asdict() for problem in problems],
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        print(f"{printable(file)}: fine ({', '.join(policies) or 'no policies of its own'})")
+    return 1 if problems else 0

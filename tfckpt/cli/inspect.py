@@ -1,0 +1,132 @@
+"""`tfckpt inspect`: what a checkpoint holds, without TensorFlow.
+
+Of a directory the newest checkpoint that can be read is shown, and those that were passed over are
+named with what is wrong with them; so the command answers what a restore would find there. A
+directory in which none can be read is an error, and not the same one as an empty directory.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.planning.text import printable, signature, size
+from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.discover import candidates
+from tfckpt.stored.files import LOCAL
+
+if TYPE_CHECKING:
+    from tfckpt.cli.command import Given
+    from tfckpt.stored.checkpoint import StoredCheckpoint
+
+
+class _Found(NamedTuple):
+    """The checkpoint to show, and the newer ones that could not be read: prefix, why not."""
+
+    checkpoint: StoredCheckpoint
+    rejected: list[tuple[str, str]]
+
+
+def run(given: Given) -> int:
+    """Show a checkpoint; 1 where part of it is damaged or absent."""
+    found = _find(given.one("the prefix of a checkpoint or a directory of them"))
+    with found.checkpoint:
+        if given.json:
+            print(json.dumps(_document(found), indent=2))
+        else:
+            _print(found)
+        return 1 if found.rejected or found.checkpoint.bundle.missing_shards else 0
+
+
+def _find(path: str) -> _Found:
+    choices = [] if LOCAL.exists(f"{path}.index") else candidates(path, None)
+    if not choices:
+        return _Found(open_checkpoint(path), [])
+    rejected: list[tuple[str, str]] = []
+    for choice in choices:
+        opened = _open(choice.prefix)
+        if isinstance(opened, CheckpointError):
+            rejected.append((choice.prefix, str(opened)))
+        else:
+            return _Found(opened, rejected)
+    reasons = "\n  ".join(reason for _, reason in rejected)
+    many = f"none of its {len(rejected)} checkpoints can be read"
+    raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)
+
+
+def _open(prefix: str) -> StoredCheckpoint | CheckpointError:
+    try:
+        return open_checkpoint(prefix)
+    except CheckpointError as error:
+        return error
+
+
+def _tops(checkpoint: StoredCheckpoint) -> dict[str, tuple[int, int]]:
+    """First component → how many values, how many bytes."""
+    tops: dict[str, tuple[int, int]] = {}
+    for entry in checkpoint.inventory.entries.values():
+        top = entry.name.partition("/")[0]
+        count, nbytes = tops.get(top, (0, 0))
+        tops[top] = count + 1, nbytes + entry.nbytes
+    return tops
+
+
+def _print(found: _Found) -> None:
+    from tfckpt.cli.tables import show
+
+    checkpoint = found.checkpoint
+    for _, reason in found.rejected:
+        print(f"passed over: {printable(reason)}")
+    record = checkpoint.record
+    about = [f"written by {'tfckpt' if record else 'TensorFlow'}"]
+    if record is not None:
+        about.extend(
+            f"{word} {value}"
+            for word, value in (("step", record.step), ("epoch", record.epoch))
+            if value is not None
+        )
+    print(f"{printable(checkpoint.prefix)}: {', '.join(about)}\n")
+    entries = checkpoint.inventory.entries.values()
+    rows = [(e.name, e.role.value, signature(e), size(e.nbytes)) for e in entries]
+    show(("name", "role", "type", "size"), rows, 3)
+    tops = _tops(checkpoint)
+    total = sum(count for count, _ in tops.values()), sum(nbytes for _, nbytes in tops.values())
+    sums = [(top, f"{count:,}", size(nbytes)) for top, (count, nbytes) in tops.items()]
+    print()
+    show(("in all", "values", "size"), [*sums, ("", f"{total[0]:,}", size(total[1]))], 2)
+    sys.stdout.flush()
+    for shard in checkpoint.bundle.missing_shards:
+        print(f"tfckpt: {printable(shard)}: the file is missing", file=sys.stderr)
+
+
+def _document(found: _Found) -> dict[str, Any]:
+    checkpoint, record = found.checkpoint, found.checkpoint.record
+    entries = checkpoint.inventory.entries.values()
+    return {
+        "version": 1,
+        "prefix": checkpoint.prefix,
+        "kind": checkpoint.kind,
+        "step": record.step if record else None,
+        "epoch": record.epoch if record else None,
+        "metrics": dict(record.metrics) if record else {},
+        "nbytes": sum(entry.nbytes for entry in entries),
+        "totals": {
+            top: {"values": count, "nbytes": nbytes}
+            for top, (count, nbytes) in _tops(checkpoint).items()
+        },
+        "values": [
+            {
+                "name": entry.name,
+                "role": entry.role.value,
+                "dtype": entry.dtype,
+                "shape": None if entry.shape is None else list(entry.shape),
+                "nbytes": entry.nbytes,
+                "key": entry.key,
+            }
+            for entry in entries
+        ],
+        "missing_shards": list(checkpoint.bundle.missing_shards),
+        "rejected": [{"prefix": prefix, "reason": reason} for prefix, reason in found.rejected],
+    }

@@ -1,0 +1,75 @@
+"""`tfckpt plan`: what restoring by a config would do to a model that a script builds.
+
+The objects come from the user's own code, by ``module:callable``, since nothing else knows how to
+build them. What that code prints goes to standard error, so that ``--json`` stays JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+
+import tfckpt
+from tfckpt.cli.command import Given, Misuse
+
+
+def run(given: Given) -> int:
+    """Show a plan; 1 where it would be refused."""
+    config = given.one("a config file")
+    if given.model is None:
+        raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
+    # TensorFlow's start-up notices, which say nothing about the checkpoint
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with contextlib.redirect_stdout(sys.stderr):
+        plan = tfckpt.plan(config, **_objects(given.model))
+    if given.json:
+        print(json.dumps(plan.to_json(), indent=2))
+    else:
+        _print(plan)
+    return 0 if plan.ok else 1
+
+
+def _objects(target: str) -> dict[str, Any]:
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise Misuse(f"--model {target!r} is not MODULE:CALLABLE, as in train:build_model")
+    sys.path.insert(0, "")  # as for `python -m`: a script beside the config is importable
+    try:
+        found = importlib.import_module(module)
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # a training script's own flags have their defaults
+        for part in name.split("."):
+            found = getattr(found, part)
+        made = found()  # type: ignore[operator]  # whatever the user names
+    except Exception as error:
+        traceback.print_exc()
+        raise Misuse(f"--model {target}: {type(error).__name__}: {error}") from None
+    return dict(made) if isinstance(made, Mapping) else {"model": made}
+
+
+def _print(plan: tfckpt.Plan) -> None:
+    from tfckpt.cli import tables
+
+    if not tables.for_a_person():
+        print(plan)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from tfckpt.planning.report import verdict
+    from tfckpt.planning.text import printable
+
+    console = Console(highlight=False)
+    console.print(Text(verdict(plan), style="bold green" if plan.ok else "bold red"))
+    for problem in plan.problems:
+        text = problem.show(plan.file or f"policy {plan.policy}")
+        console.print(Text("\n".join(map(printable, text.split("\n")))))
+    console.print(tables.rich_table(plan))

@@ -1,0 +1,98 @@
+"""Tables: aligned text for a pipe, rich for a person.
+
+In a pipe a table is lines of at most 80 columns with no colours and no rules, which ``grep`` and
+``diff`` take as they are; at a terminal rich draws it as wide as the window. In a pipe a name that
+is too long for its column gets a line of its own: names are copied into configs, and half a name is
+none. What comes from a file is escaped (`printable`) and never taken for rich's markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tfckpt.planning.text import WIDTH, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.table import Table
+
+    from tfckpt.planning import Plan
+
+_GAP = "  "
+_STYLES = {"error": "bold red", "warn": "yellow", "note": "cyan", "ok": "green"}
+
+
+def for_a_person() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def show(title: Sequence[str], rows: Sequence[Sequence[str]], right: int) -> None:
+    """Print a table whose first column is a name and whose column ``right`` holds numbers."""
+    if for_a_person():
+        from rich.console import Console
+
+        Console(highlight=False).print(_rich(title, rows, right))
+    else:
+        print("\n".join(plain([title, *rows], right)))
+
+
+def plain(rows: Sequence[Sequence[str]], right: int) -> Iterator[str]:
+    r"""The rows as aligned lines.
+
+    >>> print("\n".join(plain([("a", "float32 (2,)", "8 B"), ("b/c", "int64 ()", "16 B")], 2)))
+    a    float32 (2,)   8 B
+    b/c  int64 ()      16 B
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rest = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
+    widths[0] = max(min(widths[0], WIDTH - rest), len(_GAP))
+    for row in cells:
+        name, *others = (
+            cell.rjust(width) if index == right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        if len(name) > widths[0]:
+            yield name
+            name = " " * widths[0]
+        yield _GAP.join((name, *others)).rstrip()
+
+
+def _rich(title: Sequence[str], rows: Sequence[Sequence[str]], right: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for index, head in enumerate(title):
+        table.add_column(head, overflow="fold", no_wrap=index > 0)
+        table.columns[index].justify = "right" if index == right else "left"
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def rich_table(plan: Plan) -> Table:
+    """The steps of a plan: status, values, type, and why; the gravest first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tfckpt.planning.report import groups
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head, wide in (("status", False), ("value", True), ("type", True), ("why", True)):
+        table.add_column(head, overflow="fold", no_wrap=not wide)
+    for group in groups(plan):
+        status = Text(group.status.value, style=_STYLES[group.severity.value])
+        hint = f"\n→ {group.hint}" if group.hint else ""
+        why = Text(group.reason + hint)
+        for line in group.lines:
+            many = f" ×{line.count}" if line.count > 1 else ""
+            table.add_row(status, Text(line.name), Text(line.kind + many), why)
+            why = Text("")
+        if group.hidden:
+            more = f"… and {group.hidden:,} more like these (--json lists all)"
+            table.add_row(status, Text(more), Text(""), Text(""))
+    return table

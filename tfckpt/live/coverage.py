@@ -1,0 +1,118 @@
+"""Nothing is left out of a save: what TensorFlow's object graph does not reach is added to it.
+
+TensorFlow's keys stay as they are, so plain TensorFlow restores what tfckpt writes. What its graph
+misses in a Keras 3 object (variables in lists and dicts, seed generators, metrics; keras#18398)
+hangs under one extra child of the root, ``_tfckpt``, by canonical name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.errors import CoverageError, DamagedCheckpointError
+from tfckpt.live.variables import Trackable, is_variable, raw
+from tfckpt.records import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfckpt.live.inventory import Live
+    from tfckpt.stored.bundle import Bundle
+    from tfckpt.stored.proto import ObjectGraph
+
+EXTRA = "_tfckpt"
+_Reference = tf.__internal__.tracking.TrackableReference
+
+
+class _Extra(Trackable):  # type: ignore[misc]
+    """The extra child: canonical name → variable, for one save."""
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self._variables = variables
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> Mapping[str, Any]:
+        return self._variables if save_type == "checkpoint" else {}
+
+
+def whole_view(view: Any, live: Live) -> Any:
+    """TensorFlow's view of the objects, and what of the live values it does not come by."""
+    ids = {id(obj) for obj in view.breadth_first_traversal()[0]}
+    missed = {
+        name: value
+        for name, value in live.variables.items()
+        if is_variable(value) and not ids & _identities(value)
+    }
+    slots = {name for name in missed if _kept_as_slot(name, live)}
+    extra = {name: value for name, value in missed.items() if name not in slots}
+    if not extra:
+        return view
+    attached = [*(view.attached_dependencies or ()), _Reference(EXTRA, _Extra(extra))]
+    return tf.__internal__.tracking.ObjectGraphView(view.root, attached_dependencies=attached)
+
+
+def _kept_as_slot(name: str, live: Live) -> bool:
+    """Legacy optimizers' slots are no children; TensorFlow saves them with their variables."""
+    entry = live.inventory.entries[name]
+    return bool(entry.of) and any(
+        name.startswith(path + "/") and hasattr(optimizer, "_create_slots")
+        for path, optimizer in live.optimizers.items()
+    )
+
+
+def _identities(variable: Any) -> set[int]:
+    return {id(variable), id(raw(variable))}
+
+
+def keys_of(
+    live: Live, objects: list[Any], graph: ObjectGraph, bundle: Bundle
+) -> dict[str, str]:
+    """Canonical name → checkpoint key, for every live value.
+
+    Args:
+        live: what was to be saved.
+        objects: TensorFlow's own order of the objects, which is that of the stored graph's nodes.
+        graph: read back from what was written.
+        bundle: likewise.
+
+    Raises:
+        CoverageError: a value is not in what was written.
+    """
+    by_id: dict[int, str] = {}
+    for obj, node in zip(objects, graph.nodes, strict=False):  # slot variables come after
+        if node.attributes:
+            by_id[id(obj)] = node.attributes[0].checkpoint_key
+        elif node.registered_saver is not None:
+            by_id[id(obj)] = ""
+    by_id.update(_legacy_slots(objects, graph))
+    keys: dict[str, str] = {}
+    for name, value in live.variables.items():
+        entry = live.inventory.entries[name]
+        identities = _identities(value) if is_variable(value) else {id(value)}
+        key = next((by_id[i] for i in identities if i in by_id), None)
+        if key is None:
+            raise CoverageError(f"{name} would have been left out of {bundle.prefix}")
+        if entry.role is not Role.OBJECT:
+            _check(name, entry.dtype, entry.shape, bundle, key)
+        keys[name] = key
+    return keys
+
+
+def _check(name: str, dtype: str, shape: Any, bundle: Bundle, key: str) -> None:
+    found = bundle.entries.get(key)
+    if found is None or (found.dtype, found.shape) != (dtype, shape):
+        wrong = "is not there" if found is None else f"is {found.dtype} {found.shape} there"
+        raise DamagedCheckpointError(
+            f"read back after writing, {dtype} {shape} {wrong}", path=bundle.prefix, name=name
+        )
+
+
+def _legacy_slots(objects: list[Any], graph: ObjectGraph) -> Iterator[tuple[int, str]]:
+    """Slots of tf_keras's legacy optimizers, which are no children of anything."""
+    for obj, node in zip(objects, graph.nodes, strict=False):
+        for slot in node.slot_variables:
+            attributes = graph.nodes[slot.slot_variable_node_id].attributes
+            variable = obj.get_slot(objects[slot.original_variable_node_id], slot.slot_name)
+            if attributes and variable is not None:
+                yield id(variable), attributes[0].checkpoint_key

@@ -1,0 +1,100 @@
+"""The two Keras flavours as sets of classes.
+
+A flavour counts only once the program has imported it: before that none of its objects can exist,
+and tfckpt must not be the one that pays seconds for an import nobody wanted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Flavour:
+    """The classes that the inventory of live objects tells apart."""
+
+    name: str
+    layer: type
+    model: type
+    stacks: tuple[type, ...]
+    optimizers: tuple[type, ...]
+    metric: type
+    seeds: tuple[type, ...]
+    plain_attributes: frozenset[str]
+
+
+@functools.cache
+def _keras3() -> Flavour:
+    import keras
+    from keras.src.models.functional import Functional
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+    plain = frozenset(vars(keras.layers.Layer(name="plain"))) | {
+        # The functional and sequential models' own books about their layers.
+        "_functional",
+        "_nodes",
+        "_nodes_by_depth",
+        "_operations",
+        "_operations_by_depth",
+    }
+    return Flavour(
+        "keras",
+        keras.layers.Layer,
+        keras.Model,
+        (Functional, keras.Sequential),
+        (BaseOptimizer,),
+        keras.metrics.Metric,
+        (keras.random.SeedGenerator,),
+        plain,
+    )
+
+
+@functools.cache
+def _tf_keras() -> Flavour:
+    import tf_keras
+    from tf_keras.src import backend
+    from tf_keras.src.engine.functional import Functional
+    from tf_keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
+
+    plain = frozenset(vars(tf_keras.layers.Layer(name="plain"))) | {
+        "_input_coordinates",
+        "_input_layers",
+        "_layer_call_argspecs",
+        "_nodes_by_depth",
+        "_output_coordinates",
+        "_output_layers",
+        "_tensor_usage_count",
+    }
+    return Flavour(
+        "tf_keras",
+        tf_keras.layers.Layer,
+        tf_keras.Model,
+        (Functional, tf_keras.Sequential),
+        (tf_keras.optimizers.Optimizer, OptimizerV2),
+        tf_keras.metrics.Metric,
+        (backend.RandomGenerator,),
+        plain,
+    )
+
+
+def flavours() -> tuple[Flavour, ...]:
+    """The flavours in use."""
+    found = []
+    # `keras.layers` is in sys.modules only when the import has run to its end.
+    if "keras.layers" in sys.modules:
+        found.append(_keras3())
+    if "tf_keras.src.optimizers" in sys.modules:
+        found.append(_tf_keras())
+    return tuple(found)
+
+
+def flavour_of(obj: Any) -> Flavour | None:
+    """The flavour whose layer, optimizer, metric or seed generator an object is, if any."""
+    for flavour in flavours():
+        kinds = (flavour.layer, flavour.metric, *flavour.optimizers, *flavour.seeds)
+        if isinstance(obj, kinds):
+            return flavour
+    return None

@@ -1,0 +1,174 @@
+"""The inventory of live objects: names, and the variables behind them.
+
+The first component of a name is the keyword under which an object was given. A lone Keras model is
+``model`` and its optimizer ``optimizer``, however they were given; so a checkpoint written from a
+compiled model alone and one written with ``Checkpoint(model=…, optimizer=…)`` have the same names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tfckpt import names
+from tfckpt.live import optimizers
+from tfckpt.live.flavours import flavour_of
+from tfckpt.live.tree import Tree
+from tfckpt.live.variables import raw
+from tfckpt.names import Kind, Names, NamingError, Node
+from tfckpt.records import Entry, Inventory, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCE = "the live objects"
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """Live objects and the names of their values.
+
+    Attributes:
+        inventory: what there is.
+        variables: canonical name → tf.Variable, Keras 3 Variable, or trackable object.
+        unbuilt: canonical path → layer or model without variables.
+        optimizers: canonical path → optimizer.
+        roots: keyword (``""`` for the root object) → first component of its names.
+        models: the Keras models that were given, by their first component.
+        keras_roots: the first components below which a Keras object is.
+    """
+
+    inventory: Inventory
+    variables: Mapping[str, Any]
+    unbuilt: Mapping[str, Any]
+    optimizers: Mapping[str, Any]
+    roots: Mapping[str, str]
+    models: Mapping[str, Any]
+    keras_roots: frozenset[str]
+
+    @property
+    def weak_bases(self) -> frozenset[str]:
+        """The automatic layer names in use, for the names of a stored object graph."""
+        stacks = self.inventory.stacks.values()
+        return frozenset(layer.base for layers in stacks for layer in layers if layer.base)
+
+
+def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
+    """Name every value of the given objects.
+
+    Args:
+        objects: keyword → model, optimizer, layer, variable or other trackable, or a list or dict.
+        root: an object given without a keyword, as in ``tf.train.Checkpoint(root)``.
+    """
+    given = {"": root, **objects} if root is not None else dict(objects)
+    roots = _first_components(given)
+    return collect_as({roots[keyword]: obj for keyword, obj in given.items()}, roots)
+
+
+def collect_as(given: Mapping[str, Any], roots: Mapping[str, str] | None = None) -> Live:
+    """Name every value of objects whose first components are known."""
+    models = {component: obj for component, obj in given.items() if is_model(obj)}
+    tree = Tree()
+    nodes: dict[str, Node] = {}
+    for component, obj in sorted(given.items()):
+        if (node := tree.node(obj)) is not None:
+            nodes[component] = node
+    if names.MODEL in models:
+        _promote_optimizer(nodes)
+    for optimizer, node in tree.optimizers:
+        optimizers.finish(tree, optimizer, node)
+    named = names.assign(nodes, keras_roots=models)
+    return Live(
+        Inventory(
+            SOURCE,
+            {n.name: _entry(n) for n in named.values},
+            named.stacks,
+            named.aliases,
+            named.optimizers,
+            complete=True,
+        ),
+        {n.name: n.node.value for n in named.values},
+        _paths(named, tree.unbuilt),
+        _paths(named, tree.optimizers),
+        roots or {},
+        models,
+        frozenset(component for component, node in nodes.items() if _has_keras(node)),
+    )
+
+
+def _has_keras(node: Node) -> bool:
+    """Layers and optimizers bear labels, plain trackables do not."""
+    return any(
+        below.kind is Kind.OPTIMIZER or (below.kind is not Kind.VALUE and below.label)
+        for below in names.walk(node)
+    )
+
+
+def is_model(obj: Any) -> bool:
+    flavour = flavour_of(obj)
+    return flavour is not None and isinstance(obj, flavour.model)
+
+
+def is_optimizer(obj: Any) -> bool:
+    flavour = flavour_of(obj)
+    return flavour is not None and isinstance(obj, flavour.optimizers)
+
+
+def _first_components(given: Mapping[str, Any]) -> dict[str, str]:
+    """Keyword → first component of the canonical names of what it was given for."""
+    roots = {keyword: keyword for keyword in given}
+    models = {id(obj): keyword for keyword, obj in given.items() if is_model(obj)}
+    solvers = {id(obj): keyword for keyword, obj in given.items() if is_optimizer(obj)}
+    if len(models) == 1:
+        (keyword,) = models.values()
+        roots[keyword] = names.MODEL
+        if len(solvers) == 1:
+            (keyword,) = solvers.values()
+            roots[keyword] = names.OPTIMIZER
+    if roots.get("") == "" and flavour_of(given.get("")) is not None:
+        roots[""] = names.OPTIMIZER if is_optimizer(given[""]) else names.MODEL
+    taken: dict[str, str] = {}
+    for keyword, component in roots.items():
+        other = taken.setdefault(component, keyword)
+        if other != keyword and given[other] is not given[keyword]:
+            loser = keyword if keyword == component else other
+            raise NamingError(
+                f"the keyword {loser!r} is the name of the only "
+                f"{'model' if component == names.MODEL else 'optimizer'} here; "
+                "give the object another keyword"
+            )
+    return roots
+
+
+def _promote_optimizer(nodes: dict[str, Node]) -> None:
+    """A lone compiled model's optimizer is `optimizer`, unless it was given a name of its own."""
+    model = nodes[names.MODEL]
+    for edge, child in list(model.children):
+        if edge == names.OPTIMIZER and child.kind is Kind.OPTIMIZER:
+            model.children.remove((edge, child))
+            if all(node is not child for node in nodes.values()):
+                nodes.setdefault(names.OPTIMIZER, child)
+
+
+def _entry(named: names.Name) -> Entry:
+    value = named.node.value
+    if named.role is Role.OBJECT:
+        return Entry(named.name, Role.OBJECT, "", None)
+    variable = raw(value)
+    shape = tuple(variable.shape)
+    size = variable.dtype.size
+    for side in shape:
+        size *= side
+    return Entry(
+        named.name,
+        named.role,
+        variable.dtype.base_dtype.name,
+        shape,
+        size,
+        slot=named.slot,
+        of=named.of,
+    )
+
+
+def _paths(named: Names, found: list[tuple[Any, Node]]) -> dict[str, Any]:
+    return {named.paths[id(node)]: obj for obj, node in found if id(node) in named.paths}

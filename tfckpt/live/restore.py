@@ -1,0 +1,104 @@
+"""One restore from start to end: open, name, plan, apply.
+
+``tfckpt.Checkpoint`` and the functions that follow a config both come through here, so there is one
+place where a checkpoint meets live objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import RefusedError
+from tfckpt.live import build, delayed
+from tfckpt.live.apply import Undo, apply
+from tfckpt.live.inventory import Live, collect
+from tfckpt.live.reset import initial_values
+from tfckpt.planning import Plan, RestoreReport, make_plan
+from tfckpt.records import Role
+from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfckpt.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before the first assignment."""
+
+    plan: Plan
+    live: Live
+    stored: StoredCheckpoint
+    policy: Policy
+
+    def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
+        record = self.stored.record
+        return RestoreReport(
+            self.plan,
+            self.stored.prefix,
+            record.step if record else None,
+            record.epoch if record else None,
+            dict(record.metrics) if record else {},
+            rejected,
+        )
+
+
+@contextlib.contextmanager
+def prepare(
+    prefix: str, policy: Policy, objects: Mapping[str, Any], root: Any = None
+) -> Iterator[Prepared]:
+    """Open a checkpoint and plan its restore; the files stay open inside the context.
+
+    Objects that the policy or a compiled model says how to build are built; nothing is assigned.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+        NotBuiltError: it has values for something that has no variables yet.
+    """
+    given = {"model": root, **objects} if root is not None else objects
+    build.build_models(given, policy.build)
+    live = collect(objects, root)
+    with open_checkpoint(prefix, roots=live.roots, bases=live.weak_bases) as stored:
+        if build.build_optimizers(live, stored.inventory):
+            live = collect(objects, root)
+        plan = make_plan(policy, stored.inventory, live.inventory)
+        build.check_built(live, plan)
+        yield Prepared(plan, live, stored, policy)
+
+
+def refuse(plan: Plan) -> None:
+    """Raise if the plan has errors.
+
+    Raises:
+        RefusedError: its message is the plan's report.
+    """
+    if not plan.ok:
+        raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
+
+
+def carry_out(prepared: Prepared, *, keep_all: bool = False) -> Undo:
+    """Apply a plan, objects that are not variables included, all of it or none of it.
+
+    Raises:
+        RefusedError: the plan has errors.
+        DamagedCheckpointError: a needed value is not what its checksum says.
+    """
+    plan, live, stored = prepared.plan, prepared.live, prepared.stored
+    refuse(plan)
+    objects = {
+        step.stored.key: live.variables[step.name]
+        for step in plan.assignments
+        if step.stored is not None and step.stored.role is Role.OBJECT
+    }
+    return apply(
+        plan,
+        stored,
+        live.variables,
+        verify=prepared.policy.verify,
+        keep_all=keep_all,
+        resets=initial_values(plan, live),
+        then=(lambda: delayed.restore_objects(stored.prefix, objects)) if objects else None,
+    )

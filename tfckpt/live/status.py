@@ -1,0 +1,167 @@
+"""What ``restore`` and ``read`` return: TensorFlow's four assertions, about every variable.
+
+They mean what TensorFlow's mean, with three differences, each for a silence of TensorFlow's: an
+assertion that fails puts every variable back; ``assert_nontrivial_match`` wants a value and not
+only an object to match; a value that hangs in a Python list counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import StatusAssertionError
+from tfckpt.planning import Severity, Status
+from tfckpt.records import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Self
+
+    from tfckpt.live.apply import Undo
+    from tfckpt.planning import RestoreReport, Step
+
+_SHOWN = 10
+
+
+class LoadStatus:
+    """The status of one restore.
+
+    Attributes:
+        report: what was restored, value by value.
+    """
+
+    def __init__(
+        self,
+        report: RestoreReport,
+        undo: Undo,
+        *,
+        later: Any = None,
+        plain: bool = False,
+        created: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """The status of a restore that has happened.
+
+        Args:
+            report: what was restored.
+            undo: the values before.
+            later: TensorFlow's own status, where its delayed restoration goes on.
+            plain: whether TensorFlow's status speaks of every object, so that it decides.
+            created: the names of values that have come to exist since.
+        """
+        self.report = report
+        self._undo = undo
+        self._later = later
+        self._plain = plain
+        self._created = created
+        self._rolled_back = False
+
+    def assert_consumed(self) -> Self:
+        """Every value of the checkpoint has a variable, and every variable has a value.
+
+        Raises:
+            StatusAssertionError: not so; every variable has its old value again.
+        """
+        return self._assert("assert_consumed", lambda: self._missing() + self._unexpected())
+
+    def assert_existing_objects_matched(self) -> Self:
+        """Every variable has a value in the checkpoint.
+
+        Raises:
+            StatusAssertionError: not so; every variable has its old value again.
+        """
+        return self._assert("assert_existing_objects_matched", self._missing)
+
+    def assert_nontrivial_match(self) -> Self:
+        """At least one value was restored; ``save_counter`` does not count.
+
+        Raises:
+            StatusAssertionError: none was.
+        """
+        return self._assert("assert_nontrivial_match", self._nothing)
+
+    def expect_partial(self) -> Self:
+        """Silence TensorFlow's warnings about what is left over; nothing else changes."""
+        if self._later is not None:
+            self._later.expect_partial()
+        return self
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Values were assigned when ``restore`` returned; with a session, TensorFlow's own."""
+        if self._later is not None:
+            self._later.run_restore_ops(session)
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """Values were assigned when ``restore`` returned; with a session, TensorFlow's own."""
+        if self._later is not None:
+            self._later.initialize_or_restore(session)
+
+    def __getattr__(self, name: str) -> Any:
+        # TensorFlow's own tools look into the status it returned.
+        if name.startswith("__") or self.__dict__.get("_later") is None:
+            raise AttributeError(name)
+        return getattr(self._later, name)
+
+    def _assert(self, name: str, wrong: Callable[[], list[str]]) -> Self:
+        if self._rolled_back:
+            raise StatusAssertionError(f"{name}: an earlier assertion failed, nothing is restored")
+        problems = []
+        if self._plain:
+            try:
+                getattr(self._later, name)()
+            except AssertionError as error:
+                problems = [str(error)]
+        if not self._plain or name == "assert_nontrivial_match":
+            problems = problems or wrong()
+        if problems:
+            self._rolled_back = True
+            self._undo.roll_back()
+            shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN])
+            more = len(problems) - _SHOWN
+            raise StatusAssertionError(
+                f"{name} failed on {self.report.path}; every variable has its old value again\n"
+                + shown
+                + (f"\n  … and {more} more: see .report" if more > 0 else "")
+            )
+        return self
+
+    def _missing(self) -> list[str]:
+        unsaved = {Role.METRIC} if self._complete else {Role.METRIC, Role.SEED}
+        return [
+            f"{step.name}: {step.reason}"
+            for step in self.report.plan.steps
+            if step.status is Status.MISSING and step.entry.role not in unsaved
+        ]
+
+    def _unexpected(self) -> list[str]:
+        steps = [step for step in self.report.plan.steps if _left_over(step)]
+        created = set(self._created()) if steps else set()
+        return [
+            f"{step.source}: {step.reason}"
+            for step in steps
+            if step.source not in created
+        ]
+
+    def _nothing(self) -> list[str]:
+        plan = self.report.plan
+        if any(step.name != "save_counter" for step in plan.assignments):
+            return []
+        if self._later is not None and any(step.status is Status.UNEXPECTED for step in plan.steps):
+            return []  # TensorFlow has bound objects, whose variables may come
+        return ["nothing but the root object matched"]
+
+    @property
+    def _complete(self) -> bool:
+        return all(
+            step.severity is not Severity.NOTE
+            for step in self.report.plan.steps
+            if step.status is Status.MISSING and step.entry.role is Role.SEED
+        )
+
+
+def _left_over(step: Step) -> bool:
+    if step.entry.role is Role.METRIC:
+        return False
+    if step.status is Status.UNEXPECTED:
+        return True
+    return step.status is Status.EXCLUDED and step.source == "save_counter" and not step.name

@@ -1,0 +1,211 @@
+"""Live objects → the tree that :mod:`tfckpt.names` gives names to.
+
+A Keras object is walked by its own attributes, not by TensorFlow's object graph, which misses
+whatever Keras 3 keeps in a list or a dict, every seed generator and every metric (keras#18398).
+Whatever Keras tracks and no attribute leads to is taken from the layer's own books, so that nothing
+Keras counts as a variable is ever left out. Anything else is walked as TensorFlow walks it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfckpt.live import optimizers
+from tfckpt.live.flavours import Flavour, flavour_of
+from tfckpt.live.variables import Trackable, is_variable, last_name, path, raw
+from tfckpt.names import Kind, Node, snake_case, weak_base
+from tfckpt.records import Role
+
+# What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name.
+_TRAINER_ATTRIBUTES = frozenset(
+    {
+        "compiled_loss",
+        "compiled_metrics",
+        "history",
+        "loss",
+        "make_predict_function",
+        "make_test_function",
+        "make_train_function",
+        "optimizer",
+        "predict_function",
+        "test_function",
+        "train_function",
+        "train_tf_function",
+        "_checkpoint",
+        "_compile_config",
+        "_compile_loss",
+        "_compile_metrics",
+        "_distribute_strategy",
+        "_distribution_strategy",
+        "_loss_tracker",
+        "_predict_counter",
+        "_steps_per_execution",
+        "_test_counter",
+        "_train_counter",
+        "_training_state",
+    }
+)
+
+
+class Tree:
+    """The nodes of a set of live objects, each object once.
+
+    Attributes:
+        unbuilt: layers that have no variables yet, with their nodes.
+        optimizers: the optimizers found, with their nodes.
+        seen: what each node stands for, by the node's id; TensorFlow's objects included.
+    """
+
+    def __init__(self) -> None:
+        self.unbuilt: list[tuple[Any, Node]] = []
+        self.optimizers: list[tuple[Any, Node]] = []
+        self._nodes: dict[int, Node] = {}
+        self._keep: list[Any] = []
+        self.variables: list[Any] = []
+
+    def node(self, obj: Any) -> Node | None:
+        """The node of an object; None for what can hold no value."""
+        if is_variable(obj):
+            return self.variable(obj)
+        if not isinstance(obj, (list, tuple, dict, Trackable)) and flavour_of(obj) is None:
+            return None
+        if (known := self._nodes.get(id(obj))) is not None:
+            return known
+        node = Node(Kind.GROUP)
+        self._remember(obj, node)
+        flavour = flavour_of(obj)
+        if flavour is not None:
+            self._keras(obj, node, flavour)
+        elif isinstance(obj, dict):
+            for key, value in obj.items():
+                self.attach(node, str(key), value)
+        elif isinstance(obj, (list, tuple)):
+            for index, value in enumerate(obj):
+                self.attach(node, str(index), value)
+        else:
+            self._trackable(obj, node)
+        return node
+
+    def attach(self, parent: Node, edge: str, obj: Any) -> None:
+        """Hang an object below a node, if it can hold a value."""
+        if (node := self.node(obj)) is not None:
+            parent.children.append((edge, node))
+
+    def variable(self, variable: Any, role: Role = Role.WEIGHT) -> Node:
+        inner = raw(variable)
+        if (known := self._nodes.get(id(inner))) is not None:
+            return known
+        node = Node(Kind.VALUE, label=path(variable), role=role, value=variable)
+        self._remember(inner, node)
+        self.variables.append(variable)
+        return node
+
+    def _remember(self, obj: Any, node: Node) -> None:
+        self._nodes[id(obj)] = node
+        self._keep.append(obj)  # an id is only unique while its object lives
+
+    def _trackable(self, obj: Any, node: Node) -> None:
+        if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors or getattr(
+            obj, "_gather_saveables_for_checkpoint", None
+        ) is not None and _has_saveables(obj):
+            node.kind, node.role, node.value = Kind.VALUE, Role.OBJECT, obj
+            return
+        for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
+            if is_variable(child):
+                node.children.append((edge, self.variable(child, Role.STATE)))
+            else:
+                self.attach(node, edge, child)
+
+    def _keras(self, obj: Any, node: Node, flavour: Flavour) -> None:
+        if isinstance(obj, flavour.optimizers):
+            node.kind = Kind.OPTIMIZER
+            self.optimizers.append((obj, node))
+            optimizers.describe(self, obj, node)
+        elif isinstance(obj, flavour.metric):
+            for variable in obj.variables:
+                node.children.append((last_name(variable), self.variable(variable, Role.METRIC)))
+        elif isinstance(obj, flavour.seeds):
+            self._seed(obj, node)
+        else:
+            self._layer(obj, node, flavour)
+
+    def _seed(self, generator: Any, node: Node) -> None:
+        state = getattr(generator, "state", None)  # Keras 3's SeedGenerator
+        if state is None:  # tf_keras's RandomGenerator, stateful only on request
+            state = getattr(getattr(generator, "_generator", None), "_state_var", None)
+        if state is not None:
+            inner = raw(state)
+            node.kind, node.role, node.value = Kind.VALUE, Role.SEED, state
+            self._remember(inner, node)
+            self.variables.append(state)
+
+    def _layer(self, layer: Any, node: Node, flavour: Flavour) -> None:
+        node.label = layer.name
+        cls = type(layer)
+        bases = {snake_case(cls.__name__)}
+        if isinstance(layer, flavour.stacks):
+            bases |= {"functional", "model"}
+        node.base = weak_base(layer.name, bases)
+        if isinstance(layer, flavour.stacks):
+            node.kind = Kind.STACK
+            node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
+        if not layer.built:
+            self.unbuilt.append((layer, node))
+        plain = flavour.plain_attributes
+        for attribute, value in list(vars(layer).items()):
+            if attribute in plain or attribute in _TRAINER_ATTRIBUTES:
+                continue
+            if attribute.startswith("_self_") or isinstance(value, flavour.metric):
+                continue
+            self.attach(node, attribute, value)
+        self._untold(layer, node)
+        if isinstance(layer, flavour.model):
+            self._model(layer, node, flavour)
+
+    def _untold(self, layer: Any, node: Node) -> None:
+        """What Keras tracks on this layer itself and no attribute of it leads to."""
+        below = _reached(node)
+        own = [
+            *getattr(layer, "_trainable_variables", ()),  # Keras 3
+            *getattr(layer, "_non_trainable_variables", ()),
+            *getattr(layer, "_trainable_weights", ()),  # tf_keras
+            *getattr(layer, "_non_trainable_weights", ()),
+        ]
+        for variable in own:
+            child = self.variable(variable)
+            if id(child) not in below:
+                node.children.append((last_name(variable), child))
+        for inner in (*getattr(layer, "_layers", ()), *getattr(layer, "_seed_generators", ())):
+            child = self.node(inner)
+            if child is not None and id(child) not in below:
+                node.children.append((inner.name, child))
+
+    def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
+        optimizer = getattr(model, "optimizer", None)
+        if isinstance(optimizer, flavour.optimizers):
+            self.attach(node, "optimizer", optimizer)
+        for metric in model.metrics:
+            # Keras 3 hides the compiled metrics behind one CompileMetrics.
+            for each in getattr(metric, "metrics", None) or (metric,):
+                if (child := self.node(each)) is not None and child.children:
+                    node.metrics.append((each.name, child))
+
+
+def _reached(node: Node) -> set[int]:
+    """The ids of a node's layers and children, looking through lists and dicts."""
+    found: set[int] = set()
+    stack = [*node.layers, *(child for _, child in node.children)]
+    while stack:
+        child = stack.pop()
+        if id(child) in found:
+            continue
+        found.add(id(child))
+        if child.kind is Kind.GROUP and not child.label:  # a container, not a layer
+            stack.extend(inner for _, inner in child.children)
+    return found
+
+
+def _has_saveables(obj: Any) -> bool:
+    return bool(obj._gather_saveables_for_checkpoint())

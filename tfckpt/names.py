@@ -1,0 +1,364 @@
+r"""Canonical names: one name per value, whoever wrote it.
+
+Both sides, a stored object graph and live objects, are turned into the same small tree of
+:class:`Node`\ s by their own rooms; this module gives the names. So a name cannot depend on which
+Keras flavour made the object, on where a graph traversal reached it first, on private attribute
+spellings or on how many models the process has built.
+
+The grammar::
+
+    <root>/<component>/…/<variable>     model/encoder/dense/kernel
+    <optimizer>/<slot>/<variable>       optimizer/momentum/encoder/dense/kernel
+    <optimizer>/iterations              optimizer/iterations, optimizer/learning_rate
+    seed/<layer>                        seed/encoder/dropout
+    metrics/<metric>/<variable>         metrics/accuracy/total
+
+A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
+list index or dict key everywhere else, without leading underscores. Automatic layer names
+(``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow's files
+say nothing of the others. Of several paths to one object the shortest is its name, then the first
+in alphabetical order; the others become aliases. With several models, seeds and metrics stand under
+their owner: ``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfckpt.errors import TfckptError
+from tfckpt.records import Layer, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+MODEL = "model"
+OPTIMIZER = "optimizer"
+SEED = "seed"
+METRICS = "metrics"
+
+# Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
+_SAME_BASE = {"model": "functional"}
+
+# Layers whose variable Keras 3 renamed; tf_keras still says `depthwise_kernel` (SeparableConv, which
+# has a pointwise kernel beside it, keeps both names in both flavours).
+_DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
+
+_SLOTS = {
+    # tf_keras's legacy optimizers name slots otherwise than both newer ones
+    "m": "momentum",
+    "v": "velocity",
+    "vhat": "velocity_hat",
+    "rms": "velocity",
+    "mg": "average_gradient",
+    "accum_grad": "accumulated_grad",
+    "accum_var": "accumulated_delta_var",
+    "model_variables_moving_average": "moving_average",
+    "average": "moving_average",
+}
+
+
+_OPTIMIZER_WORDS = {
+    "iter": "iterations",
+    "current_loss_scale": "dynamic_scale",
+    "good_steps": "step_counter",
+}
+_HYPERPARAMETERS = frozenset(
+    {"beta_1", "beta_2", "decay", "epsilon", "learning_rate", "momentum", "rho"}
+)
+
+
+class NamingError(TfckptError, ValueError):
+    """A keyword given to a checkpoint cannot be the first component of canonical names."""
+
+
+class Kind(Enum):
+    """What a node is to the naming."""
+
+    GROUP = "group"  # children by attribute, index or key
+    STACK = "stack"  # a functional or sequential model: ordered layers, and perhaps attributes
+    OPTIMIZER = "optimizer"
+    VALUE = "value"
+
+
+class Slot(NamedTuple):
+    """One optimizer variable that belongs to a model variable."""
+
+    slot: str
+    of: Node
+    value: Node
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Node:
+    """One object, live or stored.
+
+    Attributes:
+        kind: what it is to the naming.
+        label: the layer's own name, an optimizer's class in snake case, a variable's own path;
+            ``""`` where it is not known.
+        base: for a layer, its automatic name without the number, ``""`` for a chosen name.
+        role: for a value.
+        value: whatever the maker of the tree wants back with the name.
+        layers: a stack's layers, in order.
+        children: edge → node, for everything else.
+        metrics: a model's metrics by name.
+        slots: an optimizer's.
+    """
+
+    kind: Kind
+    label: str = ""
+    base: str = ""
+    role: Role = Role.WEIGHT
+    value: Any = None
+    layers: list[Node] = dataclasses.field(default_factory=list)
+    children: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
+    metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
+    slots: list[Slot] = dataclasses.field(default_factory=list)
+
+
+class Name(NamedTuple):
+    """A named value."""
+
+    name: str
+    node: Node
+    role: Role
+    slot: str = ""
+    of: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """What :func:`assign` found: see :class:`tfckpt.records.Inventory` for the fields.
+
+    ``paths`` holds the canonical path of every node, by the node's id.
+    """
+
+    values: tuple[Name, ...]
+    stacks: Mapping[str, tuple[Layer, ...]]
+    aliases: Mapping[str, str]
+    optimizers: Mapping[str, str]
+    paths: Mapping[int, str]
+
+
+def snake_case(name: str) -> str:
+    """A class name as Keras turns it into a layer name (keras/src/utils/naming.py).
+
+    >>> snake_case("Conv2DTranspose"), snake_case("LSTM"), snake_case("ReLU")
+    ('conv2d_transpose', 'lstm', 're_lu')
+    """
+    words = re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", re.sub(r"\W", "", name))
+    return words.lower()
+
+
+def weak_base(label: str, bases: Collection[str]) -> str:
+    """The automatic part of a layer name, or "" for a name that somebody chose.
+
+    >>> weak_base("dense_3", {"dense"}), weak_base("dense", {"dense"}), weak_base("head_3", {"dense"})
+    ('dense', 'dense', '')
+    """
+    base = re.sub(r"_\d+$", "", label)
+    return _SAME_BASE.get(base, base) if base in bases else ""
+
+
+def slot_name(attribute: str) -> str:
+    """An optimizer's attribute, or its own word for a slot, as the slot's name.
+
+    >>> slot_name("_velocities"), slot_name("_momentums"), slot_name("vhat")
+    ('velocity', 'momentum', 'velocity_hat')
+    """
+    name = attribute.lstrip("_")
+    if name in _SLOTS:
+        return _SLOTS[name]
+    if name.endswith("ies"):
+        return name[:-3] + "y"
+    return name.removesuffix("s") if len(name) > 2 else name
+
+
+def optimizer_value(attribute: str) -> tuple[str, Role]:
+    """Name and role of an optimizer's own value: what belongs to no variable of the model.
+
+    What is neither a counter nor a hyperparameter is state, and a reset of the slots resets it too.
+
+    >>> optimizer_value("iter"), optimizer_value("_u_product")
+    (('iterations', <Role.ITERATIONS: 'iterations'>), ('u_product', <Role.SLOT: 'slot'>))
+    """
+    name = attribute.lstrip("_")
+    name = _OPTIMIZER_WORDS.get(name, name)
+    if name == "iterations":
+        return name, Role.ITERATIONS
+    return name, Role.HYPERPARAMETER if name in _HYPERPARAMETERS else Role.SLOT
+
+
+def holds_weights(node: Node) -> bool:
+    """Whether a weight hangs anywhere below (a seed is not one)."""
+    return any(below.kind is Kind.VALUE and below.role is Role.WEIGHT for below in walk(node))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, each once; optimizers and metrics are not below a layer."""
+    seen, stack = {id(node)}, [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        for child in (*node.layers, *(child for _, child in node.children)):
+            if id(child) not in seen and child.kind is not Kind.OPTIMIZER:
+                seen.add(id(child))
+                stack.append(child)
+
+
+def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Names:
+    """Names for every value below the roots.
+
+    Args:
+        roots: first component → node, ``""`` for an object whose children are first components.
+        keras_roots: the roots that are Keras models: their seeds and metrics are named as such, at
+            the top where the root is ``model``, and under the root where there are several.
+
+    Raises:
+        NamingError: ``seed`` or ``metrics`` was given as a keyword beside a lone model.
+    """
+    if MODEL in keras_roots and (taken := {SEED, METRICS} & set(roots)):
+        raise NamingError(
+            f"the keyword {min(taken)!r} is reserved for the model's own {min(taken)} values; "
+            "give the object another keyword"
+        )
+    return _Naming(keras_roots).run(roots)
+
+
+class _Naming:
+    """One run of the naming: breadth first, so that the shortest path is the name."""
+
+    def __init__(self, keras_roots: Collection[str]) -> None:
+        self._keras_roots = set(keras_roots)
+        self._names: dict[int, str] = {}  # id of node → canonical path
+        self._keep: list[Node] = []  # ids stay unique while the nodes live
+        self._values: dict[str, Name] = {}
+        self._stacks: dict[str, tuple[Layer, ...]] = {}
+        self._aliases: dict[str, str] = {}
+        self._optimizers: dict[str, Node] = {}
+
+    def run(self, roots: Mapping[str, Node]) -> Names:
+        lone = {MODEL} if MODEL in self._keras_roots else set()
+        for names in (lone, set(roots) - lone):
+            level = [(path, roots[path], "") for path in sorted(names)]
+            while level:
+                below: list[tuple[str, Node, str]] = []
+                for path, node, owner in level:
+                    below.extend(self._visit(path, node, owner))
+                level = below
+        for path, optimizer in self._optimizers.items():
+            self._name_slots(path, optimizer)
+        holding = set()
+        for name in self._values:
+            while name and name not in holding:
+                holding.add(name)
+                name = name.rpartition("/")[0]  # noqa: PLW2901
+        return Names(
+            tuple(self._values.values()),
+            {path: layers for path, layers in self._stacks.items() if layers},
+            {path: known for path, known in self._aliases.items() if known in holding},
+            {path: node.label for path, node in self._optimizers.items()},
+            self._names,
+        )
+
+    def _visit(self, path: str, node: Node, owner: str) -> Iterable[tuple[str, Node, str]]:
+        """Name a node; its children, each with the path of its owner if it is a lone seed there."""
+        if (known := self._names.get(id(node))) is not None:
+            if known not in {path, ""}:
+                self._aliases[path] = known
+            return ()
+        self._names[id(node)] = path
+        self._keep.append(node)
+        if node.kind is Kind.VALUE:
+            self._add(self._value_name(path, node, owner), node, node.role)
+            return ()
+        if node.kind is Kind.OPTIMIZER:
+            self._optimizers[path] = node
+            return self._children(path, node)
+        for name, metric in node.metrics:
+            self._name_metric(path, name, metric)
+        children = []
+        if node.kind is Kind.STACK:
+            children.extend(self._layers(path, node))
+        children.extend(self._children(path, node))
+        return children
+
+    def _layers(self, path: str, stack: Node) -> Iterator[tuple[str, Node, str]]:
+        counts: Counter[str] = Counter()
+        weighty = [layer for layer in stack.layers if holds_weights(layer)]
+        others = [layer for layer in stack.layers if not holds_weights(layer)]
+        order = []
+        for index, layer in enumerate((*weighty, *others)):
+            if layer.base:
+                number = counts[layer.base]
+                counts[layer.base] += 1
+                component = f"{layer.base}_{number}" if number else layer.base
+            else:
+                component = layer.label or f"layer_with_weights-{index}"
+            if index < len(weighty):
+                order.append(Layer(component, layer.base))
+            yield _join(path, component), layer, ""
+        self._stacks[path] = tuple(order)
+
+    def _children(self, path: str, node: Node) -> Iterator[tuple[str, Node, str]]:
+        edges = {edge: id(child) for edge, child in node.children}
+        seeds = sum(
+            child.kind is Kind.VALUE and child.role is Role.SEED for _, child in node.children
+        )
+        named = []
+        for edge, child in node.children:
+            component = edge.lstrip("_")
+            if not component or edges.get(component, id(child)) != id(child):
+                component = edge  # `_x` and `x` side by side are two things
+            if component == _DEPTHWISE and not edges.keys() & {_POINTWISE, _KERNEL, "_" + _KERNEL}:
+                component = _KERNEL
+            named.append((component, child))
+        for component, child in sorted(named, key=lambda item: item[0]):
+            lone = child.kind is Kind.VALUE and child.role is Role.SEED and seeds == 1
+            yield _join(path, component), child, path if lone else ""
+
+    def _value_name(self, path: str, node: Node, owner: str) -> str:
+        root = path.partition("/")[0]
+        if node.role is not Role.SEED or root not in self._keras_roots:
+            return path
+        below = owner if "/" in owner else path
+        return self._special(root, SEED, below.partition("/")[2])
+
+    def _special(self, root: str, kind: str, rest: str) -> str:
+        return f"{kind}/{rest}" if root == MODEL else f"{root}/{kind}/{rest}"
+
+    def _name_metric(self, path: str, name: str, metric: Node) -> None:
+        root, _, rest = path.partition("/")
+        if root in self._keras_roots:
+            prefix = self._special(root, METRICS, _join(rest, name))
+        else:
+            prefix = _join(path, name)
+        for edge, value in metric.children:
+            if id(value) not in self._names:
+                self._names[id(value)] = f"{prefix}/{edge}"
+                self._keep.append(value)
+                self._add(f"{prefix}/{edge}", value, Role.METRIC)
+
+    def _name_slots(self, path: str, optimizer: Node) -> None:
+        for slot, of, value in optimizer.slots:
+            variable = self._names.get(id(of), of.label)
+            short = variable.removeprefix(MODEL + "/")
+            if id(value) not in self._names:
+                self._names[id(value)] = name = f"{path}/{slot}/{short}"
+                self._keep.append(value)
+                self._add(name, value, Role.SLOT, slot, variable)
+
+    def _add(self, name: str, node: Node, role: Role, slot: str = "", of: str = "") -> None:
+        unique, number = name, 1
+        while unique in self._values:  # two different values, one spelling: a key with a slash
+            number += 1
+            unique = f"{name}~{number}"
+        self._values[unique] = Name(unique, node, role, slot, of)
+
+
+def _join(path: str, component: str) -> str:
+    return f"{path}/{component}" if path else component

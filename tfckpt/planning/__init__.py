@@ -1,0 +1,35 @@
+"""From a policy and two inventories to a plan, without a file and without TensorFlow.
+
+The names are loaded on first use: who only prints a shape need not wait for the planner.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfckpt.planning.match import make_plan
+    from tfckpt.planning.outcome import RestoreReport
+    from tfckpt.planning.plan import Plan, Severity, Status, Step
+    from tfckpt.planning.report import render_text
+
+_LAZY = {
+    "Plan": "plan",
+    "RestoreReport": "outcome",
+    "Severity": "plan",
+    "Status": "plan",
+    "Step": "plan",
+    "make_plan": "match",
+    "render_text": "report",
+}
+
+__all__ = ["Plan", "RestoreReport", "Severity", "Status", "Step", "make_plan", "render_text"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,295 @@
+"""A policy and two inventories become a plan.
+
+Pure and linear: a value is looked at once per rule, and nothing is read. In order: the checkpoint's
+values find the live ones they are meant for (`route`); the policy's selection and its optimizer
+rules take out what is not to be touched; the pairs that are left are compared (`compare`); the rest
+is MISSING or UNEXPECTED. Last, the rules themselves are judged: one that met nothing is a problem.
+
+``include`` says what to take from the checkpoint and ``exclude`` what to leave alone; so a value
+that a rule of ``optimizer`` resets is reset although ``include`` does not reach it, and stays as it
+is where ``exclude`` names it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.errors import Problem
+from tfckpt.planning.compare import Comparison
+from tfckpt.planning.hints import RenameHints
+from tfckpt.planning.plan import ASSIGNED, Plan, Severity, Status, Step
+from tfckpt.planning.route import Route, Router
+from tfckpt.planning.rules import Renames, Rules
+from tfckpt.records import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfckpt.policy import Policy
+    from tfckpt.records import Entry, Inventory
+
+_SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
+_MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
+_UNEXPECTED_HINT = (
+    "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
+)
+_CLASH_HINT = "drop all but one with exclude_checkpoint"
+
+
+def make_plan(policy: Policy, stored: Inventory, live: Inventory) -> Plan:
+    """What restoring ``stored`` into ``live`` under ``policy`` would do, value by value.
+
+    >>> from tfckpt.policy import Policy
+    >>> from tfckpt.records import Entry, Inventory, Role
+    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
+    >>> inventory = Inventory("here", {kernel.name: kernel})
+    >>> plan = make_plan(Policy(name="strict"), inventory, inventory)
+    >>> plan.ok, [step.status.value for step in plan.steps]
+    (True, ['LOADED'])
+    """
+    return _Planning(policy, stored, live).run()
+
+
+class _Spared(NamedTuple):
+    """Why the policy keeps a value from being loaded."""
+
+    status: Status
+    reason: str
+    severity: Severity = Severity.OK
+
+
+class _Planning:
+    def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
+        self._policy = policy
+        self._stored = stored
+        self._live = live
+        self._include = Rules(policy, "include")
+        self._exclude = Rules(policy, "exclude")
+        self._drop = Rules(policy, "exclude_checkpoint")
+        self._expect_missing = Rules(policy, "expect_missing")
+        self._expect_unexpected = Rules(policy, "expect_unexpected")
+        self._renames = Renames(policy)
+        self._router = Router(policy, self._renames, stored, live)
+        self._comparison = Comparison(policy, stored, live)
+        self._reset, self._kept = _by_role(policy)
+        self._moved: dict[str, str] = {}
+        self._steps: list[Step] = []
+
+    def run(self) -> Plan:
+        routes = self._routes()
+        self._moved = {name: route.rule for name, route in routes.items() if route.rule}
+        claims = self._claims(routes)
+        placed = {route.stored.name for found in claims.values() for route in found}
+        lost = [route for name, route in routes.items() if name not in placed]
+        hints = RenameHints(route.stored for route in lost)
+        for live in self._live.entries.values():
+            self._place(live, claims.get(live.name, ()), hints)
+        for route in lost:
+            self._leave(route)
+        self._steps.sort(key=lambda step: (step.name or step.source, step.source))
+        problems = (*self._idle_rules(routes), *self._coverage())
+        name, source = self._policy.name, self._stored.source
+        return Plan(name, source, tuple(self._steps), problems, self._policy.file)
+
+    def _routes(self) -> dict[str, Route]:
+        """Where each stored value goes, without those that are dropped at once."""
+        routes = {}
+        counter_left = self._policy.api == "read" and self._policy.assert_ == "consumed"
+        for name, stored in self._stored.entries.items():
+            if (rule := self._drop.first(name)) is not None:
+                self._spare(_Spared(Status.EXCLUDED, f"exclude_checkpoint: {rule}"), stored=stored)
+            elif counter_left and _is_save_counter(stored):
+                reason = "api: read takes no save counter, so assert: consumed cannot hold"
+                self._unexpected(stored, reason)
+            else:
+                routes[name] = self._router.route(stored)
+        return routes
+
+    def _claims(self, routes: dict[str, Route]) -> dict[str, list[Route]]:
+        """Live name → the stored values meant for it."""
+        claims: dict[str, list[Route]] = {}
+        for route in routes.values():
+            if route.live is not None:
+                claims.setdefault(route.live.name, []).append(route)
+        for name, live in self._live.entries.items():
+            if name not in claims and (stored := self._router.known_as(live)) is not None:
+                known = routes.get(stored.name)
+                if known is not None and not known.rule:
+                    claims[name] = [Route(stored, name, live, alias=True)]
+        return claims
+
+    def _place(self, live: Entry, claims: Sequence[Route], hints: RenameHints) -> None:
+        if (spared := self._spared(live.name, live)) is not None:
+            self._spare(spared, live, claims[0].stored if claims else None)
+            for route in claims[1:]:
+                self._spare(spared, stored=route.stored)
+            return
+        # a value under its own name comes before one that an alias leads here
+        direct = [route for route in claims if not route.alias or route.rule] or claims
+        for route in claims:
+            if route not in direct:
+                reason = f"another name of {live.name}, which has a value of its own there"
+                self._unexpected(route.stored, reason)
+        if not direct:
+            self._missing(live, hints)
+        elif len(direct) == 1:
+            self._steps.append(self._comparison.step(direct[0], live))
+        else:
+            self._clash(live, direct)
+
+    def _clash(self, live: Entry, claims: Sequence[Route]) -> None:
+        first, *others = sorted((route.stored for route in claims), key=lambda entry: entry.name)
+        names = " and ".join(entry.name for entry in (first, *others))
+        reason = f"{names} are all meant for {live.name}"
+        error = Severity.ERROR, reason, _CLASH_HINT
+        self._steps.append(Step(Status.MISMATCH, live.name, first.name, live, first, *error))
+        for other in others:
+            self._steps.append(Step(Status.UNEXPECTED, "", other.name, None, other, *error))
+
+    def _leave(self, route: Route) -> None:
+        """A stored value that no live one answers to."""
+        stored = route.stored
+        if (spared := self._spared(route.target, stored)) is not None:
+            # there is nothing here that could be reset
+            self._spare(spared._replace(status=Status.EXCLUDED), stored=stored)
+        elif _is_save_counter(stored):
+            spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
+            self._spare(spared, stored=stored)
+        elif route.target != stored.name:
+            self._unexpected(stored, f"{route.rule}, and nothing here is {route.target}")
+        else:
+            self._unexpected(stored, route.rule and "nothing here is at its position")
+
+    def _spared(self, name: str, entry: Entry) -> _Spared | None:
+        """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""
+        if (rule := self._exclude.first(name)) is not None:
+            return _Spared(Status.EXCLUDED, f"exclude: {rule}")
+        if (reason := self._reset.get(entry.role)) is not None:
+            return _Spared(Status.RESET, reason)
+        if self._include.first(name) is None:
+            return _Spared(Status.EXCLUDED, "no include rule selects it")
+        if (reason := self._kept.get(entry.role)) is not None:
+            return _Spared(Status.EXCLUDED, reason)
+        if self._policy.api == "read" and _is_save_counter(entry):
+            return _Spared(Status.EXCLUDED, "api: read takes no save counter", Severity.NOTE)
+        return None
+
+    def _spare(
+        self, spared: _Spared, live: Entry | None = None, stored: Entry | None = None
+    ) -> None:
+        names = live.name if live else "", stored.name if stored else ""
+        step = Step(spared.status, *names, live, stored, spared.severity, spared.reason)
+        self._steps.append(step)
+
+    def _missing(self, live: Entry, hints: RenameHints) -> None:
+        reason = "not in the checkpoint"
+        if live.name in self._stored.entries and (rule := self._drop.first(live.name)):
+            reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
+        elif moved := self._moved.get(live.name):
+            reason = f"what has this name in the checkpoint goes elsewhere: {moved}"
+        elif _is_save_counter(live):
+            reason = "not in the checkpoint: write() was used, or its writer counts no saves"
+        severity, reason = self._severity(
+            live,
+            self._policy.on_missing,
+            reason,
+            self._expect_missing,
+            unsaved=live.role is Role.SEED and not self._stored.complete,
+        )
+        hint = ""
+        if severity is Severity.ERROR:
+            hint = hints.near(live) or _MISSING_HINT
+        self._steps.append(Step(Status.MISSING, live.name, "", live, None, severity, reason, hint))
+
+    def _unexpected(self, stored: Entry, reason: str) -> None:
+        severity, reason = self._severity(
+            stored,
+            self._policy.on_unexpected,
+            reason or "nothing here has this name",
+            self._expect_unexpected,
+        )
+        hint = _UNEXPECTED_HINT if severity is Severity.ERROR else ""
+        step = Step(Status.UNEXPECTED, "", stored.name, None, stored, severity, reason, hint)
+        self._steps.append(step)
+
+    def _severity(
+        self, entry: Entry, key: str, reason: str, expected: Rules, *, unsaved: bool = False
+    ) -> tuple[Severity, str]:
+        if (rule := expected.every(entry.name)) is not None:
+            return Severity.NOTE, f"{reason}, as expected: {rule}"
+        if entry.role is Role.METRIC or unsaved:
+            return Severity.NOTE, reason
+        return _SEVERITY[key], reason
+
+    def _idle_rules(self, routes: dict[str, Route]) -> Iterator[Problem]:
+        stored, live = sorted(self._stored.entries), sorted(self._live.entries)
+        targets = (route.target for route in routes.values())
+        either = sorted({*live, *targets})
+        yield from self._include.unused(either)
+        yield from self._exclude.unused(either)
+        yield from self._drop.unused(stored)
+        yield from self._renames.unused(stored)
+        yield from self._expect_missing.unmet(live, "not missing from the checkpoint")
+        yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint")
+
+    def _coverage(self) -> Iterator[Problem]:
+        """Problems of the plan as a whole: too little of it, or nothing at all."""
+        assigned = [step for step in self._steps if step.status in ASSIGNED]
+        least = self._policy.min_restored
+        if least is not None:
+            wanted = _parameters(
+                step for step in self._steps if step.status not in (Status.EXCLUDED, Status.RESET)
+            )
+            got = _parameters(assigned)
+            if got < least * wanted:
+                message = (
+                    f"min_restored: {got / wanted:.1%} of the {wanted:,} selected parameters would "
+                    f"be restored, {least:.1%} are wanted"
+                )
+                yield Problem(message, *self._policy.where("min_restored", 0))
+        refused = any(step.name and step.source and _is_error(step) for step in self._steps)
+        nothing = all(_is_save_counter(step.entry) for step in assigned)
+        if nothing and not refused and not self._policy.allow_empty:
+            yield Problem(
+                f"no value would be restored from {self._stored.source}",
+                hint=f"the checkpoint holds {_tops(self._stored)}, and here are "
+                f"{_tops(self._live)}; allow_empty: true permits it",
+            )
+
+
+def _by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
+    """Roles that the policy resets, and roles whose live values it keeps; each with the reason."""
+    rules, reset, kept = policy.optimizer, {}, {}
+    if rules.slots == "reset":
+        reset[Role.SLOT] = "optimizer.slots: reset"
+    if rules.iterations == "reset":
+        reset[Role.ITERATIONS] = "optimizer.iterations: reset"
+    if rules.hyperparameters == "config":
+        kept[Role.HYPERPARAMETER] = "the configured value is kept"
+    if "seeds" not in policy.training_state:
+        kept[Role.SEED] = "training_state does not list seeds"
+    return reset, kept
+
+
+def _is_save_counter(entry: Entry) -> bool:
+    return entry.name == "save_counter" and entry.role is Role.STATE
+
+
+def _is_error(step: Step) -> bool:
+    return step.severity is Severity.ERROR
+
+
+def _parameters(steps: Iterator[Step] | Sequence[Step]) -> int:
+    return sum(
+        math.prod(step.live.shape or ())
+        for step in steps
+        if step.live is not None and step.live.role is Role.WEIGHT
+    )
+
+
+def _tops(inventory: Inventory) -> str:
+    """The first components of an inventory's names."""
+    tops = sorted({name.partition("/")[0] for name in inventory.entries})
+    shown = [f"{top}/…" if top not in inventory.entries else top for top in tops][:6]
+    return ", ".join(shown) + (" …" if len(tops) > len(shown) else "") or "nothing"

@@ -1,0 +1,57 @@
+"""What a restore did: its plan, carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.planning.plan import Plan, Status
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreReport:
+    """What was restored from where. Print it, keep it beside the run, assert on it.
+
+    Attributes:
+        plan: every value and what became of it.
+        path: the checkpoint's prefix; ``""`` where none was found and the policy said to go on.
+        step: training step of the checkpoint, where its record knows it.
+        epoch: epochs finished when it was saved, where its record knows it.
+        metrics: what was measured when it was saved.
+        rejected: checkpoints that were tried before this one, each with its reason.
+
+    """
+
+    plan: Plan
+    path: str
+    step: int | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    rejected: tuple[str, ...] = ()
+
+    @property
+    def restored(self) -> bool:
+        """Whether any value was assigned."""
+        return bool(self.plan.assignments)
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        return self.plan.counts
+
+    def to_json(self) -> dict[str, Any]:
+        """The report in plain JSON types: the plan's, and what was restored from where."""
+        return {
+            **self.plan.to_json(),
+            "path": self.path,
+            "step": self.step,
+            "epoch": self.epoch,
+            "metrics": dict(self.metrics),
+            "rejected": list(self.rejected),
+        }
+
+    def __str__(self) -> str:
+        rejected = "".join(f"passed over: {reason}\n" for reason in self.rejected)
+        return rejected + str(self.plan)

@@ -1,0 +1,183 @@
+"""What a restore will do, value by value, before it does anything.
+
+A :class:`Plan` is a value: frozen, comparable, printable, writable as JSON, so that it can be read
+by a person, reviewed in CI, kept beside the run, and applied as it stands. Every live value and
+every stored value ends in one step; nothing is left out because it is harmless, since what one run
+ignores is what the next one misses. The steps are sorted by name: two plans of the same two
+inventories are equal whatever order those were listed in.
+
+A plan never refuses by raising. It carries what is wrong (``errors`` and ``problems``), all of it
+at once, and whoever applies it refuses when ``ok`` is false.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfckpt.errors import Problem
+    from tfckpt.records import Entry
+
+
+class Status(str, Enum):
+    """What becomes of one value."""
+
+    LOADED = "LOADED"
+    RENAMED = "RENAMED"
+    CAST = "CAST"
+    ADAPTED = "ADAPTED"
+    EXCLUDED = "EXCLUDED"
+    RESET = "RESET"
+    MISSING = "MISSING"
+    UNEXPECTED = "UNEXPECTED"
+    MISMATCH = "MISMATCH"
+    SUSPECT = "SUSPECT"
+
+    __str__ = str.__str__
+
+
+class Severity(str, Enum):
+    """How much a step matters; one ``error`` anywhere refuses the whole plan."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARN = "warn"
+    ERROR = "error"
+
+    __str__ = str.__str__
+
+
+ASSIGNED = frozenset({Status.LOADED, Status.RENAMED, Status.CAST})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes of one value, or of a stored and a live one that belong together.
+
+    Attributes:
+        status: what happens.
+        name: canonical name of the live value, ``""`` where none is concerned.
+        source: canonical name of the stored value, ``""`` where none is concerned.
+        live: the live value, or None.
+        stored: the stored value, or None.
+        severity: how much it matters.
+        reason: why, in words; ``""`` for a plain load.
+        hint: what to do about it, where something is known.
+
+    """
+
+    status: Status
+    name: str
+    source: str
+    live: Entry | None
+    stored: Entry | None
+    severity: Severity = Severity.OK
+    reason: str = ""
+    hint: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        """The live value where there is one, else the stored one.
+
+        >>> from tfckpt.records import Entry, Role
+        >>> rate = Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", ())
+        >>> Step(Status.MISSING, rate.name, "", rate, None).entry is rate
+        True
+        """
+        entry = self.live or self.stored
+        assert entry is not None, "a step is about a value"  # noqa: S101 (narrows the type)
+        return entry
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Every step of a restore, and what is wrong with the policy itself.
+
+    Attributes:
+        policy: name of the policy it was made by.
+        source: where the stored values come from.
+        steps: by name.
+        problems: faults that belong to no single value, such as a rule that matches nothing.
+        file: the config file that ``problems`` point into.
+
+    """
+
+    policy: str
+    source: str
+    steps: tuple[Step, ...]
+    problems: tuple[Problem, ...] = ()
+    file: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it may be applied."""
+        return not self.problems and not self.errors
+
+    @cached_property
+    def errors(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.severity is Severity.ERROR)
+
+    @cached_property
+    def assignments(self) -> tuple[Step, ...]:
+        """The steps that read a stored value and assign it to a live one."""
+        return tuple(step for step in self.steps if step.status in ASSIGNED)
+
+    @cached_property
+    def resets(self) -> tuple[Step, ...]:
+        """The steps that set a live value back to what it started from."""
+        return tuple(step for step in self.steps if step.status is Status.RESET)
+
+    @cached_property
+    def counts(self) -> dict[Status, int]:
+        """How many steps there are of each status that occurs, in the order of :class:`Status`."""
+        found = dict.fromkeys(Status, 0)
+        for step in self.steps:
+            found[step.status] += 1
+        return {status: count for status, count in found.items() if count}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that will be read."""
+        return sum(step.stored.nbytes for step in self.assignments if step.stored is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan in plain JSON types; keys are only ever added to within ``version`` 1."""
+        return {
+            "version": 1,
+            "policy": self.policy,
+            "file": self.file,
+            "source": self.source,
+            "ok": self.ok,
+            "nbytes": self.nbytes,
+            "counts": {status.value: count for status, count in self.counts.items()},
+            "problems": [problem._asdict() for problem in self.problems],
+            "steps": [
+                {
+                    "status": step.status.value,
+                    "severity": step.severity.value,
+                    "name": step.name,
+                    "source": step.source,
+                    "role": step.entry.role.value,
+                    "live": _value(step.live),
+                    "stored": _value(step.stored),
+                    "reason": step.reason,
+                    "hint": step.hint,
+                }
+                for step in self.steps
+            ],
+        }
+
+    def __str__(self) -> str:
+        from tfckpt.planning.report import render_text  # report is written in terms of a Plan
+
+        return render_text(self)
+
+
+def _value(entry: Entry | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    shape = None if entry.shape is None else list(entry.shape)
+    return {"dtype": entry.dtype, "shape": shape, "nbytes": entry.nbytes}

@@ -1,0 +1,129 @@
+"""The selectors of a policy, and which of them met anything.
+
+A selector with a typing error selects nothing, and a restore that then goes through is the wrong
+one. So each rule remembers whether it met a value, and one that met none is a problem, with its
+line and with the names that were perhaps meant. The default ``include: ["**"]`` is nobody's rule
+and is not held to that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import Problem
+from tfckpt.selectors import Selector, compile_rename, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from tfckpt.policy import Policy
+
+_EVERYTHING = ("**",)
+_SHOWN = 3
+
+
+class Rules:
+    """The selectors of one key of a policy, in order.
+
+    >>> from tfckpt.policy import Policy
+    >>> rules = Rules(Policy(exclude=["model/head/**", "model/tail/**"]), "exclude")
+    >>> rules.first("model/head/kernel")
+    'model/head/**'
+    >>> [problem.message for problem in rules.unused(["model/head/kernel"])]
+    ["exclude: 'model/tail/**' matches nothing"]
+    """
+
+    def __init__(self, policy: Policy, field: str) -> None:
+        self._policy = policy
+        self._field = field
+        self._texts: tuple[str, ...] = tuple(getattr(policy, field))
+        self._selectors = [Selector(text) for text in self._texts]
+        self._met = [False] * len(self._texts)
+        self.everything = self._texts == _EVERYTHING
+
+    def first(self, name: str) -> str | None:
+        """The first selector that matches, as it is written."""
+        if self.everything:
+            return self._texts[0]
+        for index, selector in enumerate(self._selectors):
+            if selector.matches(name):
+                self._met[index] = True
+                return self._texts[index]
+        return None
+
+    def every(self, name: str) -> str | None:
+        """As :meth:`first`, and every other selector that matches has met something too."""
+        found = [index for index, rule in enumerate(self._selectors) if rule.matches(name)]
+        for index in found:
+            self._met[index] = True
+        return self._texts[found[0]] if found else None
+
+    def unused(self, names: Collection[str]) -> Iterator[Problem]:
+        """A problem for each selector that matches none of the names."""
+        if self.everything:
+            return
+        for index, selector in enumerate(self._selectors):
+            if not self._met[index] and not any(selector.matches(name) for name in names):
+                line, column = self._policy.where(self._field, index)
+                text = self._texts[index]
+                message = f"{self._field}: {text!r} matches nothing"
+                yield Problem(message, line, column, did_you_mean(text, names))
+
+    def unmet(self, names: Collection[str], what: str) -> Iterator[Problem]:
+        """A problem for each expected difference that did not occur; ``what`` did not happen."""
+        for index, selector in enumerate(self._selectors):
+            if self._met[index]:
+                continue
+            line, column = self._policy.where(self._field, index)
+            text = self._texts[index]
+            if (other := next((name for name in names if selector.matches(name)), None)) is None:
+                message = f"{self._field}: {text!r} matches nothing"
+                hint = did_you_mean(text, names)
+            else:
+                message = f"{self._field}: {text!r} expects a difference, but {other!r} is {what}"
+                hint = "remove the rule if the difference is gone for good"
+            yield Problem(message, line, column, hint)
+
+
+class Renames:
+    """The rename rules of a policy: one pass over original stored names, the first match wins."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._apply: list[Callable[[str], str | None]] = [
+            compile_rename(rule.checkpoint, rule.model).apply for rule in policy.rename
+        ]
+        self._used = [False] * len(self._apply)
+
+    def apply(self, name: str) -> tuple[str, str] | None:
+        """The new name, and the rule in words; None where no rule matches."""
+        for index, apply in enumerate(self._apply):
+            if (new := apply(name)) is not None:
+                self._used[index] = True
+                rule = self._policy.rename[index]
+                return new, f"rename: {rule.checkpoint} → {rule.model}"
+        return None
+
+    def unused(self, names: Sequence[str]) -> Iterator[Problem]:
+        """A problem for each rule that renamed nothing."""
+        for index, apply in enumerate(self._apply):
+            if self._used[index]:
+                continue
+            line, column = self._policy.where("rename", index)
+            text = self._policy.rename[index].checkpoint
+            if (taken := next((name for name in names if apply(name) is not None), None)) is None:
+                message = f"rename: {text!r} matches nothing in the checkpoint"
+                hint = did_you_mean(text, names)
+            else:
+                message = f"rename: {text!r} renames nothing"
+                hint = f"an earlier rule, or exclude_checkpoint, takes {taken!r} and all the rest"
+            yield Problem(message, line, column, hint)
+
+
+def did_you_mean(pattern: str, names: Collection[str]) -> str:
+    """Names near a selector that matched nothing, by spelling and by their last component."""
+    near = list(suggest(pattern, names))
+    last = pattern.rpartition("/")[2]
+    near.extend(name for name in names if name.rpartition("/")[2] == last)
+    shown = list(dict.fromkeys(near))[:_SHOWN]
+    return f"did you mean {' or '.join(map(repr, shown))}?" if shown else ""

@@ -1,0 +1,23 @@
+"""What was declared: configs and policies, from YAML or from Python."""
+
+from tfckpt.policy.config import STRICT, Config, Keep, Manager, Restore, Save, Source
+from tfckpt.policy.load import load_config, load_policy
+from tfckpt.policy.model import InputSpec, OptimizerRules, Policy, Rename
+from tfckpt.policy.schema import schema
+
+__all__ = [
+    "STRICT",
+    "Config",
+    "InputSpec",
+    "Keep",
+    "Manager",
+    "OptimizerRules",
+    "Policy",
+    "Rename",
+    "Restore",
+    "Save",
+    "Source",
+    "load_config",
+    "load_policy",
+    "schema",
+]

@@ -1,0 +1,102 @@
+"""What the models of a config have in common: their base, their field types, and their faults.
+
+Models are strict (``"3"`` is no number), frozen, and refuse unknown keys. A model that is made in
+Python raises what a file raises, a :class:`~tfckpt.errors.PolicyError` in plain words; a validator
+here raises a :func:`fault`, which pydantic carries to the place where ``messages`` words it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+from pydantic_core import PydanticCustomError
+
+from tfckpt.errors import PolicyError
+from tfckpt.policy.messages import problems_of
+from tfckpt.selectors import Selector
+
+
+def fault(message: str, *, hint: str = "", at: str = "", other: str = "") -> PydanticCustomError:
+    """An error for a validator to raise.
+
+    Args:
+        message: what is wrong; the place is added where it is shown.
+        hint: what to do about it.
+        at: a key below the value being validated that the error is about.
+        other: a key beside the value that it contradicts; its line is shown too.
+
+    """
+    context = {"message": message, "hint": hint, "at": at, "other": other}
+    return PydanticCustomError("fault", "{message}", context)
+
+
+def not_supported(what: str, *, at: str = "") -> PydanticCustomError:
+    return fault(f"`{what}` is not supported by this release", at=at)
+
+
+class Model(BaseModel):
+    """A value that a config file describes."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the language that this release does not support."""
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            found = [found.show() for found in problems_of(error, type(self))]
+            raise PolicyError(type(self).__name__, found) from None
+
+    # Without this mark pydantic would call __init__ for nested models too, and lose their paths
+    # (https://github.com/pydantic/pydantic/blob/main/pydantic/root_model.py has the same line).
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+def _selector(pattern: str) -> str:
+    try:
+        Selector(pattern)
+    except ValueError as error:
+        raise fault(str(error)) from None
+    return pattern
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _file_name(value: str) -> str:
+    if "/" in value or "\\" in value or value in {".", ".."}:
+        raise fault(f"{value!r} is no plain file name", hint="directories go into `directory`")
+    return value
+
+
+Listed = BeforeValidator(_listed)
+Count = Annotated[int, Field(gt=0)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+PathText = Annotated[Text, BeforeValidator(_path)]
+FileName = Annotated[Text, AfterValidator(_file_name)]
+SelectorText = Annotated[str, AfterValidator(_selector)]
+Selectors = Annotated[tuple[SelectorText, ...], Listed]

@@ -1,0 +1,220 @@
+"""A file or a mapping → a config, or every fault of it at once.
+
+The faults of the text, of its variables and of its values are collected over the whole file, each
+with its line and column; a mapping made in Python has paths of keys in their place. A config that
+comes from a file keeps where each rule of its policies stands, for those who find one unused later.
+
+Refused are files that cannot be read, besides all that the models and the YAML loader refuse; a
+:class:`~tfckpt.errors.PolicyError` is all that comes out of here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from tfckpt.errors import PolicyError, Problem
+from tfckpt.policy.config import Config
+from tfckpt.policy.environment import fill_in
+from tfckpt.policy.fields import Model
+from tfckpt.policy.messages import Found, Path, did_you_mean, keys_of, problems_of
+from tfckpt.policy.model import Places, Policy
+from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SELECTORS = (
+    "include",
+    "exclude",
+    "exclude_checkpoint",
+    "rename",
+    "expect_missing",
+    "expect_unexpected",
+)
+_PYTHON_ONLY = ("name", "assert_")
+
+_Source = str | os.PathLike[str] | Mapping[str, Any]
+_M = TypeVar("_M", bound=Model)
+
+
+def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -> Config:
+    """Load a config.
+
+    Args:
+        source: a YAML file, the same as a mapping, or a config, which is returned as it is.
+        env: what ``${VAR}`` is filled in from.
+
+    Raises:
+        PolicyError: with every fault that the source has.
+
+    >>> config = load_config({"version": 1, "restore": {"directory": "${RUNS}/a"}}, {"RUNS": "r"})
+    >>> config.restore.first_of[0].directory
+    'r/a'
+
+    """
+    if isinstance(source, Config):
+        return source
+    document, file = _read(source)
+    config = _validate(Config, document, file, env)
+    for path, policy in _policies_of(config):
+        _place(policy, path, document, file)
+    return config
+
+
+def load_policy(source: _Source | Policy, env: Mapping[str, str] = os.environ) -> Policy:
+    """Load one policy: what stands under its name in a config, by itself.
+
+    Args:
+        source: a YAML file, whose name without its ending is the policy's; a mapping; or a policy.
+        env: what ``${VAR}`` is filled in from.
+
+    Raises:
+        PolicyError: with every fault that the source has.
+
+    >>> load_policy({"include": ["model/**"], "assert": "none"}).on_missing
+    'warn'
+
+    """
+    if isinstance(source, Policy):
+        return source
+    document, file = _read(source)
+    policy = _validate(Policy, document, file, env)
+    if not isinstance(source, Mapping):
+        policy = policy.model_copy(update={"name": FilePath(source).stem})
+    _place(policy, (), document, file)
+    return policy
+
+
+def _read(source: _Source) -> tuple[Document, str]:
+    if isinstance(source, Mapping):
+        file = "the given mapping"
+        values: dict[Path, tuple[int, int]] = {}
+        data = _plain(source, (), values, file)
+        return Document(data, values, {}, ()), file
+    file = os.fspath(source)
+    try:
+        with FilePath(file).open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PolicyError(file, [Problem(f"the file cannot be read: {reason}")]) from None
+    return parse(raw, file), file
+
+
+def _plain(value: Any, path: Path, values: dict[Path, tuple[int, int]], file: str) -> Any:
+    values[path] = (0, 0)
+    if len(path) > MAX_DEPTH:
+        raise PolicyError(file, [Problem(f"values are nested more than {MAX_DEPTH} deep")])
+    if isinstance(value, Mapping):
+        return {key: _plain(inner, (*path, key), values, file) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, (*path, i), values, file) for i, inner in enumerate(value)]
+    return value
+
+
+def _validate(model: type[_M], document: Document, file: str, env: Mapping[str, str]) -> _M:
+    found: list[Found] = []
+    data = _filled(document.data, (), env, found, model is Policy)
+    for path, policy in [((), data)] if model is Policy else _policy_mappings(data):
+        for key in _PYTHON_ONLY & policy.keys():
+            problem = Problem("unknown key", hint=did_you_mean(key, keys_of(Policy)))
+            found.append(Found((*path, key), policy.pop(key), problem, about_key=True))
+    declared = data.get("policies")
+    context = {"policies": declared if isinstance(declared, dict) else {}}
+    value = None
+    try:
+        value = model.model_validate(data, context=context)
+    except ValidationError as error:
+        found += [one for one in problems_of(error, model) if one.value is not BAD]
+    problems = [*document.problems, *(_placed(one, document) for one in found)]
+    if problems or value is None:
+        raise PolicyError(file, sorted(problems, key=lambda problem: problem[1:3]))
+    return value
+
+
+def _filled(
+    value: Any, path: Path, env: Mapping[str, str], found: list[Found], in_policy: bool
+) -> Any:
+    if isinstance(value, dict):
+        return {k: _filled(v, (*path, k), env, found, in_policy) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_filled(v, (*path, i), env, found, in_policy) for i, v in enumerate(value)]
+    if not isinstance(value, str) or _is_selector(path, in_policy):
+        return value
+    try:
+        return fill_in(value, env)
+    except ValueError as error:
+        found.append(Found(path, value, Problem(str(error))))
+        return BAD
+
+
+def _is_selector(path: Path, in_policy: bool) -> bool:
+    if not in_policy:
+        start = 2 if path[0] == "policies" else 1 + path.index("policy") if "policy" in path else 99
+        path = path[start:]
+    return bool(path) and path[0] in _SELECTORS
+
+
+def _policy_mappings(data: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The mappings of a config's data that are meant as policies."""
+    below: list[tuple[Path, Any]] = []
+    if isinstance(policies := data.get("policies"), dict):
+        below += [(("policies", name), policy) for name, policy in policies.items()]
+    if isinstance(restore := data.get("restore"), dict):
+        below.append((("restore", "policy"), restore.get("policy")))
+        sources = restore.get("first_of")
+        for i, source in enumerate(sources if isinstance(sources, list) else ()):
+            if isinstance(source, dict):
+                below.append((("restore", "first_of", i, "policy"), source.get("policy")))
+    return ((path, policy) for path, policy in below if isinstance(policy, dict))
+
+
+def _policies_of(config: Config) -> Iterator[tuple[Path, Policy]]:
+    for name, policy in config.policies.items():
+        yield ("policies", name), policy
+    for i, source in enumerate(config.restore.first_of if config.restore else ()):
+        if isinstance(source.policy, Policy):
+            yield ("restore", "first_of", i, "policy"), source.policy
+
+
+def _written(path: Path, document: Document) -> Path:
+    """The path as the source has it: a single source may stand under ``restore`` itself."""
+    if path[:3] == ("restore", "first_of", 0) and path[:2] not in document.values:
+        return ("restore", *path[3:])
+    return path
+
+
+def _placed(found: Found, document: Document) -> Problem:
+    path = _written(found.path, document)
+    message, _, _, hint = found._replace(path=path).show()
+    if (other := document.keys.get((*path[:-1], found.other))) and found.other:
+        message += f" (`{found.other}` is on line {other[0]})"
+    places = document.keys if found.about_key else document.values
+    place = places.get(path)
+    while place is None and path:
+        *rest, last = path
+        path = tuple(rest)
+        above = document.values.get(path)
+        place = above if isinstance(last, int) else document.keys.get(path, above)
+    place = place or document.values[()]
+    return Problem(message, *place, hint)
+
+
+def _place(policy: Policy, path: Path, document: Document, file: str) -> None:
+    if not document.keys:
+        return
+    path = _written(path, document)
+    at = {}
+    for field in type(policy).model_fields:
+        below = (*path, field.rstrip("_"))
+        if below in document.values:
+            at[field, 0] = document.values[below]
+            count = len(value) if isinstance(value := getattr(policy, field), tuple) else 0
+            listed = (((field, i), (*below, i)) for i in range(count))
+            at |= {rule: document.values[one] for rule, one in listed if one in document.values}
+    policy._places = Places(file, at)

@@ -1,0 +1,178 @@
+"""What pydantic found wrong, in plain words.
+
+pydantic's texts speak of inputs, literals and tuples; the reader of a config wrote lists, words and
+mappings. Every fault becomes one :class:`Found`: where it is as a path of keys, the value that
+stands there, and a :class:`~tfckpt.errors.Problem` that names what was expected. Known keys are
+read off the models, so that a misspelt one gets the nearest of its own mapping.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+
+from tfckpt.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
+
+Path = tuple[str | int, ...]
+
+TAG = "<"
+"""How the tags of unions begin, which pydantic puts into its paths and no file has."""
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "invalid_key": "text as a key",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "string_too_short": "some text",
+    "too_short": "a list of at least {min_length}",
+}
+
+
+class Found(NamedTuple):
+    """One fault: the path of keys to it, the value there, and a sibling key that it names.
+
+    ``about_key`` tells whether the key is at fault rather than its value.
+    """
+
+    path: Path
+    value: Any
+    problem: Problem
+    other: str = ""
+    about_key: bool = False
+
+    def show(self) -> Problem:
+        """The problem with its path."""
+        where = f"{show_path(self.path)}: " if self.path else ""
+        return self.problem._replace(message=where + self.problem.message)
+
+
+def show_path(path: Path) -> str:
+    """``restore.first_of[0].path``.
+
+    >>> show_path(("restore", "first_of", 0, "path"))
+    'restore.first_of[0].path'
+    """
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).removeprefix(".")
+
+
+def show_value(value: Any) -> str:
+    """A value as the reader of a config knows it.
+
+    >>> show_value("3"), show_value(None), show_value(True), show_value([1])
+    ("the text '3'", 'nothing', 'true', 'a list')
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"the text {short(value)!r}"
+    if isinstance(value, dict | list | tuple):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return f"the number {value}" if isinstance(value, int | float) else f"{short(repr(value))}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint: the nearest known word, or all of them.
+
+    >>> did_you_mean("inclde", ["include", "exclude"])
+    'did you mean `include`?'
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(word[:100], known, n=1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    return f"known here: {', '.join(f'`{k}`' for k in known)}" if known else ""
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Found]:
+    """Every fault that pydantic found in a value of ``model``."""
+    for detail in error.errors(include_url=False):
+        kind, value = detail["type"], detail["input"]
+        path = tuple(part for part in detail["loc"] if not str(part).startswith(TAG))
+        context = detail.get("ctx", {})
+        if kind == "default_factory_not_called":
+            continue
+        if kind == "fault":
+            at = (*path, context["at"]) if context["at"] else path
+            problem = Problem(detail["msg"], hint=context["hint"])
+            yield Found(at, value, problem, context["other"], about_key=bool(context["at"]))
+        elif kind == "extra_forbidden":
+            problem = _unknown(str(path[-1]), _model_at(model, path[:-1]))
+            yield Found(path, value, problem, about_key=True)
+        elif kind == "missing":
+            yield Found(path, value, Problem("the key is missing"))
+        else:
+            yield Found(path, value, _unexpected(kind, detail["msg"], value, context))
+
+
+def _unknown(key: str, model: type[BaseModel]) -> Problem:
+    if key in getattr(model, "later", ()):
+        return Problem(f"`{key}` is not supported by this release")
+    return Problem("unknown key", hint=did_you_mean(key, keys_of(model)))
+
+
+def _unexpected(kind: str, message: str, value: Any, context: dict[str, Any]) -> Problem:
+    template = _EXPECTED.get(kind)
+    expected = template.format(**context) if template else message
+    hint = ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        hint = "text that looks like something else is written in quotes"
+    elif kind == "tuple_type" and isinstance(value, str):
+        hint = f"a list of one is [{short(value)!r}]"
+    elif kind == "literal_error" and isinstance(value, str):
+        words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+        near = difflib.get_close_matches(value[:100], words, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else ""
+    return Problem(f"expected {expected}, found {show_value(value)}", hint=hint)
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys that a file may give to a model."""
+    return [_key(name, field) for name, field in model.model_fields.items() if name != "name"]
+
+
+def _key(name: str, field: FieldInfo) -> str:
+    return field.validation_alias if isinstance(field.validation_alias, str) else name
+
+
+def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
+    """The model that stands at a path; every field of the models holds at most one kind."""
+    parts = iter(path)
+    for part in parts:
+        for name, field in model.model_fields.items():
+            if part in {name, field.validation_alias}:
+                model = next(_models_in(field.annotation), model)
+                if get_origin(field.annotation) is dict:
+                    next(parts, None)
+                break
+    return model
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
+
+
+def short(text: str) -> str:
+    """The text, or the beginning of a long one."""
+    return text if len(text) <= 60 else f"{text[:57]}..."

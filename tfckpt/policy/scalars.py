@@ -1,0 +1,80 @@
+"""What an unquoted word of YAML means, where every reader of YAML agrees on it.
+
+YAML 1.1 (PyYAML) reads ``no`` as False, ``012`` as 10 and ``1:30`` as 90; YAML 1.2 reads them as
+text, 12 and text, and ``1e-3`` as a number where PyYAML reads text. Here ``true``, ``false``,
+``null``, decimal integers and floats (``1e-3`` too) are what they look like, words that are text to
+all readers are text, and everything else is refused with the two ways to write it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from tfckpt.policy.messages import short
+
+MAX_DIGITS: Final = 100
+
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
+_NUMBER_TO_SOME = re.compile(r"0o[0-7]+|[-+]?0[0-9]+")
+
+
+class UnclearError(ValueError):
+    """A word is refused; the hint says how to write what may have been meant."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def read_word(text: str, kind: str) -> str | int | float | bool | None:
+    """The value of an unquoted word.
+
+    Args:
+        text: the word.
+        kind: what YAML 1.1 takes it for: str, int, float, bool, null, timestamp, merge, value.
+
+    Raises:
+        UnclearError: readers of YAML differ about it, or no key can mean it.
+
+    >>> read_word("1e-3", "str"), read_word("model/**", "str"), read_word("true", "bool")
+    (0.001, 'model/**', True)
+
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 63:
+            raise UnclearError("the number does not fit in 64 bits", "")
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text) if len(text) <= MAX_DIGITS else math.inf
+        if math.isinf(number):
+            raise UnclearError("the number is too large", "")
+        return number
+    if kind == "str" and not _NUMBER_TO_SOME.fullmatch(text):
+        return text
+    raise _unclear(short(text), kind)
+
+
+def _unclear(text: str, kind: str) -> UnclearError:
+    quoted = f"as text it is written '{text}'"
+    if kind == "bool":
+        word = "true" if text.lower() in {"yes", "on", "true"} else "false"
+        return UnclearError(
+            f"`{text}` is a boolean to some readers of YAML and text to others",
+            f"write {word} if a boolean is meant; {quoted}",
+        )
+    if kind == "timestamp":
+        return UnclearError(f"`{text}` is a date in YAML, and no key wants one", quoted)
+    if text.lower().lstrip("+-") in {".nan", ".inf"}:
+        return UnclearError(f"`{text}` is not a number that a key can mean", quoted)
+    if kind in {"int", "float", "str"}:
+        return UnclearError(
+            f"`{text}` is a different number to different readers of YAML, or text",
+            f"a number is written in decimal, without leading zeros, `_` or `:`; {quoted}",
+        )
+    return UnclearError(f"`{text}` has a meaning of its own in YAML, which is not read", quoted)

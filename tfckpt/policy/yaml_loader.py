@@ -1,0 +1,264 @@
+"""YAML text → plain data, and the line and column of every key and value.
+
+PyYAML's scanner and parser are used; what they find is built here, because its constructors are
+where YAML surprises: the last of two equal keys wins, words change their meaning (``scalars``), and
+585 bytes of merge keys take seconds.
+
+Refused are anchors, aliases, merge keys and tags (nothing in a config needs them, and without
+them no text stands for more data than it has), a second document, keys that are no text, and what
+exceeds the limits below. Every fault is found in one pass as far as the text parses; the value in
+question is :data:`BAD`, so that the checks that follow can leave it alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Final
+
+import yaml
+
+from tfckpt.errors import PolicyError, Problem
+from tfckpt.policy.messages import Path, short
+from tfckpt.policy.scalars import UnclearError, read_word
+
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 20_000
+MAX_PROBLEMS: Final = 100
+
+Mark = tuple[int, int]
+
+
+class _Bad:
+    def __repr__(self) -> str:
+        return "BAD"
+
+
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+_IGNORED = "?"
+
+BAD: Final = _Bad()
+"""Stands for a value whose fault is already among the problems."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A parsed text.
+
+    Attributes:
+        data: the top-level mapping.
+        values: where each value begins, by its path of keys and indices.
+        keys: where each key stands, by the path of its value.
+        problems: faults that were found; the values in question are BAD.
+
+    """
+
+    data: dict[str, Any]
+    values: dict[Path, Mark]
+    keys: dict[Path, Mark]
+    problems: tuple[Problem, ...]
+
+
+def parse(raw: bytes, file: str) -> Document:
+    r"""Parse a YAML mapping.
+
+    Raises:
+        PolicyError: the text cannot be read as one mapping at all; other faults are in the result.
+
+    >>> document = parse(b"version: 1\nrestore: {path: zoo/ckpt-1}\n", "a.yaml")
+    >>> document.data
+    {'version': 1, 'restore': {'path': 'zoo/ckpt-1'}}
+    >>> document.values["restore", "path"]
+    (2, 17)
+
+    """
+    if len(raw) > MAX_BYTES:
+        raise PolicyError(file, [Problem(f"the file is larger than {MAX_BYTES} bytes")])
+    problems: list[Problem] = []
+    try:
+        builder = _Builder(_loader(_decode(raw)), problems)
+        try:
+            data = builder.document()
+        except (ValueError, OverflowError):
+            # PyYAML lets these out of numbers in escapes and in %YAML: "\UFFFFFFFF".
+            what = "an escape or a version here is a number without meaning"
+            raise _StopError(_at(builder.loader.get_mark(), what)) from None
+        except yaml.MarkedYAMLError as error:
+            raise _StopError(_explain(error)) from None
+    except _StopError as stop:
+        raise PolicyError(file, [*problems, stop.problem]) from None
+    return Document(data, builder.values, builder.keys, tuple(problems))
+
+
+class _StopError(Exception):
+    """Nothing sensible can follow."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def _decode(raw: bytes) -> str:
+    if raw.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+        hint = "save the file as UTF-8 without it"
+        raise _StopError(Problem("the file begins with a byte order mark", 1, 1, hint))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        raise _StopError(Problem("the file is not UTF-8", line, column)) from None
+
+
+def _loader(text: str) -> Any:
+    try:
+        return yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        column = error.position - text.rfind("\n", 0, error.position)
+        what = f"the character U+{ord(text[error.position]):04X} is not allowed in YAML"
+        raise _StopError(Problem(what, line, column)) from None
+
+
+def _at(mark: Any, message: str, hint: str = "") -> Problem:
+    return Problem(message, mark.line + 1, mark.column + 1, hint)
+
+
+def _explain(error: yaml.MarkedYAMLError) -> Problem:
+    context, problem = str(error.context or ""), str(error.problem or error)
+    mark = error.problem_mark or error.context_mark
+    if "alias" in context or "anchor" in context:
+        return _at(
+            error.context_mark or mark,
+            "a value cannot begin with an unquoted `*` or `&`",
+            'put the selector in quotes: "**/bias"',
+        )
+    if "unknown escape" in problem:
+        return _at(
+            mark,
+            "a backslash in double quotes is an escape, and this one has no meaning",
+            r"put a regular expression in single quotes: 're:model/block_(\d+)'",
+        )
+    if "'\\t'" in problem:
+        return _at(mark, "a tab cannot indent or begin a value", "use spaces")
+    message = f"{context}: {problem}" if context else problem
+    hint = "text with any of []{}*&!|>%@`#,: in it is written in quotes"
+    return _at(mark, message, hint)
+
+
+def _mark(event: Any) -> Mark:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+class _Builder:
+    """Builds data from PyYAML's events, so that no node is read twice and no depth unchecked."""
+
+    def __init__(self, loader: Any, problems: list[Problem]) -> None:
+        self.loader = loader
+        self.values: dict[Path, Mark] = {}
+        self.keys: dict[Path, Mark] = {}
+        self._problems = problems
+        self._count = 0
+
+    def document(self) -> dict[str, Any]:
+        self._next()
+        if isinstance(self._next(), yaml.StreamEndEvent):
+            raise _StopError(Problem("the file is empty", 1, 1))
+        event = self._next()
+        data = self._value(event, ())
+        self._next()
+        after = self._next()
+        if not isinstance(after, yaml.StreamEndEvent):
+            raise _StopError(_at(after.start_mark, "a second document begins; only one is read"))
+        if not isinstance(data, dict):
+            raise _StopError(_at(event.start_mark, "the file is not a mapping of keys to values"))
+        return data
+
+    def _next(self) -> Any:
+        return self.loader.get_event()
+
+    def _bad(self, event: Any, message: str, hint: str = "") -> _Bad:
+        if len(self._problems) >= MAX_PROBLEMS:
+            raise _StopError(_at(event.start_mark, "there are more problems than can be shown"))
+        self._problems.append(_at(event.start_mark, message, hint))
+        return BAD
+
+    def _value(self, event: Any, path: Path) -> Any:
+        self.values[path] = _mark(event)
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise _StopError(_at(event.start_mark, f"there are more than {MAX_VALUES} values"))
+        if len(path) > MAX_DEPTH:
+            what = f"values are nested more than {MAX_DEPTH} deep"
+            raise _StopError(_at(event.start_mark, what))
+        if isinstance(event, yaml.AliasEvent):
+            return self._bad(
+                event,
+                f"`*{short(str(event.anchor))}` is an alias in YAML, and aliases are not read",
+                "write the value out; if it is a selector, put it in quotes",
+            )
+        refused = self._refused(event)
+        value: Any
+        if isinstance(event, yaml.MappingStartEvent):
+            value = self._mapping(path)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = []
+            while not isinstance(inner := self._next(), yaml.SequenceEndEvent):
+                value.append(self._value(inner, (*path, len(value))))
+        else:
+            value = refused or self._scalar(event)
+        return refused or value
+
+    def _refused(self, event: Any) -> _Bad | None:
+        if event.anchor is not None:
+            return self._bad(
+                event,
+                f"`&{short(event.anchor)}` is an anchor in YAML, and anchors are not read",
+                "write the value out where it is needed",
+            )
+        if event.tag is not None:
+            return self._bad(
+                event,
+                f"`{short(event.tag)}` is a tag in YAML, and tags are not read",
+                "if it is text that begins with `!`, put it in quotes",
+            )
+        return None
+
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key = self._key(event, path)
+            if isinstance(key, str) and key not in data:
+                inner = (*path, key)
+                self.keys[inner] = _mark(event)
+                data[key] = self._value(self._next(), inner)
+                continue
+            if isinstance(key, str):
+                first = self.keys[(*path, key)][0]
+                self._bad(event, f"the key `{short(key)}` is there twice, first on line {first}")
+            self._value(self._next(), (*path, _IGNORED))
+        return data
+
+    def _key(self, event: Any, path: Path) -> str | _Bad:
+        if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag:
+            value = self._value(event, (*path, _IGNORED))
+            return BAD if value is BAD else self._bad(event, "a key must be text")
+        if event.implicit[0] and event.value == "<<":
+            return self._bad(event, "`<<` is a merge key in YAML, and merge keys are not read")
+        key = self._scalar(event)
+        if key is BAD or isinstance(key, str):
+            return key
+        return self._bad(event, "a key must be text", f"put it in quotes: '{short(event.value)}'")
+
+    def _scalar(self, event: Any) -> Any:
+        value: Any = event.value
+        if event.implicit[0]:
+            kind = self.loader.resolve(yaml.ScalarNode, value, (True, False)).rpartition(":")[2]
+            try:
+                value = read_word(value, kind)
+            except UnclearError as error:
+                return self._bad(event, str(error), error.hint)
+        if isinstance(value, str) and _UNWRITABLE.search(value):
+            return self._bad(event, "the text has a NUL or half of a surrogate pair in it")
+        return value

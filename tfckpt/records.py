@@ -1,0 +1,120 @@
+"""What every room talks about: a value, and an inventory of values.
+
+An :class:`Inventory` is the same thing for a checkpoint on disk and for live objects, so that
+planning, comparing and the coverage check of a save are functions of two of them. They are values:
+nothing here reads a file or knows TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Shape = tuple[int, ...]
+
+
+class Role(str, Enum):
+    """What a value is for. Policies treat optimizer state by role, reports sum by it."""
+
+    WEIGHT = "weight"
+    SLOT = "slot"
+    ITERATIONS = "iterations"
+    HYPERPARAMETER = "hyperparameter"
+    SEED = "seed"
+    METRIC = "metric"
+    STATE = "state"
+    OBJECT = "object"
+
+    __str__ = str.__str__
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One value.
+
+    Attributes:
+        name: canonical name, ``model/encoder/dense/kernel``.
+        role: what it is for.
+        dtype: TensorFlow's name of it, ``float32``, ``bfloat16``, ``string``; ``""`` for an object.
+        shape: () for a scalar; None for an object that is not a tensor (an iterator, a table).
+        nbytes: size in bytes as stored; 0 where it is not known.
+        key: checkpoint key, for a stored value; ``""`` for a live one.
+        slot: for a slot, which one: ``momentum``.
+        of: for a slot, the canonical name of the variable it belongs to.
+        crc32c: masked checksum of the stored bytes as the index has it, or None.
+    """
+
+    name: str
+    role: Role
+    dtype: str
+    shape: Shape | None
+    nbytes: int = 0
+    key: str = ""
+    slot: str = ""
+    of: str = ""
+    crc32c: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of a functional or sequential model, in order.
+
+    Attributes:
+        name: its component in canonical names, ``dense_1``.
+        base: ``dense`` where the name is automatic (weak), ``""`` where the user chose it.
+    """
+
+    name: str
+    base: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """Canonical name → value, and the structure that names alone do not tell.
+
+    Attributes:
+        source: where it comes from, for messages: a prefix, or ``the live objects``.
+        entries: by canonical name, in the order of the objects.
+        stacks: canonical path of each functional or sequential model → its layers that hold values.
+        aliases: canonical path by which an object is also reached → its canonical path.
+        optimizers: canonical path of each optimizer → its class in snake case (``adam``), ``""``
+            where it is not known.
+        complete: whether the writer saved everything (a commit record of tfckpt's says so); in
+            others, seeds and metrics may be absent without anyone's fault.
+    """
+
+    source: str
+    entries: Mapping[str, Entry]
+    stacks: Mapping[str, tuple[Layer, ...]] = dataclasses.field(default_factory=dict)
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    optimizers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    complete: bool = False
+
+    def find(self, name: str) -> Entry | None:
+        """The value of that name, or that is also reached by that name.
+
+        >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
+        >>> inventory = Inventory("here", {kernel.name: kernel}, aliases={"model/tied": "model/a"})
+        >>> inventory.find("model/tied/kernel").name
+        'model/a/kernel'
+        """
+        for _ in range(name.count("/") + 2):
+            if (entry := self.entries.get(name)) is not None:
+                return entry
+            resolved = self._resolve(name)
+            if resolved is None:
+                return None
+            name = resolved
+        return None
+
+    def _resolve(self, name: str) -> str | None:
+        end = len(name)
+        while end > 0:
+            if (target := self.aliases.get(name[:end])) is not None:
+                return target + name[end:]
+            end = name.rfind("/", 0, end)
+        return None

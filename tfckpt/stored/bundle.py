@@ -1,0 +1,226 @@
+"""A TensorFlow checkpoint, read without TensorFlow.
+
+A checkpoint ``ckpt-1`` is an index, ``ckpt-1.index``, and data files,
+``ckpt-1.data-00000-of-00002``; TF2 checkpoints, TF1 ``Saver`` checkpoints of version 2 and the
+``variables/variables`` of a SavedModel all are. Opening one reads and checks the index and opens
+the data files; they stay open, so that what was opened can be read although it is deleted or
+replaced meanwhile. Values are read, and their checksums checked, when asked for.
+
+Refused on opening is anything that TensorFlow's reader could stumble over (see
+:mod:`tfckpt.stored.index`), and a value outside its data file. A data file that is absent is no
+damage until a value of it is needed. Values of the types ``resource`` and ``variant`` are listed,
+and cannot be read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import (
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    UnsupportedCheckpointError,
+)
+from tfckpt.stored import values
+from tfckpt.stored.files import LOCAL, Files, Handle, reading
+from tfckpt.stored.index import Index, read_index, resolve, slice_key
+from tfckpt.stored.prefix import LFS_HINT, is_lfs_pointer, not_found
+from tfckpt.stored.proto import BundleEntry
+from tfckpt.stored.table import FOOTER_BYTES, looks_like_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import numpy as np
+    from typing_extensions import Self
+
+__all__ = ["Bundle", "BundleEntry", "data_path", "index_path"]
+
+# Ten million values; a longer file under the name of an index is something else.
+MAX_INDEX_BYTES = 1 << 30
+OPAQUE = ("resource", "variant")
+
+
+def index_path(prefix: str) -> str:
+    return f"{prefix}.index"
+
+
+def data_path(prefix: str, shard: int, num_shards: int) -> str:
+    return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bundle:
+    """An open checkpoint.
+
+    Attributes:
+        prefix: its name without ``.index``.
+        entries: key → dtype, shape, size and place, in the order of the index.
+        missing_shards: paths of the data files that values are in and that are absent, or are the
+            pointers that Git LFS leaves in their place.
+        index: the whole of what the index says.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     Bundle.open(f"{directory}/ckpt-1")
+    Traceback (most recent call last):
+    ...
+    tfckpt.errors.CheckpointNotFoundError: ...ckpt-1: there is no checkpoint of that name
+    ...
+    """
+
+    prefix: str
+    entries: Mapping[str, BundleEntry]
+    missing_shards: tuple[str, ...]
+    index: Index = dataclasses.field(repr=False)
+    _handles: dict[int, Handle] = dataclasses.field(repr=False)
+
+    @classmethod
+    def open(cls, prefix: str, files: Files = LOCAL) -> Self:
+        """Opens the checkpoint of that prefix and checks its index.
+
+        Raises:
+            CheckpointNotFoundError: there is none; the hint says what to write instead.
+            DamagedCheckpointError: the index, or the size of a data file, is not as it must be.
+            UnsupportedCheckpointError: another format, or a newer version of this one.
+        """
+        index = read_index(_index_bytes(prefix, files), index_path(prefix))
+        used = sorted({entry.shard for entry in _stored(index)})
+        handles: dict[int, Handle] = {}
+        missing = []
+        try:
+            for shard in used:
+                path = data_path(prefix, shard, index.header.num_shards)
+                with reading(path):
+                    try:
+                        handle = files.open_read(path)
+                    except FileNotFoundError:
+                        missing.append(path)
+                        continue
+                    handles[shard] = handle
+                    if is_lfs_pointer(handle):
+                        handles.pop(shard).close()
+                        missing.append(path)
+            bundle = cls(prefix, index.entries, tuple(missing), index, handles)
+            bundle._check_extents()
+        except BaseException:
+            for handle in handles.values():
+                handle.close()
+            raise
+        return bundle
+
+    def read(self, key: str) -> np.ndarray:
+        """The value of a key, its checksum checked.
+
+        Returns:
+            An array of the stored shape; ``bfloat16`` and smaller floats have the dtypes of
+            ``ml_dtypes``, strings are an object array of bytes.
+
+        Raises:
+            KeyError: the index has no such key.
+            DamagedCheckpointError: the data file is absent, too short, or altered.
+            UnsupportedCheckpointError: a ``resource`` or ``variant``.
+        """
+        entry = self.entries[key]
+        if entry.dtype in OPAQUE:
+            message = f"a {entry.dtype} can be read only by the TensorFlow that wrote it"
+            raise UnsupportedCheckpointError(message, path=self.prefix, name=key)
+        if not entry.sliced:
+            return self._read_piece(key, entry)
+        import numpy as np
+
+        whole = np.empty(entry.shape, values.numpy_dtype(entry.dtype))
+        for box, piece in self._pieces(key, entry):
+            place = tuple(slice(start, end) for start, end in box)
+            whole[place] = self._read_piece(key, piece)
+        return whole
+
+    def verify(self, keys: Iterable[str] | None = None) -> None:
+        """Checks the stored bytes of these values, or of all, in little memory.
+
+        Raises:
+            DamagedCheckpointError: the first value that is absent, cut off or altered.
+        """
+        for key in self.entries if keys is None else keys:
+            entry = self.entries[key]
+            parts = [piece for _, piece in self._pieces(key, entry)] if entry.sliced else [entry]
+            for part in parts:
+                if part.dtype in OPAQUE:
+                    continue
+                handle, path = self._handle(key, part)
+                with reading(path):
+                    values.verify(handle, part, path, key, swap=self.index.header.big_endian)
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _pieces(
+        self, key: str, entry: BundleEntry
+    ) -> Iterator[tuple[tuple[tuple[int, int], ...], BundleEntry]]:
+        for extents in entry.slices:
+            yield resolve(extents, entry.shape), self.index.pieces[slice_key(key, extents)]
+
+    def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
+        handle, path = self._handle(key, entry)
+        swap = self.index.header.big_endian
+        with reading(path):
+            if entry.dtype == "string":
+                return values.read_strings(handle, entry, path, key, swap=swap)
+            raw = values.read_fixed(handle, entry, path, key)
+        return values.as_array(raw, entry.dtype, entry.shape, swap=swap)
+
+    def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:
+        path = data_path(self.prefix, entry.shard, self.index.header.num_shards)
+        handle = self._handles.get(entry.shard)
+        if handle is None:
+            message = "the value is in this data file, which is missing, or a Git LFS pointer"
+            raise DamagedCheckpointError(message, path=path, name=key)
+        return handle, path
+
+    def _check_extents(self) -> None:
+        sizes = {shard: handle.size for shard, handle in self._handles.items()}
+        for key, entry in self.entries.items():
+            parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
+            for part in parts:
+                size = sizes.get(part.shard)
+                if size is not None and part.offset + part.nbytes > size:
+                    path = data_path(self.prefix, part.shard, self.index.header.num_shards)
+                    message = (
+                        f"is {size} bytes long, and the value ends at byte "
+                        f"{part.offset + part.nbytes}: truncated, or of another checkpoint"
+                    )
+                    raise DamagedCheckpointError(message, path=path, name=key)
+
+
+def _stored(index: Index) -> Iterator[BundleEntry]:
+    """Every entry that has bytes of its own."""
+    yield from (entry for entry in index.entries.values() if not entry.slices)
+    yield from index.pieces.values()
+
+
+def _index_bytes(prefix: str, files: Files) -> bytes:
+    path = index_path(prefix)
+    with reading(path):
+        try:
+            handle = files.open_read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise not_found(prefix, files) from None
+        try:
+            size = handle.size
+            if is_lfs_pointer(handle):
+                raise CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
+            tail = handle.pread(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
+            if size > MAX_INDEX_BYTES or not looks_like_table(tail):
+                message = f"is {size} bytes long and does not end as an index does: truncated"
+                raise DamagedCheckpointError(message, path=path)
+            return handle.pread(0, size)
+        finally:
+            handle.close()

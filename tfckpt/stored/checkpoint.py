@@ -1,0 +1,174 @@
+"""One checkpoint on disk, opened: its files, its record if it has one, and its inventory.
+
+The inventory comes from tfckpt's commit record; without one from the object graph inside; without
+that, in a checkpoint of TF1's ``Saver``, from the keys themselves. Whichever it is, every value in
+the index is in the inventory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt import names
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.records import Entry, Inventory, Role
+from tfckpt.stored import commit, proto
+from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.graph import GraphReader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from typing_extensions import Self
+
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_ATTRIBUTES = "/.ATTRIBUTES/"
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredCheckpoint:
+    """An open checkpoint; a context manager.
+
+    Attributes:
+        prefix: its name without ``.index``.
+        inventory: its values by canonical name.
+        record: tfckpt's commit record, or None for a checkpoint of plain TensorFlow.
+        bundle: the index and the data files.
+    """
+
+    prefix: str
+    inventory: Inventory
+    record: commit.CommitRecord | None
+    bundle: Bundle
+
+    @property
+    def kind(self) -> str:
+        return "tensorflow" if self.record is None else "tfckpt"
+
+    def close(self) -> None:
+        self.bundle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_checkpoint(
+    prefix: str,
+    *,
+    roots: Mapping[str, str] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open a checkpoint and name its values.
+
+    Args:
+        prefix: its name without ``.index``.
+        roots: what is known of the live side: keyword → first component of its names. Which of
+            the objects in a checkpoint of plain TensorFlow is the model cannot always be told from
+            the checkpoint alone.
+        bases: automatic layer names of the live side's own classes.
+        files: where the files are.
+
+    Raises:
+        CheckpointNotFoundError: there is none of that name.
+        DamagedCheckpointError: the index, the graph or the record is not as it must be.
+        UnsupportedCheckpointError: another format.
+    """
+    bundle = Bundle.open(prefix, files)
+    try:
+        record = commit.read(prefix, files)
+        if record is not None:
+            inventory = _check(record.inventory, bundle)
+        else:
+            inventory = _name(bundle, roots, bases)
+    except BaseException:
+        bundle.close()
+        raise
+    return StoredCheckpoint(prefix, inventory, record, bundle)
+
+
+def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
+    """A record must describe the files that it lies beside."""
+    for entry in inventory.entries.values():
+        if entry.key and (found := bundle.entries.get(entry.key)) is None:
+            message = f"the commit record names the key {entry.key!r}, which the index has not"
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
+        if entry.key and entry.shape is not None:
+            if (found.dtype, found.shape) != (entry.dtype, entry.shape):
+                message = (
+                    f"the commit record says {entry.dtype} {entry.shape}, "
+                    f"the index {found.dtype} {found.shape}"
+                )
+                raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
+    return dataclasses.replace(inventory, source=bundle.prefix)
+
+
+def _name(bundle: Bundle, roots: Mapping[str, str] | None, bases: Collection[str]) -> Inventory:
+    graph = _read_graph(bundle)
+    if graph is None:
+        keys = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
+        return Inventory(
+            bundle.prefix,
+            {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in keys.items()},
+        )
+    reader = GraphReader(graph, bases)
+    nodes, keras_roots = reader.roots(roots)
+    named = names.assign(nodes, keras_roots)
+    entries: dict[str, Entry] = {}
+    used = {OBJECT_GRAPH}
+    for value in named.values:
+        key = value.node.value
+        entries[value.name] = _entry(
+            bundle, value.name, key, value.role, slot=value.slot, of=value.of
+        )
+        used.add(key)
+    for name, node in reader.extras():
+        entries[name] = _entry(bundle, name, node.value, node.role)
+        used.add(node.value)
+    objects = {
+        n.node.value.rpartition(_ATTRIBUTES)[0] for n in named.values if n.role is Role.OBJECT
+    }
+    for key in bundle.entries:
+        owner = key.rpartition(_ATTRIBUTES)[0]
+        if key not in used and not (owner and owner in objects):
+            name = _plain_name(key)
+            entries.setdefault(name, _entry(bundle, name, key, Role.STATE))
+    return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
+
+
+def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
+    """The object graph; None in a checkpoint of TF1, or where only the index was kept."""
+    entry = bundle.entries.get(OBJECT_GRAPH)
+    if entry is None or bundle.missing_shards:
+        return None
+    serialized = bundle.read(OBJECT_GRAPH)
+    return proto.parse_object_graph(bytes(serialized.item()), path=bundle.prefix, name=OBJECT_GRAPH)
+
+
+def _entry(bundle: Bundle, name: str, key: str, role: Role, slot: str = "", of: str = "") -> Entry:
+    found = bundle.entries.get(key)
+    if found is None and role is Role.OBJECT:  # a table or a registered saver has keys of its own
+        return Entry(name, role, "", None, key=key)
+    if found is None:
+        message = f"the object graph names the key {key!r}, which the index has not"
+        raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+    if role is Role.OBJECT:
+        return Entry(name, role, "", None, found.nbytes, key)
+    if _is_counter(name, found):
+        role = Role.STATE
+    return Entry(name, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c)
+
+
+def _is_counter(name: str, found: proto.BundleEntry) -> bool:
+    return name == "save_counter" and found.dtype == "int64"
+
+
+def _plain_name(key: str) -> str:
+    """A key's path as TensorFlow wrote it, its escapes undone (python/trackable/trackable_utils)."""
+    path = key.partition(_ATTRIBUTES)[0]
+    return path.replace(".S", "/").replace("..", ".")

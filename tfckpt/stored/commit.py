@@ -1,0 +1,279 @@
+"""The commit record: the file that makes a checkpoint tfckpt's.
+
+``ckpt-12.tfckpt.json`` is written last, so that its presence means that everything before it is on
+disk, and it tells what the index cannot: canonical names and roles, step, epoch, metrics. It is
+JSON, one value per line, and ends with a checksum of itself; it carries the digest of the index it
+was written for, so that it never vouches for the files of another save.
+
+Reading refuses what does not match its checksum or its index, and, since both can be forged, any
+field that is absent, of another type or out of range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.stored.files import LOCAL, Files, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT = 1
+SUFFIX = ".tfckpt.json"
+# Some million values, at 200 bytes each.
+MAX_BYTES = 1 << 28
+MAX_DIGITS = 20
+_SEAL = b',\n"sha256": "'
+_ENTRY_FIELDS = tuple(field.name for field in dataclasses.fields(Entry))
+_DEFAULTS = {"nbytes": 0, "key": "", "slot": "", "of": "", "crc32c": None}
+
+
+@dataclasses.dataclass(frozen=True)
+class CommitRecord:
+    """What a save says about itself.
+
+    Attributes:
+        number: of the checkpoint, TensorFlow's ``save_counter``.
+        inventory: every value in it, with its key.
+        index_sha256: digest of the index file; :func:`index_digest`.
+        created: ISO 8601, in UTC: ``2025-01-31T12:00:00+00:00``.
+        step: of training, where known.
+        epoch: of training, where known.
+        metrics: what ``keep: best`` compares.
+        training: further state of training, as JSON values.
+        versions: of tfckpt, TensorFlow, Keras.
+    """
+
+    number: int
+    inventory: Inventory
+    index_sha256: str
+    created: str
+    step: int | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def path_of(prefix: str) -> str:
+    """Where the record of a checkpoint is.
+
+    >>> path_of("run/ckpt-12")
+    'run/ckpt-12.tfckpt.json'
+    """
+    return prefix + SUFFIX
+
+
+def index_digest(prefix: str, files: Files = LOCAL) -> str:
+    """SHA-256 of the index file, in hexadecimal.
+
+    Raises:
+        DamagedCheckpointError: it is absent or unreadable.
+    """
+    path = f"{prefix}.index"
+    with reading(path):
+        try:
+            return hashlib.sha256(_content(path, files)).hexdigest()
+        except FileNotFoundError:
+            raise DamagedCheckpointError("the index is missing", path=path) from None
+
+
+def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
+    """Commits: when this returns, the record is on disk; where it raises, there is none."""
+    files.write_atomic(path_of(prefix), render(record))
+
+
+def render(record: CommitRecord) -> bytes:
+    """The record as the content of its file; equal records give equal bytes."""
+    inventory = record.inventory
+    stacks = {
+        path: [[layer.name, layer.base] for layer in layers]
+        for path, layers in inventory.stacks.items()
+    }
+    head = {
+        "format": FORMAT,
+        "number": record.number,
+        "created": record.created,
+        "step": record.step,
+        "epoch": record.epoch,
+        "metrics": dict(record.metrics),
+        "training": dict(record.training),
+        "versions": dict(record.versions),
+        "index_sha256": record.index_sha256,
+        "complete": inventory.complete,
+        "stacks": stacks,
+        "aliases": dict(inventory.aliases),
+        "optimizers": dict(inventory.optimizers),
+    }
+    lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
+    entries = ",\n".join(_json(_plain(entry)) for entry in inventory.entries.values())
+    lines.append(f'"entries": [\n{entries}\n]')
+    body = ("{\n" + ",\n".join(lines)).encode()
+    return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
+
+
+def read(prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+    """The record of a checkpoint, or None where it has none.
+
+    The inventory's ``source`` is this prefix, wherever the checkpoint was written.
+
+    Raises:
+        DamagedCheckpointError: altered, cut off, or of another index.
+        UnsupportedCheckpointError: written by a newer tfckpt.
+    """
+    path = path_of(prefix)
+    with reading(path):
+        try:
+            data = _content(path, files)
+        except FileNotFoundError:
+            return None
+    record = _Reader(path).record(data, prefix)
+    if index_digest(prefix, files) != record.index_sha256:
+        message = "the record was written for another index than the one beside it"
+        raise DamagedCheckpointError(message, path=path)
+    return record
+
+
+def _content(path: str, files: Files) -> bytes:
+    handle = files.open_read(path)
+    try:
+        if handle.size > MAX_BYTES:
+            raise DamagedCheckpointError(f"is {handle.size} bytes long", path=path)
+        return handle.pread(0, handle.size)
+    finally:
+        handle.close()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    plain = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+    return {k: v for k, v in plain.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
+
+
+def _integer(digits: str) -> int:
+    # Python before 3.10.7 converts a million digits, in time that grows with their square.
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+class _Reader:
+    """Takes a record apart, naming the value at fault."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
+        return DamagedCheckpointError(message, path=self.path, name=name)
+
+    def record(self, data: bytes, prefix: str) -> CommitRecord:
+        body, seal, rest = data.rpartition(_SEAL)
+        if not seal or not rest.endswith(b'"\n}\n'):
+            raise self.damaged("the record has no end: truncated")
+        if hashlib.sha256(body).hexdigest().encode() != rest[:-4]:
+            raise self.damaged("the record does not match its own checksum")
+        try:
+            tree = json.loads(data, parse_int=_integer)
+        except (ValueError, RecursionError) as error:
+            raise self.damaged(f"the record is not JSON that can be read: {error}") from None
+        if self.get(tree, "format", int) != FORMAT:
+            message = f"the record is of format {tree['format']}, written by a newer tfckpt"
+            raise UnsupportedCheckpointError(message, path=self.path)
+        return CommitRecord(
+            number=self.natural(tree, "number"),
+            inventory=self.inventory(tree, prefix),
+            index_sha256=self.get(tree, "index_sha256", str),
+            created=self.time(tree),
+            step=self.natural(tree, "step", optional=True),
+            epoch=self.natural(tree, "epoch", optional=True),
+            metrics=self.mapping(tree, "metrics", float, int),
+            training=self.get(tree, "training", dict),
+            versions=self.mapping(tree, "versions", str),
+        )
+
+    def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:
+        value = tree.get(field, _DEFAULTS.get(field)) if type(tree) is dict else None
+        if type(value) not in types:
+            raise self.damaged(f"the record's {field!r} is absent or of the wrong type", name)
+        return value
+
+    def natural(self, tree: Any, field: str, name: str = "", *, optional: bool = False) -> Any:
+        types = (int, type(None)) if optional else (int,)
+        value = self.get(tree, field, *types, name=name)
+        if value is not None and not 0 <= value < 1 << 63:
+            raise self.damaged(f"the record's {field!r} is out of range", name)
+        return value
+
+    def mapping(self, tree: Any, field: str, *types: type) -> dict[str, Any]:
+        value: dict[str, Any] = self.get(tree, field, dict)
+        if any(type(item) not in types for item in value.values()):
+            raise self.damaged(f"the record's {field!r} holds a value of the wrong type")
+        return value
+
+    def time(self, tree: Any) -> str:
+        text: str = self.get(tree, "created", str)
+        try:
+            offset = datetime.datetime.fromisoformat(text).utcoffset()
+        except ValueError:
+            offset = None
+        if offset != datetime.timedelta(0):
+            raise self.damaged("the record's 'created' is no time in UTC")
+        return text
+
+    def inventory(self, tree: Any, prefix: str) -> Inventory:
+        entries: dict[str, Entry] = {}
+        for item in self.get(tree, "entries", list):
+            entry = self.entry(item)
+            if entry.name in entries:
+                raise self.damaged("the record has two values of one name", entry.name)
+            entries[entry.name] = entry
+        stacks = self.mapping(tree, "stacks", list)
+        return Inventory(
+            prefix,
+            entries,
+            {path: tuple(map(self.layer, layers)) for path, layers in stacks.items()},
+            self.mapping(tree, "aliases", str),
+            self.mapping(tree, "optimizers", str),
+            self.get(tree, "complete", bool),
+        )
+
+    def layer(self, item: Any) -> Layer:
+        if type(item) is not list or [type(part) for part in item] != [str, str]:
+            raise self.damaged("the record's 'stacks' holds a layer that is none")
+        return Layer(*item)
+
+    def entry(self, item: Any) -> Entry:
+        name: str = self.get(item, "name", str)
+        if unknown := item.keys() - set(_ENTRY_FIELDS):
+            raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
+        role = self.get(item, "role", str, name=name)
+        if role not in Role._value2member_map_:
+            raise self.damaged(f"the record has an unknown role {role!r}", name)
+        shape = self.get(item, "shape", list, type(None), name=name)
+        if shape is not None:
+            if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
+                raise self.damaged("the record's 'shape' is none", name)
+            shape = tuple(shape)
+        crc32c = self.get(item, "crc32c", int, type(None), name=name)
+        if crc32c is not None and not 0 <= crc32c < 1 << 32:
+            raise self.damaged("the record's 'crc32c' is out of range", name)
+        return Entry(
+            name,
+            Role(role),
+            self.get(item, "dtype", str, name=name),
+            shape,
+            self.natural(item, "nbytes", name),
+            self.get(item, "key", str, name=name),
+            self.get(item, "slot", str, name=name),
+            self.get(item, "of", str, name=name),
+            crc32c,
+        )

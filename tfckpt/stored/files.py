@@ -1,0 +1,196 @@
+"""The file system as this package sees it: a dozen calls, so that each can be made to fail.
+
+Reading is by offset (``pread``), never by a shared position, so that several threads may read one
+file. Writing is whole files only, by temporary file, fsync, rename and fsync of the directory: a
+reader meets the old content or the new one, and a return means that it is on disk.
+
+Refused: anything but a regular file where a file is expected. A symbolic link is not written
+through, nor read through; a FIFO does not block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tfckpt.errors import (
+    CheckpointError,
+    DamagedCheckpointError,
+    SaveError,
+    UnsupportedCheckpointError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Handle(Protocol):
+    """A file open for reading; it keeps its content when the name is deleted."""
+
+    @property
+    def size(self) -> int: ...
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """The bytes at ``offset``; fewer than ``length`` only at the end of the file."""
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        """Fills ``buffer``; returns how many bytes, fewer only at the end of the file."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A file system. Its failures are :class:`OSError`, absence :class:`FileNotFoundError`."""
+
+    def open_read(self, path: str) -> Handle: ...
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Makes ``data`` the durable content of ``path``, or leaves what was there."""
+
+    def listdir(self, path: str) -> list[str]: ...
+
+    def exists(self, path: str) -> bool:
+        """Whether the name is taken, be it by a dangling link."""
+
+    def remove(self, path: str) -> None: ...
+
+    def fsync(self, path: str) -> None: ...
+
+    def fsync_dir(self, path: str) -> None: ...
+
+
+def join(directory: str, name: str) -> str:
+    """The path of a name in a directory, spelt as the directory is.
+
+    >>> join("gs://bucket/run", "ckpt-1")
+    'gs://bucket/run/ckpt-1'
+    """
+    return os.path.join(directory, name)  # noqa: PTH118  Path would make it "gs:/bucket/run"
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns what the system says about an unreadable file into this package's error."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise DamagedCheckpointError(message, path=path) from error
+
+
+def _open_regular(path: str, flags: int) -> int:
+    # O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+class LocalHandle:
+    """A regular file of the local file system."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = io.FileIO(path, "rb", opener=_open_regular)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise _not_a_file(path) from error
+            raise
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise _not_a_file(path)
+        self._size = status.st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, offset: int, length: int) -> bytes:
+        parts = []
+        while length and (part := os.pread(self._file.fileno(), length, offset)):
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._file.fileno(), [buffer[done:]], offset + done)
+            if not count:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LocalFiles:
+    """The local file system."""
+
+    def open_read(self, path: str) -> LocalHandle:
+        return LocalHandle(path)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(Path(path).lstat().st_mode):
+                message = f"{path}: is {_kind(path)}, not a regular file; nothing was written"
+                raise SaveError(message)
+        temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(descriptor)
+            Path(temporary).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            raise
+        self.fsync_dir(os.path.split(path)[0])
+
+    def listdir(self, path: str) -> list[str]:
+        return os.listdir(path or ".")  # noqa: PTH208  names, not paths
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def fsync(self, path: str) -> None:
+        descriptor = _open_regular(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def fsync_dir(self, path: str) -> None:
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+LOCAL = LocalFiles()
+
+
+def _kind(path: str) -> str:
+    mode = Path(path).lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return f"a symbolic link to {Path(path).readlink()}"
+    return "a directory" if stat.S_ISDIR(mode) else "a special file"
+
+
+def _not_a_file(path: str) -> UnsupportedCheckpointError:
+    return UnsupportedCheckpointError(f"is {_kind(path)}, not a regular file", path=path)

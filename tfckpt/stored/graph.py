@@ -1,0 +1,307 @@
+"""The object graph inside a TF2 checkpoint → the tree that :mod:`tfckpt.names` gives names to.
+
+The graph holds edges (attributes, list indices) and, per variable, the name it had; no classes, no
+layer names. What is told from its shape, read off many checkpoints of both flavours:
+
+- a node with ``layer_with_weights-N`` is tf_keras's functional or sequential model; one with a list
+  ``_operations`` is Keras 3's, and ``_functional`` leads to it from a sequential one. The layers'
+  names are in the variables' names: ``inner/dense/kernel``;
+- a node with ``_variables`` beside ``_iterations``, or with slot variables, is an optimizer. A slot
+  list's elements stand in the order of ``_trainable_variables`` (Keras 3), or say in their own
+  names which variable they belong to (tf_keras: ``Adam/m/dense/kernel``).
+
+A layer whose name is not to be found keeps TensorFlow's own word for it, ``layer_with_weights-2``,
+and an unresolvable slot its number: visible, and never matched by accident.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt import names
+from tfckpt.names import Kind, Node, weak_base
+from tfckpt.records import Role
+from tfckpt.stored.optimizer_graph import OptimizerGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from tfckpt.stored import proto
+
+VARIABLE_VALUE = "VARIABLE_VALUE"
+
+# Layers that Keras itself names, in snake case; those of the user's own classes come with the live
+# side. (keras.layers and tf_keras.layers of 2.16 to 2.21, those that hold weights.)
+KERAS_BASES = frozenset(
+    """
+    activation batch_normalization bidirectional category_encoding conv1d conv1d_transpose conv2d
+    conv2d_transpose conv3d conv3d_transpose conv_lstm1d conv_lstm2d conv_lstm3d dense
+    depthwise_conv1d depthwise_conv2d einsum_dense embedding functional group_normalization
+    group_query_attention gru hashing integer_lookup layer_normalization locally_connected1d
+    locally_connected2d lstm model multi_head_attention normalization p_re_lu reversible_embedding
+    rms_normalization rnn separable_conv1d separable_conv2d sequential simple_rnn
+    spectral_normalization string_lookup sync_batch_normalization text_vectorization
+    time_distributed attention additive_attention discretization gru_cell lstm_cell
+    simple_rnn_cell stacked_rnn_cells conv_lstm_cell
+    """.split()
+)
+_LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
+_OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
+_INNER = "_functional"
+_LAYERS = "_operations"
+_TFCKPT = "_tfckpt"
+
+
+class GraphReader:
+    """One object graph, turned into nodes.
+
+    Args:
+        graph: as stored.
+        bases: automatic layer names beyond Keras's own, ``my_block``.
+    """
+
+    def __init__(self, graph: proto.ObjectGraph, bases: Collection[str] = ()) -> None:
+        self.nodes = graph.nodes
+        self.edges = [
+            {child.local_name: child.node_id for child in node.children} for node in graph.nodes
+        ]
+        self._bases = KERAS_BASES | set(bases)
+        self._made: dict[int, Node] = {}
+        self._optimizers: list[tuple[int, Node]] = []
+
+    def roots(self, hint: Mapping[str, str] | None = None) -> tuple[dict[str, Node], set[str]]:
+        """First component → node, and which of them are Keras models.
+
+        Args:
+            hint: the live side's keyword → first component (``""`` for its root object); without
+                one, a lone recognisable model is ``model``.
+        """
+        children = dict(self.edges[0])
+        children.pop(_TFCKPT, None)
+        components = self._components(children, hint)
+        roots = {}
+        root_component = components.pop("", None)
+        if root_component is not None:
+            loose = {edge: node for edge, node in children.items() if edge in components}
+            roots[root_component] = self._node(0, without=loose.keys() | {"save_counter"})
+            if "save_counter" in children:
+                roots["save_counter"] = self._node(children["save_counter"])
+            children = loose
+        for edge, index in children.items():
+            roots[components.get(edge, edge)] = self._node(index)
+        lone = roots.get(names.MODEL)
+        if lone is not None:
+            for edge, child in list(lone.children):
+                if edge == names.OPTIMIZER and child.kind is Kind.OPTIMIZER:
+                    lone.children.remove((edge, child))
+                    roots.setdefault(names.OPTIMIZER, child)
+        for index, node in self._optimizers:
+            OptimizerGraph(self, index, node).finish()
+        self._orphans(roots)
+        return roots, {component for component in roots if component == names.MODEL}
+
+    def extras(self) -> Iterator[tuple[str, Node]]:
+        """What tfckpt hung under its own child, by canonical name."""
+        for edge, index in self.edges[self.edges[0][_TFCKPT]].items() if self._ours() else ():
+            yield edge, self._node(index)
+
+    def _ours(self) -> bool:
+        return _TFCKPT in self.edges[0]
+
+    def _components(
+        self, children: Mapping[str, int], hint: Mapping[str, str] | None
+    ) -> dict[str, str]:
+        if hint is None:
+            return self._guess(children)
+        if "" in hint and hint[""] and hint[""] not in children:
+            return dict(hint)
+        # A lone model may have been given by another keyword on either side.
+        return {k: c for k, c in hint.items() if k and (k == c or c not in children)}
+
+    def _guess(self, children: Mapping[str, int]) -> dict[str, str]:
+        if self._is_model(0):
+            return {"": names.MODEL} | {
+                edge: edge for edge, node in children.items() if self.is_optimizer(node)
+            }
+        models = [edge for edge, node in children.items() if self._is_model(node)]
+        solvers = [edge for edge, node in children.items() if self.is_optimizer(node)]
+        found = {}
+        if len(models) == 1 and names.MODEL not in children:
+            found[models[0]] = names.MODEL
+        if len(models) == 1 and len(solvers) == 1 and names.OPTIMIZER not in children:
+            found[solvers[0]] = names.OPTIMIZER
+        return found
+
+    def _is_model(self, index: int) -> bool:
+        edges = self.edges[index]
+        return (
+            self.is_stack(index)
+            or "_compiled_trainable_state" in edges
+            or (names.OPTIMIZER in edges and "train_function" in edges)
+        )
+
+    def is_stack(self, index: int) -> bool:
+        edges = self.edges[index]
+        return _LAYERS in edges or _INNER in edges or "layer_with_weights-0" in edges
+
+    def is_optimizer(self, index: int) -> bool:
+        edges = self.edges[index]
+        newer = "_variables" in edges and ("_iterations" in edges or "iterations" in edges)
+        legacy = "iter" in edges and bool({"learning_rate", "decay"} & edges.keys())
+        return newer or legacy or bool(self.nodes[index].slot_variables)
+
+    def full_name(self, index: int) -> str:
+        return next((a.full_name for a in self.nodes[index].attributes), "")
+
+    def node(self, index: int) -> Node:
+        return self._node(index)
+
+    def _node(self, index: int, without: Collection[str] = ()) -> Node:
+        """The naming's node for a node of the graph, each once. Recursion is by an own stack."""
+        if (known := self._made.get(index)) is not None:
+            return known
+        todo = [index]
+        made = self._made
+        made[index] = Node(Kind.GROUP)
+        while todo:
+            current = todo.pop()
+            node = made[current]
+            for child in self._fill(current, node, without if current == index else ()):
+                todo.append(child)
+        return made[index]
+
+    def _get(self, index: int, fresh: list[int]) -> Node:
+        node = self._made.get(index)
+        if node is None:
+            node = self._made[index] = Node(Kind.GROUP)
+            fresh.append(index)
+        return node
+
+    def _fill(self, index: int, node: Node, without: Collection[str]) -> list[int]:
+        """Give a node its kind and children; the children that are new."""
+        fresh: list[int] = []
+        stored, edges = self.nodes[index], self.edges[index]
+        if stored.attributes or (stored.registered_saver and stored.registered_saver.name):
+            self._value(stored, node)
+            return fresh
+        if self.is_optimizer(index):
+            self._optimizer(index, node, fresh)
+            return fresh
+        skip = set(without)
+        if self.is_stack(index):
+            node.kind = Kind.STACK
+            for layer in self._stack_layers(index):
+                child = self._get(layer, fresh)
+                child.label = child.label or self._layer_name(layer)
+                child.base = weak_base(child.label, self._bases)
+                node.layers.append(child)
+            skip |= {_LAYERS, _INNER}
+            skip |= {edge for edge in edges if _is_layer_edge(edge)}
+        for edge, target in edges.items():
+            if edge in skip or edge == "keras_api":
+                continue
+            if edge == "_random_generator":
+                seed = self._seed_state(target)
+                if seed is not None:
+                    state = self._get(seed, fresh)
+                    node.children.append((edge, state))
+                    state.role = Role.SEED
+                continue
+            node.children.append((edge, self._get(target, fresh)))
+        return fresh
+
+    def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
+        node.kind = Kind.OPTIMIZER
+        scale = self.edges[index].get("loss_scale")
+        if (
+            scale is not None
+        ):  # tf_keras stores a loss-scale optimizer and its inner one as one node
+            node.label = "loss_scale_optimizer"
+            for edge, child in self.edges[scale].items():
+                name, role = names.optimizer_value(edge)
+                node.children.append((name, self._get(child, fresh)))
+                node.children[-1][1].role = role
+            inner = Node(Kind.OPTIMIZER)
+            node.children.append(("inner_optimizer", inner))
+            node = inner
+        self._optimizers.append((index, node))
+        for edge, child in OptimizerGraph(self, index, node).own():
+            node.children.append((edge, self._get(child, fresh)))
+
+    def _seed_state(self, index: int) -> int | None:
+        generator = self.edges[index].get("_generator")
+        return None if generator is None else self.edges[generator].get("_state_var")
+
+    def _value(self, stored: proto.Node, node: Node) -> None:
+        node.kind = Kind.VALUE
+        attributes = stored.attributes
+        node.value = attributes[0].checkpoint_key if attributes else ""
+        node.label = attributes[0].full_name if attributes else ""
+        if not attributes or attributes[0].name != VARIABLE_VALUE or len(attributes) > 1:
+            node.role = Role.OBJECT
+
+    def _stack_layers(self, index: int) -> list[int]:
+        edges = self.edges[index]
+        if (inner := edges.get(_INNER)) is not None and _LAYERS in self.edges[inner]:
+            edges = self.edges[inner]
+        if (operations := edges.get(_LAYERS)) is not None:
+            order = self.edges[operations]
+            return [order[key] for key in sorted(order, key=lambda key: (len(key), key))]
+        numbered = [(m, node) for edge, node in edges.items() if (m := _LAYER_EDGE.fullmatch(edge))]
+        return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
+
+    def _layer_name(self, index: int) -> str:
+        """The layer's own name, from the names of the variables below it, where all agree."""
+        found = set()
+        for depth, variable in self._variables(index):
+            components = self.full_name(variable).split("/")
+            if len(components) <= depth:
+                return ""
+            found.add(components[-1 - depth])
+        return found.pop() if len(found) == 1 else ""
+
+    def _variables(self, index: int) -> Iterator[tuple[int, int]]:
+        """The variables below a layer, with how many layers lie between."""
+        seen, stack = {index}, [(1, index)]
+        while stack:
+            depth, current = stack.pop()
+            if self.is_stack(current) or not self.is_optimizer(current):
+                for edge, child in self._below(current):
+                    if child in seen:
+                        continue
+                    seen.add(child)
+                    if self.nodes[child].attributes:
+                        yield depth, child
+                    else:
+                        container = edge in {_INNER, _LAYERS} or self._is_container(child)
+                        stack.append((depth if container else depth + 1, child))
+
+    def _below(self, index: int) -> Iterator[tuple[str, int]]:
+        if self.is_stack(index):
+            yield from (("", layer) for layer in self._stack_layers(index))
+        else:
+            yield from self.edges[index].items()
+
+    def _is_container(self, index: int) -> bool:
+        """A list: all its edges are numbers."""
+        edges = self.edges[index]
+        return bool(edges) and all(edge.isdigit() for edge in edges)
+
+    def _orphans(self, roots: dict[str, Node]) -> None:
+        """Variables that only an optimizer leads to: Keras 3 lost their place in the model."""
+        reached = {id(node) for root in roots.values() for node in names.walk(root)}
+        for index, optimizer in self._optimizers:
+            trained = self.edges[index].get("_trainable_variables")
+            if trained is None:
+                continue
+            for target in self.edges[trained].values():
+                node = self._node(target)
+                if id(node) not in reached and node.kind is Kind.VALUE:
+                    reached.add(id(node))
+                    owner = roots.get(names.MODEL, optimizer)
+                    owner.children.append((node.label or f"variable_{target}", node))
+
+
+def _is_layer_edge(edge: str) -> bool:
+    return bool(_LAYER_EDGE.fullmatch(edge) or _OTHER_LAYER_EDGE.fullmatch(edge))

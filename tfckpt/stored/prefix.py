@@ -1,0 +1,123 @@
+"""What was meant by a prefix that names no checkpoint, and what to write instead.
+
+TensorFlow's answers to these mistakes range from a message about another format to silence
+(``restore("ckpt-1.index")`` restores nothing). Looked at are the path itself and the names beside
+it; nothing is opened beyond its first and last bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointError, CheckpointNotFoundError, UnsupportedCheckpointError
+from tfckpt.stored.files import Files, join, reading
+from tfckpt.stored.table import looks_like_table
+
+if TYPE_CHECKING:
+    from tfckpt.stored.files import Handle
+
+LFS_POINTER = b"version https://git-lfs"
+LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
+_SUFFIX = re.compile(r"\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.tfckpt\.json")
+_SHOWN = 5
+_FORMATS = {
+    b"\x89HDF\r\n\x1a\n": "an HDF5 file",
+    b"PK\x03\x04": "a ZIP archive, as a .keras file is",
+}
+
+
+def is_lfs_pointer(handle: Handle) -> bool:
+    return handle.pread(0, len(LFS_POINTER)) == LFS_POINTER
+
+
+def not_found(prefix: str, files: Files) -> CheckpointError:
+    """The error for a prefix whose index is absent, with what is there instead."""
+    message, hint = "there is no checkpoint of that name", ""
+    directory, name = os.path.split(prefix)
+    beside = _names(directory, files)
+    suffix = _SUFFIX.search(name)
+    if _names(prefix, files) is not None and name:
+        message, hint = "is a directory, not the prefix of a checkpoint", _inside(prefix, files)
+    elif beside is None:
+        message = f"there is no checkpoint of that name: the directory {directory!r} does not exist"
+    elif suffix and suffix.end() == len(name):
+        message = "is one file of a checkpoint, not its prefix"
+        hint = f"Write {prefix[: -len(suffix[0])]!r}."
+    elif name in beside:
+        return _other_format(prefix, files)
+    elif any(other.startswith(f"{name}.data-") for other in beside):
+        message = f"the data of the checkpoint is there, its index {name + '.index'!r} is not"
+        hint = "The save was not finished, or the index was not copied along."
+    else:
+        hint = _similar(directory, name, beside)
+    return CheckpointNotFoundError(message, path=prefix, hint=hint)
+
+
+def _names(directory: str, files: Files) -> list[str] | None:
+    try:
+        return files.listdir(directory)
+    except OSError:
+        return None
+
+
+def _prefixes(names: list[str]) -> list[str]:
+    """The prefixes that have an index, the highest number last."""
+    found = [name[: -len(".index")] for name in names if name.endswith(".index")]
+    return sorted(found, key=lambda name: [int(n) for n in re.findall(r"[0-9]+", name)])
+
+
+def _inside(prefix: str, files: Files) -> str:
+    found = _prefixes(_names(prefix, files) or [])
+    if found:
+        return f"It holds {_quoted(found)}. Write {join(prefix, found[-1])!r}."
+    variables = join(prefix, "variables")
+    if "variables" in _prefixes(_names(variables, files) or []):
+        inner = join(variables, "variables")
+        return f"It looks like a SavedModel. Write {inner!r}."
+    return "No checkpoint is in it."
+
+
+def _similar(directory: str, name: str, beside: list[str]) -> str:
+    found = _prefixes(beside)
+    stem = re.sub(r"[0-9]+$", "", name)
+    same = [other for other in found if re.sub(r"[0-9]+$", "", other) == stem]
+    close = same or difflib.get_close_matches(name, found, _SHOWN) or found
+    if not close:
+        return f"No checkpoint is in {directory or '.'!r}."
+    return f"Here there is {_quoted(close)}."
+
+
+def _quoted(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[-_SHOWN:])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def _other_format(path: str, files: Files) -> CheckpointError:
+    with reading(path):
+        handle = files.open_read(path)
+        try:
+            head = handle.pread(0, 64)
+            tail = handle.pread(max(handle.size - 8, 0), 8)
+        finally:
+            handle.close()
+    if head.startswith(LFS_POINTER):
+        return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
+    if looks_like_table(tail):
+        return UnsupportedCheckpointError(
+            "is a checkpoint of version 1 of TF1's Saver, all in one file",
+            path=path,
+            hint="Restore it with tf.compat.v1.train.Saver and save it again: TensorFlow has "
+            "written version 2, which tfckpt reads, since 1.0.",
+        )
+    for magic, what in _FORMATS.items():
+        if head.startswith(magic):
+            message = f"is {what}, not a TensorFlow checkpoint"
+            return UnsupportedCheckpointError(message, path=path)
+    if head.startswith(b"model_checkpoint_path"):
+        message = "is the state file of a directory of checkpoints, not the prefix of one"
+        hint = f"Write the prefix, or the directory {os.path.split(path)[0] or '.'!r}."
+        return CheckpointNotFoundError(message, path=path, hint=hint)
+    return CheckpointNotFoundError("is a file, and not one of a checkpoint", path=path)

@@ -1,0 +1,206 @@
+"""Bytes of a data file → NumPy arrays, checksums checked on the way.
+
+A value is read in chunks that fit the processor's cache and are checked while they are there,
+straight into the array that is returned. Strings carry their lengths before their bytes, and a
+checksum of the lengths between; a length is believed only when all of them add up to what the index
+says is stored.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.index import ITEM_BYTES
+from tfckpt.stored.table import unmask
+from tfckpt.stored.wire import WireError, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from tfckpt.records import Shape
+    from tfckpt.stored.files import Handle
+    from tfckpt.stored.proto import BundleEntry
+
+CHUNK = 1 << 20
+MAX_VARINT = 10
+QUANTIZED = {"qint8": "i1", "quint8": "u1", "qint16": "i2", "quint16": "u2", "qint32": "i4"}
+
+
+def read_fixed(handle: Handle, entry: BundleEntry, path: str, name: str) -> np.ndarray:
+    """The bytes of a value of fixed-size elements, as a flat array of bytes."""
+    import numpy as np
+
+    raw = np.empty(entry.nbytes, np.uint8)
+    view = raw.data
+    crc = 0
+    for start in range(0, entry.nbytes, CHUNK):
+        part = view[start : start + CHUNK]
+        if handle.readinto(entry.offset + start, part) != len(part):
+            raise _truncated(path, name)
+        crc = google_crc32c.extend(crc, raw[start : start + CHUNK])
+    _check(crc, entry, path, name)
+    return raw
+
+
+def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.ndarray:
+    """Flat bytes as an array of TensorFlow's dtype; ``swap`` where they are big-endian."""
+    unit = ITEM_BYTES[dtype] // (2 if dtype.startswith("complex") else 1)
+    if swap and unit > 1:
+        raw.view(f"u{unit}").byteswap(inplace=True)
+    return raw.view(numpy_dtype(dtype)).reshape(shape)
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """TensorFlow's dtype as NumPy's; quantized ones are structured, strings objects, as there.
+
+    >>> numpy_dtype("bfloat16").itemsize
+    2
+    """
+    import numpy as np
+
+    if dtype == "string":
+        return np.dtype(object)
+    if dtype in QUANTIZED:
+        return np.dtype([(dtype, QUANTIZED[dtype])])
+    if dtype == "bfloat16" or dtype.startswith("float8") or ITEM_BYTES[dtype] == 1:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, dtype, dtype))
+    return np.dtype(dtype)
+
+
+def read_strings(
+    handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
+) -> np.ndarray:
+    """The elements of a string value, as an array of bytes objects."""
+    import numpy as np
+
+    head = _Lengths(handle, entry, path, name, swap=swap)
+    lengths = [length for part in head for length in part]
+    result = np.empty(len(lengths), object)
+    crc, position, start = head.crc, head.position, 0
+    while start < len(lengths):
+        stop, size = start + 1, lengths[start]
+        while stop < len(lengths) and size + lengths[stop] <= CHUNK:
+            size += lengths[stop]
+            stop += 1
+        block = handle.pread(position, size)
+        if len(block) != size:
+            raise _truncated(path, name)
+        crc = google_crc32c.extend(crc, block)
+        position += size
+        at = 0
+        for number in range(start, stop):
+            result[number] = block[at : at + lengths[number]]
+            at += lengths[number]
+        start = stop
+    if entry.nbytes:
+        _check(crc, entry, path, name)
+    return result.reshape(entry.shape)
+
+
+def verify(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
+    """Checks the bytes of a value against its checksum, holding one chunk of it at a time."""
+    crc, position = 0, entry.offset
+    if entry.dtype == "string":
+        if not entry.nbytes:
+            return
+        head = _Lengths(handle, entry, path, name, swap=swap)
+        for _ in head:
+            pass
+        crc, position = head.crc, head.position
+    end = entry.offset + entry.nbytes
+    while position < end:
+        content = handle.pread(position, min(CHUNK, end - position))
+        if not content:
+            raise _truncated(path, name)
+        crc = google_crc32c.extend(crc, content)
+        position += len(content)
+    _check(crc, entry, path, name)
+
+
+class _Lengths:
+    """The lengths that stand before a string value's bytes, iterated over by the chunk.
+
+    Iterated to the end, they have been checked against their checksum and the size of the value;
+    ``crc`` is then that of everything up to ``position``, where the bytes begin.
+    """
+
+    def __init__(
+        self, handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
+    ) -> None:
+        self.crc = 0
+        self.position = entry.offset
+        self._handle = handle
+        self._entry = entry
+        self._about = {"path": path, "name": name}
+        self._order = ">" if swap else "<"
+
+    def __iter__(self) -> Iterator[list[int]]:
+        entry = self._entry
+        if not entry.nbytes:
+            return
+        end = entry.offset + entry.nbytes
+        left, total = _element_count(entry), 0
+        while left:
+            chunk = self._handle.pread(self.position, min(CHUNK, end - self.position))
+            at_end = self.position + len(chunk) == end
+            lengths, used = self._decode(chunk, left, len(chunk) - (0 if at_end else MAX_VARINT))
+            self.crc = google_crc32c.extend(self.crc, self._packed(lengths))
+            self.position += used
+            left -= len(lengths)
+            total += sum(lengths)
+            yield lengths
+        self._check(end - self.position - 4 - total)
+
+    def _decode(self, chunk: bytes, count: int, last: int) -> tuple[list[int], int]:
+        lengths: list[int] = []
+        used = 0
+        try:
+            while len(lengths) < count and used < last:
+                length, used = varint(chunk, used)
+                lengths.append(length)
+        except WireError as error:
+            raise DamagedCheckpointError(f"a string's length: {error}", **self._about) from None
+        if not lengths:
+            raise _truncated(**self._about)
+        return lengths, used
+
+    def _packed(self, lengths: list[int]) -> bytes:
+        # Checksummed is not what is stored: 4 bytes each, 8 where that is too few.
+        codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
+        return struct.pack(self._order + codes, *lengths)
+
+    def _check(self, excess: int) -> None:
+        stored = self._handle.pread(self.position, 4)
+        if excess or len(stored) != 4:
+            message = f"the strings' lengths do not add up to its {self._entry.nbytes} bytes"
+            raise DamagedCheckpointError(message, **self._about)
+        if self.crc != unmask(struct.unpack(f"{self._order}I", stored)[0]):
+            message = "the strings' lengths do not match their checksum"
+            raise DamagedCheckpointError(message, **self._about)
+        self.crc = google_crc32c.extend(self.crc, stored)
+        self.position += 4
+
+
+def _element_count(entry: BundleEntry) -> int:
+    count = 1
+    for size in entry.shape:
+        count *= size
+    return count
+
+
+def _check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
+    if crc != unmask(entry.crc32c):
+        message = f"its {entry.nbytes} bytes at {entry.offset} do not match their checksum"
+        raise DamagedCheckpointError(message, path=path, name=name)
+
+
+def _truncated(path: str, name: str) -> DamagedCheckpointError:
+    return DamagedCheckpointError("the file ends before the value does", path=path, name=name)

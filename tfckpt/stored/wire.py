@@ -1,0 +1,92 @@
+"""The wire format of protocol buffers: numbers, lengths, fields.
+
+Every read is checked against the end of the message; groups, which no message here has, are
+refused. :class:`WireError` never leaves this package: callers say which file and value it is about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INT32, INT64 = 1 << 31, 1 << 63
+
+
+class WireError(ValueError):
+    """Bytes that are not what they should be."""
+
+
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """The variable-length number at ``position``, and where it ends.
+
+    >>> varint(bytes([0xAC, 0x02]), 0)
+    (300, 2)
+    """
+    value = shift = 0
+    while True:
+        try:
+            byte = data[position]
+        except IndexError:
+            raise WireError("a number runs past the end") from None
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value >> 64:
+                raise WireError("a number has more than 64 bits")
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise WireError("a number has more than 64 bits")
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and content of each field of a message: an int, or bytes where it has a length."""
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = varint(data, position)
+        number, wire = tag >> 3, tag & 7
+        if not 0 < number < 1 << 29:
+            raise WireError(f"field number {number} is none")
+        if wire == 0:
+            value, position = varint(data, position)
+            yield number, value
+            continue
+        if wire == 2:
+            length, position = varint(data, position)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise WireError(f"wire type {wire} is none")
+        start, position = position, position + length
+        if position > end:
+            raise WireError("a field runs past the end")
+        content = data[start:position]
+        yield number, content if wire == 2 else int.from_bytes(content, "little")
+
+
+def as_number(value: int | bytes, bound: int) -> int:
+    if not isinstance(value, int) or value >= bound:
+        raise WireError("a field holds no number, or one out of range")
+    return value
+
+
+def as_message(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise WireError("a field holds a number where a message or text belongs")
+    return value
+
+
+def as_text(value: int | bytes) -> str:
+    try:
+        return as_message(value).decode()
+    except UnicodeDecodeError:
+        raise WireError("a text is not UTF-8") from None
+
+
+def packed(content: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(content):
+        value, position = varint(content, position)
+        yield value
