@@ -24,16 +24,15 @@ from tfckpt.errors import (
     TfckptError,
     UnsupportedCheckpointError,
 )
+from tfckpt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.manager.checkpoint_manager import CheckpointManager
-    from tfckpt.manager.run import Run, from_config, inventory, plan, restore
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory, Role
-
-__version__ = "0.1.0"
+    from tfckpt.run import Run, from_config, inventory, plan, restore
 
 _LAZY = {
     "Checkpoint": "tfckpt.live.checkpoint",
@@ -44,12 +43,12 @@ _LAZY = {
     "Policy": "tfckpt.policy",
     "RestoreReport": "tfckpt.planning",
     "Role": "tfckpt.records",
-    "Run": "tfckpt.manager.run",
+    "Run": "tfckpt.run",
     "Status": "tfckpt.planning",
-    "from_config": "tfckpt.manager.run",
-    "inventory": "tfckpt.manager.run",
-    "plan": "tfckpt.manager.run",
-    "restore": "tfckpt.manager.run",
+    "from_config": "tfckpt.run",
+    "inventory": "tfckpt.run",
+    "plan": "tfckpt.run",
+    "restore": "tfckpt.run",
 }
 
 __all__ = [

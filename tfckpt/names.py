@@ -27,7 +27,7 @@ import dataclasses
 import re
 from collections import Counter
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfckpt.errors import TfckptError
 from tfckpt.records import Layer, Role
@@ -43,8 +43,8 @@ METRICS = "metrics"
 # Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
 _SAME_BASE = {"model": "functional"}
 
-# Layers whose variable Keras 3 renamed; tf_keras still says `depthwise_kernel` (SeparableConv, which
-# has a pointwise kernel beside it, keeps both names in both flavours).
+# tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
+# kernel beside it, keeps both names in both flavours.
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
 
 _SLOTS = {
@@ -157,8 +157,8 @@ def snake_case(name: str) -> str:
 def weak_base(label: str, bases: Collection[str]) -> str:
     """The automatic part of a layer name, or "" for a name that somebody chose.
 
-    >>> weak_base("dense_3", {"dense"}), weak_base("dense", {"dense"}), weak_base("head_3", {"dense"})
-    ('dense', 'dense', '')
+    >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
+    ('dense', '')
     """
     base = re.sub(r"_\d+$", "", label)
     return _SAME_BASE.get(base, base) if base in bases else ""
@@ -176,6 +176,27 @@ def slot_name(attribute: str) -> str:
     if name.endswith("ies"):
         return name[:-3] + "y"
     return name.removesuffix("s") if len(name) > 2 else name
+
+
+_T = TypeVar("_T")
+
+
+def split_slot(name: str, variables: Mapping[str, _T]) -> tuple[_T | None, str]:
+    """The variable and the slot in ``<path of the variable with _>_<slot>``, Keras 3's names.
+
+    Args:
+        name: of the slot's variable.
+        variables: by path, ``/`` replaced by ``_``; the longest that fits is it.
+
+    >>> split_slot("encoder_dense_kernel_momentum", {"encoder_dense_kernel": 1, "encoder": 2})
+    (1, 'momentum')
+    """
+    end = name.rfind("_")
+    while end > 0:
+        if name[:end] in variables:
+            return variables[name[:end]], name[end + 1 :]
+        end = name.rfind("_", 0, end)
+    return None, ""
 
 
 def optimizer_value(attribute: str) -> tuple[str, Role]:
@@ -281,7 +302,7 @@ class _Naming:
             return self._children(path, node)
         for name, metric in node.metrics:
             self._name_metric(path, name, metric)
-        children = []
+        children: list[tuple[str, Node, str]] = []
         if node.kind is Kind.STACK:
             children.extend(self._layers(path, node))
         children.extend(self._children(path, node))

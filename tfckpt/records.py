@@ -27,6 +27,7 @@ class Role(str, Enum):
     SEED = "seed"
     METRIC = "metric"
     STATE = "state"
+    ITERATOR = "iterator"
     OBJECT = "object"
 
     __str__ = str.__str__

@@ -85,8 +85,7 @@ def test_any_text_is_a_pattern_or_a_value_error(pattern: str, name: str) -> None
             warnings.simplefilter("error")
             try:
                 selector = Selector(text)
-            except ValueError as error:
-                assert str(error)
+            except ValueError:
                 continue
             assert selector.matches(name) in {True, False}
 

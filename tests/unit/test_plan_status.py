@@ -303,6 +303,15 @@ def test_restoring_nothing_is_refused_unless_that_is_allowed():
     assert make_plan(Policy(assert_="none", allow_empty=True), stored, live).ok
 
 
+def test_what_matches_any_checkpoint_is_nothing_unless_nothing_else_was_asked_for():
+    stored = inventory("net/a", ITERATIONS, RATE, COUNTER)
+    policy = Policy(assert_="none")
+    plan = make_plan(policy, stored, inventory("model/b", ITERATIONS, RATE, COUNTER))
+    assert "no value would be restored" in plan.problems[0].message
+    assert make_plan(policy, stored, inventory(ITERATIONS, RATE)).ok
+    assert not make_plan(policy, stored, inventory(COUNTER)).ok
+
+
 def test_a_mismatch_is_reported_once_and_not_as_nothing_restored_too():
     stored = inventory(value("model/a", shape=(3,)))
     plan = make_plan(Policy(), stored, inventory("model/a"))

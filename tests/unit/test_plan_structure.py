@@ -3,6 +3,7 @@
 Layers are written ``dense?`` where their name is automatic and ``head`` where it was chosen.
 """
 
+import dataclasses
 import re
 
 import pytest
@@ -140,6 +141,31 @@ def test_a_rename_rule_is_somebodys_word_for_it():
     assert plan.ok
 
 
+def test_a_rule_for_a_parent_does_not_vouch_for_the_layers_below_it():
+    stored = model(("model", "backbone"), ("model/backbone", "dense?", "dense_1?", "dense_2?"))
+    live = model(("model", "encoder"), ("model/encoder", "dense?", "dense_1?"))
+    rules = ({"checkpoint": "model/backbone/**", "model": "model/encoder/**"},)
+    assert suspects(stored, live, rename=rules) == {
+        "model/encoder/dense/kernel",
+        "model/encoder/dense_1/kernel",
+    }
+    assert suspects(stored, live, rename=rules, match="name") == set()
+    same = model(("model", "encoder"), ("model/encoder", "dense?", "dense_1?", "dense_2?"))
+    assert make_plan(Policy(rename=rules), stored, same).ok
+
+
+def test_a_rule_for_a_variable_does_not_vouch_for_its_layer():
+    stored = model(("model", "dense?", "dense_1?", "dense_2?"))
+    live = model(("model", "dense?", "dense_1?"))
+    entries = [
+        dataclasses.replace(entry, name=entry.name.replace("kernel", "weights"))
+        for entry in live.entries.values()
+    ]
+    live = dataclasses.replace(live, entries={entry.name: entry for entry in entries})
+    rules = ({"checkpoint": "**/kernel", "model": "**/weights"},)
+    assert suspects(stored, live, rename=rules) == set(live.entries)
+
+
 # --- by position
 
 
@@ -217,6 +243,13 @@ def test_foreign_slots_can_be_taken_or_started_anew(given):
     new = model(("model", "a"), optimizer="nadam", slots=("momentum",))
     assert not make_plan(Policy(), old, new).ok
     assert make_plan(Policy(**given), old, new).ok
+
+
+def test_a_rule_that_turns_one_slot_into_another_is_somebodys_word_for_it():
+    old = model(("model", "a"), optimizer="adam", slots=("velocity",))
+    new = model(("model", "a"), optimizer="rmsprop", slots=("accumulator",))
+    rules = ({"checkpoint": "optimizer/velocity/**", "model": "optimizer/accumulator/**"},)
+    assert make_plan(Policy(rename=rules), old, new).ok
 
 
 def test_an_unknown_class_with_the_same_slots_is_believed():

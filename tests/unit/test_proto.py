@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -120,24 +121,18 @@ def test_a_reference_to_a_node_that_is_none_is_damage(change: dict[str, int]) ->
     assert caught.value.path == "run/ckpt-1"
 
 
-def test_a_graph_cut_anywhere_is_damage_or_fewer_nodes() -> None:
-    data = graph().SerializeToString()
-    for length in range(len(data)):
-        try:
-            nodes = parse_object_graph(data[:length]).nodes
-        except DamagedCheckpointError:
-            continue
-        assert len(nodes) == 0
+def test_a_graph_cut_inside_a_node_is_damage() -> None:
+    data = graph(child=1, slot=1).SerializeToString()
+    for length in range(3, len(data[: data.index(b"d/kernel")])):
+        with pytest.raises(DamagedCheckpointError):
+            parse_object_graph(data[:length])
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_a_message_or_an_error(data: bytes) -> None:
-    for parse in (parse_header, lambda d: parse_entry(d, {})):
-        try:
-            parse(data)
-        except WireError:
-            continue
-    try:
+def test_any_bytes_are_a_message_or_the_error(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        parse_header(data)
+    with contextlib.suppress(WireError):
+        parse_entry(data, {})
+    with contextlib.suppress(DamagedCheckpointError):
         parse_object_graph(data)
-    except DamagedCheckpointError as error:
-        assert "object graph" in str(error)

@@ -61,19 +61,20 @@ def _snapped(data: bytes) -> bytes:
     # The writer puts a restart at every entry of an index block, so that keys stand in full.
     at = 0
     while at < len(block) - 4 - 4 * struct.unpack("<I", block[-4:])[0]:
-        _, keylen, valuelen = block[at : at + 3]
-        bounds.append(block[at + 3 : at + 3 + keylen])
-        value = block[at + 3 + keylen : at + 3 + keylen + valuelen]
+        keylen, at = varint(block, at + 1)
+        valuelen, at = varint(block, at)
+        bounds.append(block[at : at + keylen])
+        at += keylen + valuelen
+        value = block[at - valuelen : at]
         start, used = varint(value, 0)
         size, _ = varint(value, used)
         put(data[start : start + size])
-        at += 3 + keylen + valuelen
     assert len(bounds) > 1
     put(data[meta_at : meta_at + 8])
     body, restarts = b"", []
     for bound, place in zip(bounds, places, strict=False):
         restarts.append(len(body))
-        body += bytes([0, len(bound), len(place)]) + bound + place
+        body += b"\0" + _number(len(bound)) + _number(len(place)) + bound + place
     put(body + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts)))
     return out + b"".join(places[-2:]).ljust(40, b"\0") + footer[-8:]
 

@@ -20,17 +20,19 @@ from tfckpt.stored.files import LOCAL
 if TYPE_CHECKING:
     from tfckpt.cli.command import Given
     from tfckpt.stored.checkpoint import StoredCheckpoint
+    from tfckpt.stored.discover import Candidate
 
 
 class _Found(NamedTuple):
-    """The checkpoint to show, and the newer ones that could not be read: prefix, why not."""
+    """The checkpoint to show; of a directory all that it holds, and why some could not be read."""
 
     checkpoint: StoredCheckpoint
-    rejected: list[tuple[str, str]]
+    candidates: list[Candidate]
+    rejected: dict[str, str]
 
 
 def run(given: Given) -> int:
-    """Show a checkpoint; 1 where part of it is damaged or absent."""
+    """Show a checkpoint; 1 where part of it, or a newer one beside it, cannot be read."""
     found = _find(given.one("the prefix of a checkpoint or a directory of them"))
     with found.checkpoint:
         if given.json:
@@ -43,15 +45,14 @@ def run(given: Given) -> int:
 def _find(path: str) -> _Found:
     choices = [] if LOCAL.exists(f"{path}.index") else candidates(path, None)
     if not choices:
-        return _Found(open_checkpoint(path), [])
-    rejected: list[tuple[str, str]] = []
+        return _Found(open_checkpoint(path), [], {})
+    rejected: dict[str, str] = {}
     for choice in choices:
         opened = _open(choice.prefix)
-        if isinstance(opened, CheckpointError):
-            rejected.append((choice.prefix, str(opened)))
-        else:
-            return _Found(opened, rejected)
-    reasons = "\n  ".join(reason for _, reason in rejected)
+        if not isinstance(opened, CheckpointError):
+            return _Found(opened, choices, rejected)
+        rejected[choice.prefix] = str(opened)
+    reasons = "\n  ".join(rejected.values())
     many = f"none of its {len(rejected)} checkpoints can be read"
     raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)
 
@@ -77,8 +78,13 @@ def _print(found: _Found) -> None:
     from tfckpt.cli.tables import show
 
     checkpoint = found.checkpoint
-    for _, reason in found.rejected:
-        print(f"passed over: {printable(reason)}")
+    for candidate in found.candidates:
+        reason = found.rejected.get(candidate.prefix)
+        shown = "shown below" if candidate.prefix == checkpoint.prefix else ""
+        row = candidate.prefix, candidate.kind.value, reason or shown
+        print("  ".join(map(printable, row)).rstrip())
+    if found.candidates:
+        print()
     record = checkpoint.record
     about = [f"written by {'tfckpt' if record else 'TensorFlow'}"]
     if record is not None:
@@ -128,5 +134,12 @@ def _document(found: _Found) -> dict[str, Any]:
             for entry in entries
         ],
         "missing_shards": list(checkpoint.bundle.missing_shards),
-        "rejected": [{"prefix": prefix, "reason": reason} for prefix, reason in found.rejected],
+        "candidates": [
+            {
+                "prefix": candidate.prefix,
+                "kind": candidate.kind.value,
+                "rejected": found.rejected.get(candidate.prefix),
+            }
+            for candidate in found.candidates
+        ],
     }

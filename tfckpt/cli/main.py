@@ -29,9 +29,9 @@ usage: tfckpt inspect PREFIX|DIRECTORY [--json]
        tfckpt plan CONFIG --model MODULE:CALLABLE [--json]
        tfckpt policy check CONFIG [--json]
 
-  inspect       What a checkpoint holds: canonical names, roles, types, sizes. Of
-                a directory, the newest checkpoint that can be read. TensorFlow
-                is not imported.
+  inspect       What a checkpoint holds: canonical names, roles, types, sizes.
+                Of a directory, the newest checkpoint that can be read.
+                TensorFlow is not imported.
   plan          What restoring by a config would do to a model, value by value.
                 CALLABLE returns the model, built, or a dict of keyword objects:
                 {"model": model, "optimizer": optimizer}. Nothing is assigned.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import os
+import operator
 import sys
 import traceback
 from collections.abc import Mapping
@@ -26,10 +26,9 @@ def run(given: Given) -> int:
     config = given.one("a config file")
     if given.model is None:
         raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
-    # TensorFlow's start-up notices, which say nothing about the checkpoint
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with contextlib.redirect_stdout(sys.stderr):
-        plan = tfckpt.plan(config, **_objects(given.model))
+        objects = _objects(given.model)
+        plan = tfckpt.plan(config, **objects)
     if given.json:
         print(json.dumps(plan.to_json(), indent=2))
     else:
@@ -41,18 +40,25 @@ def _objects(target: str) -> dict[str, Any]:
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise Misuse(f"--model {target!r} is not MODULE:CALLABLE, as in train:build_model")
-    sys.path.insert(0, "")  # as for `python -m`: a script beside the config is importable
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as for `python -m`: a script beside the config is importable
     try:
-        found = importlib.import_module(module)
+        found: Any = importlib.import_module(module)
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # a training script's own flags have their defaults
-        for part in name.split("."):
-            found = getattr(found, part)
-        made = found()  # type: ignore[operator]  # whatever the user names
+        made = operator.attrgetter(name)(found)()
     except Exception as error:
-        traceback.print_exc()
+        if not _is_absent(error, module, name):
+            traceback.print_exc()
         raise Misuse(f"--model {target}: {type(error).__name__}: {error}") from None
     return dict(made) if isinstance(made, Mapping) else {"model": made}
+
+
+def _is_absent(error: Exception, module: str, name: str) -> bool:
+    """Whether it is about what --model names, and not about something in that code."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{module}.".startswith(f"{error.name}.")
+    return isinstance(error, AttributeError) and error.name in name.split(".")
 
 
 def _print(plan: tfckpt.Plan) -> None:

@@ -75,24 +75,25 @@ def _rich(title: Sequence[str], rows: Sequence[Sequence[str]], right: int) -> Ta
 
 
 def rich_table(plan: Plan) -> Table:
-    """The steps of a plan: status, values, type, and why; the gravest first."""
+    """The steps of a plan: why and what to do about it, and below that each value and its type."""
     from rich.table import Table
     from rich.text import Text
 
     from tfckpt.planning.report import groups
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for head, wide in (("status", False), ("value", True), ("type", True), ("why", True)):
-        table.add_column(head, overflow="fold", no_wrap=not wide)
+    for head in ("status", "value", "type"):
+        table.add_column(head, overflow="fold", no_wrap=head == "status")
     for group in groups(plan):
         status = Text(group.status.value, style=_STYLES[group.severity.value])
-        hint = f"\n→ {group.hint}" if group.hint else ""
-        why = Text(group.reason + hint)
+        many = f"{group.count:,} value{'s' * (group.count != 1)}"
+        table.add_row(status, Text(group.reason or many, style="italic"), Text(""))
         for line in group.lines:
-            many = f" ×{line.count}" if line.count > 1 else ""
-            table.add_row(status, Text(line.name), Text(line.kind + many), why)
-            why = Text("")
+            times = f" ×{line.count}" if line.count > 1 else ""
+            table.add_row(Text(""), Text(line.name), Text(line.kind + times))
         if group.hidden:
             more = f"… and {group.hidden:,} more like these (--json lists all)"
-            table.add_row(status, Text(more), Text(""), Text(""))
+            table.add_row(Text(""), Text(more), Text(""))
+        if group.hint:
+            table.add_row(Text(""), Text(f"→ {group.hint}", style="bold"), Text(""))
     return table

@@ -1,0 +1,1 @@
+"""What lives in memory: the only room that imports TensorFlow and Keras."""

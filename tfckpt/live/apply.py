@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from tfckpt.errors import DamagedCheckpointError, RestoreError
 from tfckpt.live.variables import raw
-from tfckpt.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -77,8 +76,8 @@ def _same(one: tf.Tensor, other: tf.Tensor) -> bool:
     if left.ctypes.data == right.ctypes.data:
         return True
     if left.dtype == object:
-        return left.tolist() == right.tolist()
-    return left.tobytes() == right.tobytes()
+        return bool(left.tolist() == right.tolist())
+    return bool(left.tobytes() == right.tobytes())
 
 
 def apply(
@@ -111,7 +110,7 @@ def apply(
     steps = [
         (step.name, step.stored.key)
         for step in plan.assignments
-        if step.stored is not None and step.stored.role is not Role.OBJECT
+        if step.stored is not None and step.stored.shape is not None
     ]
     if verify != "none":
         stored.bundle.verify(key for _, key in steps)
@@ -140,7 +139,7 @@ def apply(
 
 def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
     dtype = raw(variable).dtype.base_dtype.as_numpy_dtype
-    if value.dtype != dtype and value.dtype != object:
+    if value.dtype not in (dtype, object):
         value = value.astype(dtype)
     try:
         undo.assign(variable, value)

@@ -62,7 +62,9 @@ def build_optimizers(live: Live, stored: Inventory) -> bool:
     built = False
     for path, optimizer in live.optimizers.items():
         wanted = any(e.of and name.startswith(path + "/") for name, e in stored.entries.items())
-        has_slots = any(e.of and name.startswith(path + "/") for name, e in live.inventory.entries.items())
+        has_slots = any(
+            e.of and name.startswith(path + "/") for name, e in live.inventory.entries.items()
+        )
         if wanted and not has_slots:
             built |= _build(optimizer, path, live)
     return built
@@ -89,7 +91,9 @@ def check_built(live: Live, plan: Plan) -> None:
     """
     for path, layer in live.unbuilt.items():
         waiting = [
-            step.source for step in plan.steps if not step.name and step.source.startswith(path + "/")
+            step.source
+            for step in plan.steps
+            if not step.name and step.source.startswith(path + "/")
         ]
         if waiting:
             what = "model" if is_model(layer) else "layer"

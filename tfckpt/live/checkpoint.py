@@ -30,6 +30,9 @@ from tfckpt.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfckpt.live.save import About
+
+TensorFlowManager: Any = tf.train.CheckpointManager
 _SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 # What is missing or left over is for the status's assertions to judge, as in TensorFlow.
 _READ = Policy(name="tfckpt.Checkpoint.read", api="read", expect_partial=True)
@@ -37,12 +40,12 @@ _RESTORE = Policy(name="tfckpt.Checkpoint.restore", expect_partial=True)
 
 
 class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
-    """Saves and restores models, optimizers and other trackables, completely or not at all.
+    r"""Saves and restores models, optimizers and other trackables, completely or not at all.
 
     Args:
         root: one object whose children are the checkpoint's, as in ``tf.train.Checkpoint``.
         **kwargs: objects by keyword: Keras models and optimizers of either flavour, variables,
-            ``tf.Module``\\ s, iterators, lists and dicts of them.
+            ``tf.Module``\ s, iterators, lists and dicts of them.
 
     Raises:
         ValueError: an argument is not trackable, or ``root`` has another child of that name.
@@ -66,7 +69,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             The path, without ``.index``. The checkpoint is complete and on disk.
 
         Raises:
-            SaveError: it could not be written; no file of it is left, ``save_counter`` is as before.
+            SaveError: it could not be written; no file of it is left, no counter has moved.
         """
         if not tf.executing_eagerly() or save.is_remote(os.fspath(file_prefix)):
             return str(super().save(file_prefix, options))
@@ -79,9 +82,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             counter.assign(before)
             raise
 
-    def _write(self, file_prefix: Any, options: Any = None, about: save.About | None = None) -> str:
+    def _write(self, file_prefix: Any, options: Any = None, about: About | None = None) -> str:
         # CheckpointManager, save and write all come through here.
-        prefix = os.fspath(file_prefix)
+        prefix = str(os.fspath(file_prefix))
         if not tf.executing_eagerly() or save.is_remote(prefix):
             return str(super()._write(prefix, options))
         options = _synchronous(options)
@@ -95,7 +98,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 super()._write(prefix, options)
             finally:
                 saver._graph_view = view
-            save.commit_files(prefix, live, whole, about or save.About())
+            save.commit_files(prefix, live, whole, about)
         save.run_callbacks(callbacks, prefix)
         return prefix
 

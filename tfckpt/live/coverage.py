@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.variables import Trackable, is_variable, raw
-from tfckpt.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,9 +64,7 @@ def _identities(variable: Any) -> set[int]:
     return {id(variable), id(raw(variable))}
 
 
-def keys_of(
-    live: Live, objects: list[Any], graph: ObjectGraph, bundle: Bundle
-) -> dict[str, str]:
+def keys_of(live: Live, objects: list[Any], graph: ObjectGraph, bundle: Bundle) -> dict[str, str]:
     """Canonical name → checkpoint key, for every live value.
 
     Args:
@@ -93,7 +90,7 @@ def keys_of(
         key = next((by_id[i] for i in identities if i in by_id), None)
         if key is None:
             raise CoverageError(f"{name} would have been left out of {bundle.prefix}")
-        if entry.role is not Role.OBJECT:
+        if entry.shape is not None:
             _check(name, entry.dtype, entry.shape, bundle, key)
         keys[name] = key
     return keys

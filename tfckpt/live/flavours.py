@@ -17,12 +17,12 @@ class Flavour:
     """The classes that the inventory of live objects tells apart."""
 
     name: str
-    layer: type
-    model: type
-    stacks: tuple[type, ...]
-    optimizers: tuple[type, ...]
-    metric: type
-    seeds: tuple[type, ...]
+    layer: Any  # classes; typed as such, isinstance would narrow what it is asked about to object
+    model: Any
+    stacks: Any
+    optimizers: Any
+    metric: Any
+    seeds: Any
     plain_attributes: frozenset[str]
 
 

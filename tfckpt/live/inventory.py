@@ -70,8 +70,9 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, str] | None = None)
     models = {component: obj for component, obj in given.items() if is_model(obj)}
     tree = Tree()
     nodes: dict[str, Node] = {}
-    for component, obj in sorted(given.items()):
-        if (node := tree.node(obj)) is not None:
+    # Models first: a variable of a model is a weight, whoever else was given it.
+    for component, obj in sorted(given.items(), key=lambda item: (item[0] not in models, item[0])):
+        if (node := tree.node(obj, Role.STATE)) is not None:
             nodes[component] = node
     if names.MODEL in models:
         _promote_optimizer(nodes)
@@ -152,8 +153,8 @@ def _promote_optimizer(nodes: dict[str, Node]) -> None:
 
 def _entry(named: names.Name) -> Entry:
     value = named.node.value
-    if named.role is Role.OBJECT:
-        return Entry(named.name, Role.OBJECT, "", None)
+    if named.role in (Role.OBJECT, Role.ITERATOR):
+        return Entry(named.name, named.role, "", None)
     variable = raw(value)
     shape = tuple(variable.shape)
     size = variable.dtype.size

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from tfckpt.live.flavours import flavour_of
-from tfckpt.live.variables import is_variable, path
-from tfckpt.names import Node, Slot, optimizer_value, slot_name, snake_case
+from tfckpt.live.variables import is_variable
+from tfckpt.names import Kind, Node, Slot, optimizer_value, slot_name, snake_case, split_slot
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -55,32 +57,32 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     trained = _trained(tree, optimizer)
     found: set[int] = set()
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKS or not isinstance(value, list) or len(value) < len(trained):
+        if attribute in _BOOKS or not isinstance(value, list):
             continue
-        for index, variable in trained.items():
-            if index < len(value) and is_variable(value[index]):
-                _slot(tree, node, slot_name(attribute), variable, value[index])
-                found.add(id(tree.variable(value[index])))
+        for index, variable in enumerate(value):
+            if is_variable(variable) and index in trained:
+                child = tree.variable(variable, Role.SLOT)
+                node.slots.append(Slot(slot_name(attribute), trained[index], child))
+                found.add(id(child))
     _leftovers(tree, optimizer, node, list(trained.values()), found)
 
 
 def _leftovers(
-    tree: Tree, optimizer: Any, node: Node, trained: list[Any], found: set[int]
+    tree: Tree, optimizer: Any, node: Node, trained: list[Node], found: set[int]
 ) -> None:
     """Variables that no attribute lists by position; their own names say what they are."""
     found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
-    prefixes = {path(variable).replace("/", "_") + "_": variable for variable in trained}
+    paths = {variable.label.replace("/", "_"): variable for variable in trained}
     for variable in getattr(optimizer, "_variables", ()):
         value = tree.variable(variable, Role.SLOT)
         if id(value) in found:
             continue
-        matching = [prefix for prefix in prefixes if str(variable.name).startswith(prefix)]
-        if matching:
-            prefix = max(matching, key=len)
-            slot = slot_name(str(variable.name).removeprefix(prefix))
-            _slot(tree, node, slot, prefixes[prefix], variable)
+        name = str(variable.name).removesuffix(":0")
+        of, slot = split_slot(name, paths)
+        if of is not None:
+            node.slots.append(Slot(slot_name(slot), of, value))
         else:
-            node.children.append((str(variable.name).removesuffix(":0"), value))
+            node.children.append((name, value))
 
 
 def _inner(tree: Tree, optimizer: Any) -> set[int]:
@@ -93,15 +95,19 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
     return inner
 
 
-def _trained(tree: Tree, optimizer: Any) -> dict[int, Any]:
-    """Position → model variable."""
+def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
+    """Position → the node of the model variable."""
     if hasattr(optimizer, "_trainable_variables"):
-        return dict(enumerate(optimizer._trainable_variables))
-    positions = getattr(optimizer, "_index_dict", None)
-    if not positions:
-        return {}
-    known = {optimizer._var_key(v): v for v in tree.variables if hasattr(v, "_shared_name")}
-    return {i: known[key] for key, i in positions.items() if key in known}
+        return {i: tree.variable(v) for i, v in enumerate(optimizer._trainable_variables)}
+    positions = getattr(optimizer, "_index_dict", None) or {}
+    known = {optimizer._var_key(v): v for v in tree.variables if isinstance(v, tf.Variable)}
+    # The key of a variable that was not given along begins with its name: `dense/kernel_12`.
+    return {
+        i: tree.variable(known[key])
+        if key in known
+        else Node(Kind.VALUE, label=key.rpartition("_")[0])
+        for key, i in positions.items()
+    }
 
 
 def _legacy(tree: Tree, optimizer: Any, node: Node) -> None:
@@ -122,7 +128,7 @@ def _legacy_slots(tree: Tree, optimizer: Any, node: Node) -> None:
 
     if not getattr(optimizer, "_slots", None):
         return
-    known = {_var_key(variable): variable for variable in list(tree.variables)}
+    known = {_var_key(v): v for v in tree.variables if isinstance(v, tf.Variable)}
     for key, slots in optimizer._slots.items():
         if key in known:
             for name, value in slots.items():

@@ -16,7 +16,6 @@ from tfckpt.live.apply import Undo, apply
 from tfckpt.live.inventory import Live, collect
 from tfckpt.live.reset import initial_values
 from tfckpt.planning import Plan, RestoreReport, make_plan
-from tfckpt.records import Role
 from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def carry_out(prepared: Prepared, *, keep_all: bool = False) -> Undo:
     objects = {
         step.stored.key: live.variables[step.name]
         for step in plan.assignments
-        if step.stored is not None and step.stored.role is Role.OBJECT
+        if step.stored is not None and step.stored.shape is None
     }
     return apply(
         plan,

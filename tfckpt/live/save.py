@@ -1,7 +1,7 @@
 """One save from start to end, around TensorFlow's own writing of the files.
 
-TensorFlow writes data and index; here is what it does not do: refuse to leave a variable out, fsync,
-read back, commit by a record, and leave nothing behind when any of it fails.
+TensorFlow writes data and index; here is what it does not do: refuse to leave a variable out,
+fsync, read back, commit by a record, and leave nothing behind when any of it fails.
 """
 
 from __future__ import annotations
@@ -21,13 +21,22 @@ from tfckpt.stored import commit, discover, proto
 from tfckpt.stored.bundle import Bundle, data_path, index_path
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 from tfckpt.stored.files import LOCAL
+from tfckpt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
 
-__all__ = ["About", "commit_files", "is_remote", "last_number", "run_callbacks", "whole_view", "writing"]
+__all__ = [
+    "About",
+    "commit_files",
+    "is_remote",
+    "last_number",
+    "run_callbacks",
+    "whole_view",
+    "writing",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +107,7 @@ def _remove(directory: str, name: str) -> None:
                 LOCAL.remove(path)
 
 
-def commit_files(prefix: str, live: Live, view: Any, about: About) -> None:
+def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> None:
     """Make what TensorFlow wrote durable, read it back, and write the record: the commit.
 
     Raises:
@@ -106,6 +115,7 @@ def commit_files(prefix: str, live: Live, view: Any, about: About) -> None:
         DamagedCheckpointError: it does not read back as what was to be written.
     """
     directory = os.path.dirname(prefix) or "."  # noqa: PTH120
+    about = about or About()
     with Bundle.open(prefix) as bundle:
         shards = bundle.index.header.num_shards
         for shard in range(shards):
@@ -156,8 +166,6 @@ def _step(live: Live) -> int | None:
 
 
 def _versions() -> dict[str, str]:
-    from tfckpt import __version__
-
     found = {"tfckpt": __version__}
     for name in ("tensorflow", "keras", "tf_keras"):
         if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:

@@ -136,11 +136,7 @@ class LoadStatus:
     def _unexpected(self) -> list[str]:
         steps = [step for step in self.report.plan.steps if _left_over(step)]
         created = set(self._created()) if steps else set()
-        return [
-            f"{step.source}: {step.reason}"
-            for step in steps
-            if step.source not in created
-        ]
+        return [f"{step.source}: {step.reason}" for step in steps if step.source not in created]
 
     def _nothing(self) -> list[str]:
         plan = self.report.plan

@@ -65,10 +65,15 @@ class Tree:
         self._keep: list[Any] = []
         self.variables: list[Any] = []
 
-    def node(self, obj: Any) -> Node | None:
-        """The node of an object; None for what can hold no value."""
+    def node(self, obj: Any, role: Role = Role.WEIGHT) -> Node | None:
+        """The node of an object; None for what can hold no value.
+
+        Args:
+            obj: whatever hangs on an attribute, in a list or a dict.
+            role: of a variable that is not known yet.
+        """
         if is_variable(obj):
-            return self.variable(obj)
+            return self.variable(obj, role)
         if not isinstance(obj, (list, tuple, dict, Trackable)) and flavour_of(obj) is None:
             return None
         if (known := self._nodes.get(id(obj))) is not None:
@@ -107,14 +112,17 @@ class Tree:
         self._keep.append(obj)  # an id is only unique while its object lives
 
     def _trackable(self, obj: Any, node: Node) -> None:
-        if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors or getattr(
-            obj, "_gather_saveables_for_checkpoint", None
-        ) is not None and _has_saveables(obj):
-            node.kind, node.role, node.value = Kind.VALUE, Role.OBJECT, obj
+        if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors or (
+            getattr(obj, "_gather_saveables_for_checkpoint", None) is not None
+            and _has_saveables(obj)
+        ):
+            iterator = isinstance(obj, tf.data.Iterator)
+            node.role = Role.ITERATOR if iterator else Role.OBJECT
+            node.kind, node.value = Kind.VALUE, obj
             return
         for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
             if is_variable(child):
-                node.children.append((edge, self.variable(child, Role.STATE)))
+                node.children.append((edge, self.variable(child)))
             else:
                 self.attach(node, edge, child)
 
@@ -160,11 +168,11 @@ class Tree:
             if attribute.startswith("_self_") or isinstance(value, flavour.metric):
                 continue
             self.attach(node, attribute, value)
-        self._untold(layer, node)
+        self._untold(layer, node, flavour)
         if isinstance(layer, flavour.model):
             self._model(layer, node, flavour)
 
-    def _untold(self, layer: Any, node: Node) -> None:
+    def _untold(self, layer: Any, node: Node, flavour: Flavour) -> None:
         """What Keras tracks on this layer itself and no attribute of it leads to."""
         below = _reached(node)
         own = [
@@ -177,7 +185,10 @@ class Tree:
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
-        for inner in (*getattr(layer, "_layers", ()), *getattr(layer, "_seed_generators", ())):
+        tracked = layer._flatten_layers(include_self=False, recursive=False)
+        for inner in (*tracked, *getattr(layer, "_seed_generators", ())):
+            if isinstance(inner, flavour.metric):
+                continue
             child = self.node(inner)
             if child is not None and id(child) not in below:
                 node.children.append((inner.name, child))

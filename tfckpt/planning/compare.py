@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.plan import Severity, Status, Step
-from tfckpt.planning.structure import SLOTS_HINT, TRUST_HINT, Optimizers, suspect_layers
+from tfckpt.planning.structure import SLOTS_HINT, TRUST_HINT, Layers, Optimizers
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Comparison:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
-        self._suspects = suspect_layers(stored, live) if "name" in self._match else {}
+        self._layers = Layers(stored, live)
         self._optimizers = Optimizers(stored, live)
 
     def step(self, route: Route, live: Entry) -> Step:
@@ -58,29 +58,23 @@ class Comparison:
             if self._skip_shapes:
                 return Severity.WARN, reason, ""
             return Severity.ERROR, reason, f"{_EXCLUDE}; so does on_shape_mismatch: skip"
-        can = castable(stored.dtype, live.dtype)
-        if stored.dtype == live.dtype or (can and self._cast):
+        if stored.dtype == live.dtype:
+            return None
+        if (can := castable(stored.dtype, live.dtype)) and self._cast:
             return None
         reason = f"{_dtype(stored)} in the checkpoint, {_dtype(live)} here"
         hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can else _EXCLUDE
         return Severity.ERROR, reason, hint
 
     def _doubt(self, route: Route, live: Entry) -> tuple[str, str]:
-        if not route.rule and (reason := self._doubted_layer(live.of or live.name)):
-            return reason, TRUST_HINT
-        if live.role is Role.SLOT and not route.explicit:
-            return self._optimizers.doubt(route.stored, live), SLOTS_HINT
+        stored = route.stored
+        if "name" in self._match:
+            variables = stored.of or stored.name, live.of or live.name
+            if reason := self._layers.doubt(*variables):
+                return reason, TRUST_HINT
+        if live.role is Role.SLOT and not (route.explicit and stored.slot != live.slot):
+            return self._optimizers.doubt(stored, live), SLOTS_HINT
         return "", ""
-
-    def _doubted_layer(self, name: str) -> str:
-        if not self._suspects:
-            return ""
-        end = name.find("/")
-        while end != -1:
-            if (reason := self._suspects.get(name[:end])) is not None:
-                return reason
-            end = name.find("/", end + 1)
-        return ""
 
 
 def castable(old: str, new: str) -> bool:

@@ -12,13 +12,12 @@ is where ``exclude`` names it.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.errors import Problem
 from tfckpt.planning.compare import Comparison
+from tfckpt.planning.coverage import coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
-from tfckpt.planning.plan import ASSIGNED, Plan, Severity, Status, Step
+from tfckpt.planning.plan import Plan, Severity, Status, Step
 from tfckpt.planning.route import Route, Router
 from tfckpt.planning.rules import Renames, Rules
 from tfckpt.records import Role
@@ -26,6 +25,7 @@ from tfckpt.records import Role
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tfckpt.errors import Problem
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
@@ -88,7 +88,10 @@ class _Planning:
         for route in lost:
             self._leave(route)
         self._steps.sort(key=lambda step: (step.name or step.source, step.source))
-        problems = (*self._idle_rules(routes), *self._coverage())
+        problems = (
+            *self._idle_rules(routes),
+            *coverage(self._policy, self._steps, self._stored, self._live),
+        )
         name, source = self._policy.name, self._stored.source
         return Plan(name, source, tuple(self._steps), problems, self._policy.file)
 
@@ -99,7 +102,7 @@ class _Planning:
         for name, stored in self._stored.entries.items():
             if (rule := self._drop.first(name)) is not None:
                 self._spare(_Spared(Status.EXCLUDED, f"exclude_checkpoint: {rule}"), stored=stored)
-            elif counter_left and _is_save_counter(stored):
+            elif counter_left and is_save_counter(stored):
                 reason = "api: read takes no save counter, so assert: consumed cannot hold"
                 self._unexpected(stored, reason)
             else:
@@ -153,7 +156,7 @@ class _Planning:
         if (spared := self._spared(route.target, stored)) is not None:
             # there is nothing here that could be reset
             self._spare(spared._replace(status=Status.EXCLUDED), stored=stored)
-        elif _is_save_counter(stored):
+        elif is_save_counter(stored):
             spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
             self._spare(spared, stored=stored)
         elif route.target != stored.name:
@@ -171,7 +174,7 @@ class _Planning:
             return _Spared(Status.EXCLUDED, "no include rule selects it")
         if (reason := self._kept.get(entry.role)) is not None:
             return _Spared(Status.EXCLUDED, reason)
-        if self._policy.api == "read" and _is_save_counter(entry):
+        if self._policy.api == "read" and is_save_counter(entry):
             return _Spared(Status.EXCLUDED, "api: read takes no save counter", Severity.NOTE)
         return None
 
@@ -188,7 +191,7 @@ class _Planning:
             reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
         elif moved := self._moved.get(live.name):
             reason = f"what has this name in the checkpoint goes elsewhere: {moved}"
-        elif _is_save_counter(live):
+        elif is_save_counter(live):
             reason = "not in the checkpoint: write() was used, or its writer counts no saves"
         severity, reason = self._severity(
             live,
@@ -233,30 +236,6 @@ class _Planning:
         yield from self._expect_missing.unmet(live, "not missing from the checkpoint")
         yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint")
 
-    def _coverage(self) -> Iterator[Problem]:
-        """Problems of the plan as a whole: too little of it, or nothing at all."""
-        assigned = [step for step in self._steps if step.status in ASSIGNED]
-        least = self._policy.min_restored
-        if least is not None:
-            wanted = _parameters(
-                step for step in self._steps if step.status not in (Status.EXCLUDED, Status.RESET)
-            )
-            got = _parameters(assigned)
-            if got < least * wanted:
-                message = (
-                    f"min_restored: {got / wanted:.1%} of the {wanted:,} selected parameters would "
-                    f"be restored, {least:.1%} are wanted"
-                )
-                yield Problem(message, *self._policy.where("min_restored", 0))
-        refused = any(step.name and step.source and _is_error(step) for step in self._steps)
-        nothing = all(_is_save_counter(step.entry) for step in assigned)
-        if nothing and not refused and not self._policy.allow_empty:
-            yield Problem(
-                f"no value would be restored from {self._stored.source}",
-                hint=f"the checkpoint holds {_tops(self._stored)}, and here are "
-                f"{_tops(self._live)}; allow_empty: true permits it",
-            )
-
 
 def _by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     """Roles that the policy resets, and roles whose live values it keeps; each with the reason."""
@@ -269,27 +248,6 @@ def _by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
         kept[Role.HYPERPARAMETER] = "the configured value is kept"
     if "seeds" not in policy.training_state:
         kept[Role.SEED] = "training_state does not list seeds"
+    if "iterator" not in policy.training_state:
+        kept[Role.ITERATOR] = "training_state does not list iterator"
     return reset, kept
-
-
-def _is_save_counter(entry: Entry) -> bool:
-    return entry.name == "save_counter" and entry.role is Role.STATE
-
-
-def _is_error(step: Step) -> bool:
-    return step.severity is Severity.ERROR
-
-
-def _parameters(steps: Iterator[Step] | Sequence[Step]) -> int:
-    return sum(
-        math.prod(step.live.shape or ())
-        for step in steps
-        if step.live is not None and step.live.role is Role.WEIGHT
-    )
-
-
-def _tops(inventory: Inventory) -> str:
-    """The first components of an inventory's names."""
-    tops = sorted({name.partition("/")[0] for name in inventory.entries})
-    shown = [f"{top}/…" if top not in inventory.entries else top for top in tops][:6]
-    return ", ".join(shown) + (" …" if len(tops) > len(shown) else "") or "nothing"

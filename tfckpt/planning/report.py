@@ -28,6 +28,7 @@ _TITLES = {
     Severity.OK: "Fine",
 }
 _INDENT = " " * 4
+_FROM = " ← "
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def groups(plan: Plan) -> list[Group]:
     ordered = sorted(
         found.items(), key=lambda item: (severities.index(item[0][0]), statuses.index(item[0][1]))
     )
+    for lines in found.values():
+        lines.sort(key=lambda line: line.name)
     return [
         Group(
             status,
@@ -86,7 +89,7 @@ def groups(plan: Plan) -> list[Group]:
 
 def _title(step: Step) -> str:
     if step.name and step.source and step.name != step.source:
-        return f"{step.name} ← {step.source}"
+        return f"{step.name}{_FROM}{step.source}"
     return step.name or step.source
 
 
@@ -172,7 +175,10 @@ def _row(line: Line) -> Iterator[str]:
         if len(row) <= WIDTH:
             yield row
             return
-    yield f"{_INDENT}{line.name}"
+    new, arrow, old = line.name.partition(_FROM)
+    yield f"{_INDENT}{new}"
+    if arrow:
+        yield f"{_INDENT}{arrow}{old}"
     yield f"{_INDENT}{_INDENT}{detail}"
 
 

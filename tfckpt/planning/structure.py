@@ -52,19 +52,60 @@ def slot_suffix(slot: str, of: str) -> str:
     return f"/{slot}/{of.removeprefix('model/')}"
 
 
-def suspect_layers(stored: Inventory, live: Inventory) -> dict[str, str]:
-    """Path of each layer whose automatic name cannot be believed → why not."""
-    found: dict[str, str] = {}
-    for path in stored.stacks.keys() & live.stacks.keys():
-        for layer, reason in _compare(path, stored.stacks[path], live.stacks[path]):
-            found[f"{path}/{layer}" if path else layer] = reason
-    return found
+class Layers:
+    """Which automatic layer names of two inventories mean the same layer."""
+
+    def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._stored = stored.stacks
+        self._live = live.stacks
+        self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
+        self._doubts: dict[tuple[str, str], str] = {}
+
+    def doubt(self, stored: str, live: str) -> str:
+        """Why a stored variable may not be the live one, ``""`` where nothing speaks against it.
+
+        A rule that renames a parent, or the variable in a layer, does not say that the layers are
+        the same ones; so they are compared across it. A rule that renames the layer itself settles
+        the matter.
+
+        Args:
+            stored: its canonical name.
+            live: the canonical name of the variable it would be assigned to.
+
+        """
+        # all variables of a layer share the answer
+        layers = stored.rpartition("/")[0], live.rpartition("/")[0]
+        if layers not in self._doubts:
+            self._doubts[layers] = self._doubt(*layers)
+        return self._doubts[layers]
+
+    def _doubt(self, stored: str, live: str) -> str:
+        end = stored.find("/")
+        while end != -1:
+            there, tail = stored[:end], stored[end:]
+            if there in self._stored and live.endswith(tail):
+                here = live[: len(live) - len(tail)]
+                layer = tail[1:].partition("/")[0]
+                if reason := self._compared(there, here).get(layer):
+                    return reason
+            end = stored.find("/", end + 1)
+        return ""
+
+    def _compared(self, there: str, here: str) -> dict[str, str]:
+        pair = there, here
+        if pair not in self._verdicts:
+            known = here in self._live
+            self._verdicts[pair] = (
+                _compare(here, self._stored[there], self._live[here]) if known else {}
+            )
+        return self._verdicts[pair]
 
 
-def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> list[tuple[str, str]]:
+def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name cannot be believed, for the layers of a stack of which it cannot."""
     old, new = _reduce(there, here), _reduce(here, there)
     if [layer.name for layer in old] == [layer.name for layer in new]:
-        return []
+        return {}
     old_at = {layer.name: index for index, layer in enumerate(old)}
     new_at = {layer.name: index for index, layer in enumerate(new)}
     old_count = Counter(layer.base for layer in old)
@@ -74,11 +115,11 @@ def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> list[t
         for base in old_count | new_count
         if base and (old_count[base] != new_count[base] or _displaced(base, old, new))
     }
-    return [
-        (layer.name, _reason(path, layer, (old, old_at), (new, new_at)))
+    return {
+        layer.name: _reason(path, layer, (old, old_at), (new, new_at))
         for layer in new
         if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & doubtful
-    ]
+    }
 
 
 def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
@@ -164,38 +205,50 @@ class Optimizers:
     """Which pairs of optimizers keep state that means the same."""
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
-        self._stored = _kinds(stored)
-        self._live = _kinds(live)
+        self._stored = _optimizers(stored)
+        self._live = _optimizers(live)
         self._verdicts: dict[tuple[str, str], str] = {}
 
     def doubt(self, stored: Entry, live: Entry) -> str:
         """Why a stored slot should not go into a live one, ``""`` where nothing speaks against."""
-        pair = slot_path(stored), slot_path(live)
-        if pair not in self._verdicts:
-            self._verdicts[pair] = self._compare(*pair)
-        return self._verdicts[pair]
-
-    def _compare(self, there: str, here: str) -> str:
-        old, new = self._stored.get(there), self._live.get(here)
-        if old is None or new is None:
-            return ""
-        if old.name and new.name and old.name != new.name:
-            return f"{here!r} is {new.name!r} here and {old.name!r} in the checkpoint"
-        if old.slots != new.slots:
-            return (
-                f"{here!r} keeps {', '.join(sorted(new.slots))} here and "
-                f"{', '.join(sorted(old.slots))} in the checkpoint"
-            )
-        return ""
+        pair = self._stored.get(stored.name, _UNKNOWN), self._live.get(live.name, _UNKNOWN)
+        places = pair[0].path, pair[1].path
+        if places not in self._verdicts:
+            self._verdicts[places] = _differ(*pair) if all(places) else ""
+        return self._verdicts[places]
 
 
-def _kinds(inventory: Inventory) -> dict[str, _Kind]:
-    slots: dict[str, set[str]] = {}
+@dataclasses.dataclass(slots=True)
+class _Optimizer:
+    """One optimizer: where it is, its class if that is known, and the slots that it keeps."""
+
+    path: str
+    name: str
+    slots: set[str]
+
+
+_UNKNOWN = _Optimizer("", "", set())
+
+
+def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
+    """Name of each slot → its optimizer."""
+    found: dict[str, _Optimizer] = {}
+    owners = {}
     for entry in inventory.entries.values():
         if entry.role is Role.SLOT:
-            slots.setdefault(slot_path(entry), set()).add(entry.slot)
-    return {
-        path: _Kind(inventory.optimizers.get(path, ""), frozenset(slots.get(path, ())))
-        for path in {*inventory.optimizers, *slots}
-        if path
-    }
+            path = slot_path(entry)
+            if (owner := found.get(path)) is None:
+                name = inventory.optimizers.get(path, "")
+                owner = found[path] = _Optimizer(path, name, set())
+            owner.slots.add(entry.slot)
+            owners[entry.name] = owner
+    return owners
+
+
+def _differ(old: _Optimizer, new: _Optimizer) -> str:
+    if old.name and new.name and old.name != new.name:
+        return f"{new.path!r} is {new.name!r} here and {old.name!r} in the checkpoint"
+    if old.slots != new.slots:
+        here, there = ", ".join(sorted(new.slots)), ", ".join(sorted(old.slots))
+        return f"{new.path!r} keeps {here} here and {there} in the checkpoint"
+    return ""

@@ -58,8 +58,8 @@ class Source(Model):
     select: Annotated[Literal["latest"] | int, BeforeValidator(_select)] = "latest"
     """Which of them."""
     policy: Annotated[
-        Annotated[str, Tag("<name>")] | Annotated[Policy, Tag("<inline>")],
-        Discriminator(lambda v: "<inline>" if isinstance(v, dict | Policy) else "<name>"),
+        Annotated[str, Tag("\0name")] | Annotated[Policy, Tag("\0inline")],
+        Discriminator(lambda v: "\0inline" if isinstance(v, dict | Policy) else "\0name"),
     ] = STRICT.name
     """The name of a policy, or a policy written out."""
     on_damaged: Literal["error", "next"] = "error"
@@ -204,10 +204,17 @@ def _named(value: Any) -> Any:
     }
 
 
+def _version(value: Any) -> Any:
+    # A Literal compares by value, and True == 1 == 1.0.
+    if type(value) is not int:
+        raise fault(f"expected 1, found {show_value(value)}")
+    return value
+
+
 class Config(Model):
     """A whole config file."""
 
-    version: Literal[1]
+    version: Annotated[Literal[1], BeforeValidator(_version)]
     """Of the language."""
     manager: Manager | None = None
     """Where and when checkpoints are saved."""

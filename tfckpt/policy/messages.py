@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 
-TAG = "<"
-"""How the tags of unions begin, which pydantic puts into its paths and no file has."""
+TAG = "\0"
+"""How the tags of unions begin, which pydantic puts into its paths; no YAML text has a NUL."""
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -108,14 +108,14 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
         kind, value = detail["type"], detail["input"]
         path = tuple(part for part in detail["loc"] if not str(part).startswith(TAG))
         context = detail.get("ctx", {})
-        if kind == "default_factory_not_called":
-            continue
+        if kind == "default_factory_not_called" or (kind == "too_short" and value):
+            continue  # both only say that some other value is wrong
         if kind == "fault":
             at = (*path, context["at"]) if context["at"] else path
             problem = Problem(detail["msg"], hint=context["hint"])
             yield Found(at, value, problem, context["other"], about_key=bool(context["at"]))
         elif kind == "extra_forbidden":
-            problem = _unknown(str(path[-1]), _model_at(model, path[:-1]))
+            problem = _unknown(str(detail["loc"][-1]), _model_at(model, path[:-1]))
             yield Found(path, value, problem, about_key=True)
         elif kind == "missing":
             yield Found(path, value, Problem("the key is missing"))

@@ -109,15 +109,15 @@ class InputSpec(Model):
 
 def _kind_of_inputs(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return "<list>"
+        return "\0list"
     names = isinstance(value, dict) and not isinstance(value.get("shape"), list | tuple)
-    return "<named>" if names and not {"shape", "dtype"} >= set(value) else "<one>"
+    return "\0named" if names and not {"shape", "dtype"} >= set(value) else "\0one"
 
 
 Inputs = Annotated[
-    Annotated[InputSpec, Tag("<one>")]
-    | Annotated[tuple[InputSpec, ...], Listed, Tag("<list>")]
-    | Annotated[dict[str, InputSpec], Tag("<named>")],
+    Annotated[InputSpec, Tag("\0one")]
+    | Annotated[tuple[InputSpec, ...], Listed, Tag("\0list")]
+    | Annotated[dict[str, InputSpec], Tag("\0named")],
     Discriminator(_kind_of_inputs),
 ]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _ATTRIBUTES = "/.ATTRIBUTES/"
+_OBJECTS = (Role.OBJECT, Role.ITERATOR)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,16 +96,18 @@ def open_checkpoint(
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     """A record must describe the files that it lies beside."""
     for entry in inventory.entries.values():
-        if entry.key and (found := bundle.entries.get(entry.key)) is None:
+        if entry.shape is None:  # what is no tensor has keys of its own below this one
+            continue
+        found = bundle.entries.get(entry.key)
+        if found is None:
             message = f"the commit record names the key {entry.key!r}, which the index has not"
             raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
-        if entry.key and entry.shape is not None:
-            if (found.dtype, found.shape) != (entry.dtype, entry.shape):
-                message = (
-                    f"the commit record says {entry.dtype} {entry.shape}, "
-                    f"the index {found.dtype} {found.shape}"
-                )
-                raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
+        if (found.dtype, found.shape) != (entry.dtype, entry.shape):
+            message = (
+                f"the commit record says {entry.dtype} {entry.shape}, "
+                f"the index {found.dtype} {found.shape}"
+            )
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
     return dataclasses.replace(inventory, source=bundle.prefix)
 
 
@@ -130,9 +133,7 @@ def _name(bundle: Bundle, roots: Mapping[str, str] | None, bases: Collection[str
     for name, node in reader.extras():
         entries[name] = _entry(bundle, name, node.value, node.role)
         used.add(node.value)
-    objects = {
-        n.node.value.rpartition(_ATTRIBUTES)[0] for n in named.values if n.role is Role.OBJECT
-    }
+    objects = {n.node.value.rpartition(_ATTRIBUTES)[0] for n in named.values if n.role in _OBJECTS}
     for key in bundle.entries:
         owner = key.rpartition(_ATTRIBUTES)[0]
         if key not in used and not (owner and owner in objects):
@@ -150,14 +151,16 @@ def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
     return proto.parse_object_graph(bytes(serialized.item()), path=bundle.prefix, name=OBJECT_GRAPH)
 
 
-def _entry(bundle: Bundle, name: str, key: str, role: Role, slot: str = "", of: str = "") -> Entry:
+def _entry(
+    bundle: Bundle, name: str, key: str, role: Role, *, slot: str = "", of: str = ""
+) -> Entry:
     found = bundle.entries.get(key)
-    if found is None and role is Role.OBJECT:  # a table or a registered saver has keys of its own
+    if found is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
         return Entry(name, role, "", None, key=key)
     if found is None:
         message = f"the object graph names the key {key!r}, which the index has not"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
-    if role is Role.OBJECT:
+    if role in _OBJECTS:
         return Entry(name, role, "", None, found.nbytes, key)
     if _is_counter(name, found):
         role = Role.STATE
@@ -169,6 +172,6 @@ def _is_counter(name: str, found: proto.BundleEntry) -> bool:
 
 
 def _plain_name(key: str) -> str:
-    """A key's path as TensorFlow wrote it, its escapes undone (python/trackable/trackable_utils)."""
+    """A key's path, TensorFlow's escapes undone (python/trackable/trackable_utils.py)."""
     path = key.partition(_ATTRIBUTES)[0]
     return path.replace(".S", "/").replace("..", ".")

@@ -30,21 +30,22 @@ if TYPE_CHECKING:
     from tfckpt.stored import proto
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
+ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
 
 # Layers that Keras itself names, in snake case; those of the user's own classes come with the live
 # side. (keras.layers and tf_keras.layers of 2.16 to 2.21, those that hold weights.)
 KERAS_BASES = frozenset(
     """
-    activation batch_normalization bidirectional category_encoding conv1d conv1d_transpose conv2d
-    conv2d_transpose conv3d conv3d_transpose conv_lstm1d conv_lstm2d conv_lstm3d dense
-    depthwise_conv1d depthwise_conv2d einsum_dense embedding functional group_normalization
-    group_query_attention gru hashing integer_lookup layer_normalization locally_connected1d
-    locally_connected2d lstm model multi_head_attention normalization p_re_lu reversible_embedding
-    rms_normalization rnn separable_conv1d separable_conv2d sequential simple_rnn
-    spectral_normalization string_lookup sync_batch_normalization text_vectorization
-    time_distributed attention additive_attention discretization gru_cell lstm_cell
-    simple_rnn_cell stacked_rnn_cells conv_lstm_cell
-    """.split()
+    activation additive_attention attention batch_normalization bidirectional category_encoding
+    conv1d conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose conv_lstm1d
+    conv_lstm2d conv_lstm3d conv_lstm_cell dense depthwise_conv1d depthwise_conv2d discretization
+    einsum_dense embedding functional group_normalization group_query_attention gru gru_cell
+    hashing integer_lookup layer_normalization locally_connected1d locally_connected2d lstm
+    lstm_cell model multi_head_attention normalization p_re_lu reversible_embedding
+    rms_normalization rnn separable_conv1d separable_conv2d sequential simple_rnn simple_rnn_cell
+    spectral_normalization stacked_rnn_cells string_lookup sync_batch_normalization
+    text_vectorization time_distributed
+    """.split()  # noqa: SIM905 (words read better than a list of them)
 )
 _LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
 _OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
@@ -86,10 +87,12 @@ class GraphReader:
             loose = {edge: node for edge, node in children.items() if edge in components}
             roots[root_component] = self._node(0, without=loose.keys() | {"save_counter"})
             if "save_counter" in children:
-                roots["save_counter"] = self._node(children["save_counter"])
+                loose["save_counter"] = children["save_counter"]
             children = loose
         for edge, index in children.items():
-            roots[components.get(edge, edge)] = self._node(index)
+            roots[components.get(edge, edge)] = node = self._node(index)
+            if node.kind is Kind.VALUE and node.role is Role.WEIGHT:
+                node.role = Role.STATE  # a variable given by itself
         lone = roots.get(names.MODEL)
         if lone is not None:
             for edge, child in list(lone.children):
@@ -167,8 +170,7 @@ class GraphReader:
         while todo:
             current = todo.pop()
             node = made[current]
-            for child in self._fill(current, node, without if current == index else ()):
-                todo.append(child)
+            todo.extend(self._fill(current, node, without if current == index else ()))
         return made[index]
 
     def _get(self, index: int, fresh: list[int]) -> Node:
@@ -239,7 +241,8 @@ class GraphReader:
         node.value = attributes[0].checkpoint_key if attributes else ""
         node.label = attributes[0].full_name if attributes else ""
         if not attributes or attributes[0].name != VARIABLE_VALUE or len(attributes) > 1:
-            node.role = Role.OBJECT
+            iterator = bool(attributes) and attributes[0].name == ITERATOR
+            node.role = Role.ITERATOR if iterator else Role.OBJECT
 
     def _stack_layers(self, index: int) -> list[int]:
         edges = self.edges[index]

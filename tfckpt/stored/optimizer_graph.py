@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.names import Node, Slot, optimizer_value, slot_name
+from tfckpt.names import Node, Slot, optimizer_value, slot_name, snake_case, split_slot
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tfckpt.stored.graph import GraphReader
 
@@ -52,7 +52,7 @@ class OptimizerGraph:
             for position, value in sorted(self._reader.edges[target].items(), key=_numeric):
                 of = variables.get(int(position)) if position.isdigit() else None
                 if of is None:
-                    of = by_name.get(_variable_of(self._reader.full_name(value)))
+                    of = _told(self._reader.full_name(value), by_name)[2]
                 self._slot(edge, of, value, position, done)
         for slot in self._reader.nodes[self._index].slot_variables:
             of = slot.original_variable_node_id
@@ -66,20 +66,16 @@ class OptimizerGraph:
         listed = self._edges.get("_variables")
         if listed is None:
             return
-        prefixes = {
-            self._reader.full_name(v).replace("/", "_") + "_": v for v in variables.values()
-        }
+        paths = {self._reader.full_name(v).replace("/", "_"): v for v in variables.values()}
         for position, value in sorted(self._reader.edges[listed].items(), key=_numeric):
             full = self._reader.full_name(value)
-            parts = full.split("/")
-            if len(parts) > 2 and "/".join(parts[2:]) in by_name:  # tf_keras: Adam/m/a/kernel
-                self._slot(parts[1], by_name["/".join(parts[2:])], value, position, done)
+            _, slot, of = _told(full, by_name)
+            if of is not None:
+                self._slot(slot, of, value, position, done)
                 continue
-            matching = [prefix for prefix in prefixes if parts[-1].startswith(prefix)]
-            prefix = max(matching, key=len, default="")
-            if prefix:
-                slot = parts[-1].removeprefix(prefix)
-                self._slot(slot, prefixes[prefix], value, position, done)
+            of, slot = split_slot(full.rpartition("/")[2], paths)
+            if of is not None:
+                self._slot(slot, of, value, position, done)
             else:
                 self._slot("variables", None, value, position, done)
 
@@ -95,9 +91,14 @@ class OptimizerGraph:
     def _slot_lists(self) -> Iterator[tuple[str, int]]:
         for edge, target in self._edges.items():
             edges = self._reader.edges[target]
-            if edge not in _BOOKS and edges and all(key.isdigit() for key in edges):
-                if not self._reader.is_optimizer(next(iter(edges.values()))):
-                    yield edge, target
+            listed = bool(edges) and all(key.isdigit() for key in edges)
+            if (
+                edge in _BOOKS
+                or not listed
+                or self._reader.is_optimizer(next(iter(edges.values())))
+            ):
+                continue
+            yield edge, target
 
     def _trainable(self) -> dict[int, int]:
         listed = self._edges.get("_trainable_variables")
@@ -125,16 +126,27 @@ class OptimizerGraph:
                 name = self._reader.full_name(self._edges[edge])
                 if "/" in name:
                     return re.sub(r"_\d+$", "", name.partition("/")[0])
+        by_name = self._by_full_name()
         for _, target in self._slot_lists():
             for value in self._reader.edges[target].values():
-                name = self._reader.full_name(value)
-                if name.count("/") >= 2:
-                    return name.partition("/")[0].lower()
+                if name := _told(self._reader.full_name(value), by_name)[0]:
+                    return name
         return ""
 
 
-def _variable_of(full_name: str) -> str:
-    return "/".join(full_name.split("/")[2:])
+def _told(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
+    """What a slot's name in tf_keras says: the optimizer's class, the slot, and the variable.
+
+    ``Adam/m/dense/kernel`` where the slot was made in a training step, ``m/dense/kernel`` where the
+    optimizer was built by hand; ("", "", None) where neither fits or both do.
+    """
+    parts = full_name.split("/")
+    fitting = [cut for cut in (1, 2) if "/".join(parts[cut:]) in variables]
+    if len(fitting) != 1:
+        return "", "", None
+    (cut,) = fitting
+    cls = snake_case(parts[0]) if cut == 2 else ""
+    return cls, parts[cut - 1], variables["/".join(parts[cut:])]
 
 
 def _numeric(item: tuple[str, int]) -> tuple[int, str]:

@@ -42,7 +42,7 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     if _names(prefix, files) is not None and name:
         message, hint = "is a directory, not the prefix of a checkpoint", _inside(prefix, files)
     elif beside is None:
-        message = f"there is no checkpoint of that name: the directory {directory!r} does not exist"
+        message = f"there is no checkpoint of that name: {directory!r} is no directory"
     elif suffix and suffix.end() == len(name):
         message = "is one file of a checkpoint, not its prefix"
         hint = f"Write {prefix[: -len(suffix[0])]!r}."

@@ -5,8 +5,9 @@ damaged one for an absent one, and training starts from scratch; here any damage
 its line. Paths are returned as they are written and never followed: a state file is no reason to
 touch a file outside its directory.
 
-Read is what the format of these four fields allows (comments, either quote, adjacent strings, every
-escape), except lists in brackets, which TensorFlow does not write.
+Read is what the format of these four fields allows (comments, either quote, adjacent strings,
+escapes), except lists in brackets, which TensorFlow does not write, and the escape of a question
+mark, which protobuf's own readers disagree about.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ESCAPE = re.compile(
-    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))"
+    rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))"
 )
-_SIMPLE = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
+_SIMPLE = dict(zip(b"abfnrtv\\'\"", b"\a\b\f\n\r\t\v\\'\"", strict=True))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

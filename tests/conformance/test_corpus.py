@@ -1,0 +1,111 @@
+"""Real checkpoints that other people wrote: read here as TensorFlow reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.bundle import Bundle
+
+PROJECT = Path(__file__).resolve().parents[2]
+CORPUS = Path(os.environ.get("TFCKPT_CORPUS", PROJECT.parent / "shared" / "corpus"))
+
+
+def _items() -> list[dict[str, Any]]:
+    manifest = CORPUS / "MANIFEST.jsonl"
+    if not manifest.is_file():
+        return []
+    return [json.loads(line) for line in manifest.read_text().splitlines()]
+
+
+ITEMS = {item["id"]: item for item in _items()}
+OTHER_FORMATS = ("tf1_saver_v1", "h5", "keras_v3")
+BUNDLES = [name for name, item in ITEMS.items() if item["kind"] not in OTHER_FORMATS]
+OTHERS = [name for name, item in ITEMS.items() if item["kind"] in OTHER_FORMATS]
+
+
+@pytest.fixture(autouse=True)
+def _needs(corpus: Path) -> None:
+    """Skips, saying so, where the corpus is absent."""
+
+
+def prefix_of(name: str) -> str:
+    return f"{CORPUS / name}/{ITEMS[name]['prefix']}"
+
+
+def digest(value: Any, dtype: str) -> str:
+    if dtype != "string":
+        content = value.tobytes()
+    elif value.shape == ():
+        content = value.item()
+    else:
+        content = b"".join(struct.pack("<Q", len(one)) + one for one in value.ravel())
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_the_corpus_is_whole() -> None:
+    assert len(BUNDLES) >= 36
+    assert len(OTHERS) >= 4
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_bundle_reads_as_tensorflow_reads_it(name: str) -> None:
+    expected = json.loads((CORPUS / "expected" / f"{name}.json").read_text())["tensors"]
+    absent = {f"{CORPUS / name}/{file}" for file in ITEMS[name]["absent_files"]}
+    with Bundle.open(prefix_of(name)) as bundle:
+        assert set(bundle.missing_shards) == absent
+        if ITEMS[name]["tf_lists"]:
+            assert {key: (e.dtype, list(e.shape)) for key, e in bundle.entries.items()} == {
+                key: (e["dtype"], e["shape"]) for key, e in expected.items()
+            }
+        for key, entry in bundle.entries.items():
+            want = expected.get(key, {"error": "TensorFlow does not list it"})
+            if "error" in want:
+                with pytest.raises(DamagedCheckpointError, match="missing") as caught:
+                    bundle.read(key)
+                assert caught.value.path in absent
+                assert caught.value.name == key
+            else:
+                assert digest(bundle.read(key), entry.dtype) == want["sha256"], key
+        if absent:
+            with pytest.raises(DamagedCheckpointError, match="missing"):
+                bundle.verify()
+        else:
+            bundle.verify()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_format_is_named(name: str) -> None:
+    says = {"tf1_saver_v1": "version 1", "h5": "HDF5", "keras_v3": "ZIP"}[ITEMS[name]["kind"]]
+    for file in ITEMS[name]["files"]:
+        with pytest.raises(UnsupportedCheckpointError, match=says) as caught:
+            Bundle.open(str(CORPUS / name / file))
+        assert caught.value.path == str(CORPUS / name / file)
+
+
+def test_the_whole_corpus_is_read_without_tensorflow() -> None:
+    code = (
+        "import sys; from tfckpt.stored.bundle import Bundle\n"
+        "for prefix in sys.argv[1:]:\n"
+        "    bundle = Bundle.open(prefix)\n"
+        "    if not bundle.missing_shards:\n"
+        "        for key in bundle.entries: bundle.read(key)\n"
+        "print('tensorflow' in sys.modules)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code, *map(prefix_of, BUNDLES)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=PROJECT,
+    )
+    assert out.stdout == "False\n"

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.stored import commit
+
+INDEX = b"the content of an index"
+ENTRIES = [
+    Entry("model/ä/kernel", Role.WEIGHT, "float32", (3, 4), 48, "model/k/.A/V", crc32c=2**32 - 1),
+    Entry("optimizer/m/ä", Role.SLOT, "float32", (3, 4), 48, "o", "m", "model/ä/kernel", 0),
+    Entry("optimizer/iterations", Role.ITERATIONS, "int64", (), 8, "i", crc32c=5),
+    Entry("seed/dropout", Role.SEED, "uint32", (2,), 8, "s"),
+    Entry("iterator", Role.OBJECT, "", None, 0, "it"),
+    Entry("empty", Role.STATE, "float32", (0, 2**40)),
+]
+INVENTORY = Inventory(
+    "the live objects",
+    {entry.name: entry for entry in ENTRIES},
+    MappingProxyType({"model": (Layer("dense_1", "dense"), Layer("head")), "inner": ()}),
+    {"model/tied": "model/ä"},
+    {"optimizer": "adam", "other": ""},
+    complete=True,
+)
+RECORD = commit.CommitRecord(
+    number=12,
+    inventory=INVENTORY,
+    index_sha256=hashlib.sha256(INDEX).hexdigest(),
+    created="2025-01-31T12:00:00+00:00",
+    step=6000,
+    epoch=None,
+    metrics={"val_loss": 0.1, "best": float("inf")},
+    training={"callbacks": {"patience": [1, None, True, "x", 1e-300]}},
+    versions={"tfckpt": "0.1.0", "tensorflow": "2.21.0"},
+)
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    (tmp_path / "ckpt-12.index").write_bytes(INDEX)
+    return str(tmp_path / "ckpt-12")
+
+
+def test_a_record_round_trips_exactly(prefix: str) -> None:
+    commit.write(prefix, RECORD)
+    read = commit.read(prefix)
+    assert read == dataclasses.replace(
+        RECORD, inventory=dataclasses.replace(INVENTORY, source=prefix)
+    )
+    assert list(read.inventory.entries) == list(INVENTORY.entries)
+    assert {type(entry.role) for entry in read.inventory.entries.values()} == {Role}
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+NATURAL = st.integers(0, 2**63 - 1)
+JSON = st.recursive(
+    st.none() | st.booleans() | NATURAL | st.floats(allow_nan=False) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+ENTRY = st.builds(
+    Entry,
+    NAMES,
+    st.sampled_from(Role),
+    NAMES,
+    st.none() | st.lists(NATURAL, max_size=3).map(tuple),
+    NATURAL,
+    NAMES,
+    NAMES,
+    NAMES,
+    st.none() | st.integers(0, 2**32 - 1),
+)
+
+
+@given(
+    st.lists(ENTRY, max_size=4, unique_by=lambda entry: entry.name),
+    st.dictionaries(NAMES, st.lists(st.builds(Layer, NAMES, NAMES), max_size=3).map(tuple)),
+    st.dictionaries(NAMES, st.floats(allow_nan=False)),
+    st.dictionaries(NAMES, JSON, max_size=3),
+    st.booleans(),
+)
+def test_any_record_round_trips_exactly(
+    tmp_path_factory: pytest.TempPathFactory,
+    entries: list[Entry],
+    stacks: Any,
+    metrics: Any,
+    training: Any,
+    complete: bool,
+) -> None:
+    prefix = str(tmp_path_factory.getbasetemp() / "ckpt-1")
+    Path(f"{prefix}.index").write_bytes(INDEX)
+    inventory = Inventory(
+        prefix, {entry.name: entry for entry in entries}, stacks, complete=complete
+    )
+    record = dataclasses.replace(RECORD, inventory=inventory, metrics=metrics, training=training)
+    commit.write(prefix, record)
+    assert commit.read(prefix) == record
+
+
+def test_its_file_is_json_with_one_value_per_line_and_always_the_same(prefix: str) -> None:
+    commit.write(prefix, RECORD)
+    data = Path(commit.path_of(prefix)).read_bytes()
+    tree = json.loads(data)
+    assert [entry["name"] for entry in tree["entries"]] == list(INVENTORY.entries)
+    assert [
+        json.loads(line.rstrip(",")) for line in data.decode().splitlines() if line[:2] == '{"'
+    ] == tree["entries"]
+    other = dataclasses.replace(RECORD, metrics=dict(reversed(RECORD.metrics.items())))
+    assert commit.render(other) == data
+
+
+def test_no_record_is_none(prefix: str) -> None:
+    assert commit.read(prefix) is None
+
+
+def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
+    commit.write(prefix, RECORD)
+    Path(f"{prefix}.index").write_bytes(INDEX + b".")
+    with pytest.raises(DamagedCheckpointError, match="another index"):
+        commit.read(prefix)
+    Path(f"{prefix}.index").unlink()
+    with pytest.raises(DamagedCheckpointError, match="index is missing"):
+        commit.read(prefix)
+
+
+def test_any_damage_to_the_file_is_found(prefix: str) -> None:
+    path = Path(commit.path_of(prefix))
+    sound = commit.render(RECORD)
+    damaged = [sound[:length] for length in range(len(sound))]
+    damaged += [sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :] for at in range(len(sound))]
+    for data in damaged:
+        path.write_bytes(data)
+        with pytest.raises(DamagedCheckpointError) as caught:
+            commit.read(prefix)
+        assert caught.value.path == str(path)
+
+
+def _sealed(text: str) -> bytes:
+    body = text.encode()
+    return body + b',\n"sha256": "' + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
+
+
+def _changed(**changes: Any) -> bytes:
+    tree = json.loads(commit.render(RECORD))
+    del tree["sha256"]
+    for name, value in changes.items():
+        if value is ...:
+            del tree[name]
+        else:
+            tree[name] = value
+    return _sealed(json.dumps(tree)[:-1])
+
+
+def _entry(**changes: Any) -> bytes:
+    entry = {"name": "model/a", "role": "weight", "dtype": "float32", "shape": [2], "nbytes": 8}
+    return _changed(entries=[{k: v for k, v in {**entry, **changes}.items() if v is not ...}])
+
+
+FORGED = {
+    "nested too deeply": _sealed('{"format": ' + "[" * 100_000),
+    "nested too deeply, closed": _sealed('{"training": ' + "[" * 100_000 + "]" * 100_000),
+    "a number of a million digits": _sealed('{"number": ' + "9" * 1_000_000),
+    "not JSON": _sealed("{format: 1"),
+    "not UTF-8": _sealed('{"format": 1')[:3] + b"\xff",
+    "a list": _sealed('{"x": [')[:-3] + b"]",
+    "no format": _changed(format=...),
+    "format a text": _changed(format="1"),
+    "format true": _changed(format=True),
+    "number negative": _changed(number=-1),
+    "number too large": _changed(number=2**63),
+    "number a float": _changed(number=12.0),
+    "no inventory": _changed(entries=...),
+    "entries a dict": _changed(entries={}),
+    "entry a list": _changed(entries=[["model/a"]]),
+    "entry null": _changed(entries=[None]),
+    "step a text": _changed(step="6000"),
+    "epoch negative": _changed(epoch=-1),
+    "metric a text": _changed(metrics={"val_loss": "low"}),
+    "metric a boolean": _changed(metrics={"val_loss": True}),
+    "training a list": _changed(training=[]),
+    "version a number": _changed(versions={"tfckpt": 1}),
+    "created a number": _changed(created=0),
+    "created no time": _changed(created="yesterday"),
+    "created without a zone": _changed(created="2025-01-31T12:00:00"),
+    "created in another zone": _changed(created="2025-01-31T12:00:00+01:00"),
+    "digest absent": _changed(index_sha256=...),
+    "complete a number": _changed(complete=1),
+    "layer a text": _changed(stacks={"model": ["dense"]}),
+    "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
+    "alias a list": _changed(aliases={"a": ["b"]}),
+    "optimizer null": _changed(optimizers={"optimizer": None}),
+    "entry without a name": _entry(name=...),
+    "entry without a shape": _entry(shape=[None]),
+    "entry of an unknown role": _entry(role="wheel"),
+    "entry with an unknown field": _entry(colour="red"),
+    "entry with a negative size": _entry(shape=[-1]),
+    "entry with a size too large": _entry(shape=[2**63]),
+    "entry with a boolean size": _entry(shape=[True]),
+    "entry with a text for bytes": _entry(nbytes="8"),
+    "entry with a checksum too large": _entry(crc32c=2**32),
+    "entry with a key that is none": _entry(key=5),
+}
+
+
+@pytest.mark.parametrize("data", FORGED.values(), ids=FORGED.keys())
+def test_a_forged_record_is_the_one_error(prefix: str, data: bytes) -> None:
+    path = Path(commit.path_of(prefix))
+    path.write_bytes(data)
+    with pytest.raises(DamagedCheckpointError) as caught:
+        commit.read(prefix)
+    assert caught.value.path == str(path)
+
+
+def test_the_error_names_the_value(prefix: str) -> None:
+    Path(commit.path_of(prefix)).write_bytes(_entry(shape=[-1]))
+    with pytest.raises(DamagedCheckpointError) as caught:
+        commit.read(prefix)
+    assert caught.value.name == "model/a"
+
+
+def test_two_values_of_one_name_are_refused(prefix: str) -> None:
+    entry = {"name": "a", "role": "weight", "dtype": "float32", "shape": []}
+    Path(commit.path_of(prefix)).write_bytes(_changed(entries=[entry, entry]))
+    with pytest.raises(DamagedCheckpointError, match="two values of one name"):
+        commit.read(prefix)
+
+
+def test_a_record_of_a_newer_tfckpt_says_so(prefix: str) -> None:
+    Path(commit.path_of(prefix)).write_bytes(_changed(format=2))
+    with pytest.raises(UnsupportedCheckpointError, match="newer tfckpt"):
+        commit.read(prefix)

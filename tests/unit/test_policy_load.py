@@ -1,0 +1,241 @@
+"""Files and mappings → configs: every fault at once, its place, variables, where rules stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from tfckpt.errors import PolicyError
+from tfckpt.policy import Config, Policy, load_config, load_policy
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+BAD = r"""version: 1
+manager:
+  directory: ${RUN_DIR}/checkpoints
+  save: {every_steps: "500", every_minutes: 10}
+restore:
+  first_of:
+    - {directory: a, path: b, policy: finetun}
+    - {policy: resume}
+    - {path: x, policy: {api: raed, name: q}}
+  if_none: initialise
+policies:
+  resume:
+    assert: consumed
+    expect_partial: true
+    training_state: [epoch, batch]
+  finetune:
+    inclde: ["model/**"]
+    include: model/**
+    exclude: ["a//b", 're:(?=x)']
+    allow_empty: no
+    min_restored: 012
+    rename:
+      - {checkpoint: "a/**", model: "b/*"}
+    match: nam
+    assert_: none
+    adapt: []
+"""
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refused(source: Any, env: dict[str, str] | None = None) -> PolicyError:
+    with pytest.raises(PolicyError) as caught:
+        load_config(source, env or {})
+    return caught.value
+
+
+def test_every_fault_of_a_file_is_found_at_once_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, BAD)
+    error = refused(path)
+    expected = {
+        3: "RUN_DIR is not set",
+        4: "expected a whole number, found the text '500'",
+        7: "no policy `finetun`",
+        8: "neither `path` nor `directory`",
+        9: "found the text 'raed'",
+        10: "found the text 'initialise'",
+        14: "contradicts `assert: consumed`",
+        15: "`training_state: batch` is not supported",
+        17: "inclde: unknown key",
+        18: "expected a list, found the text 'model/**'",
+        19: "'a//b' has an empty level",
+        20: "`no` is a boolean to some",
+        21: "`012` is a different number",
+        23: "same wildcards",
+        24: "found the text 'nam'",
+        25: "assert_: unknown key",
+        26: "`adapt` is not supported by this release",
+    }
+    lines = str(error).splitlines()
+    for line, text in expected.items():
+        shown = [one for one in lines if one.startswith(f"{path}:{line}:")]
+        assert any(text in one for one in shown), (line, shown)
+    assert {problem.line for problem in error.problems} == set(expected)
+    assert [p.line for p in error.problems] == sorted(p.line for p in error.problems)
+    assert error.file == str(path)
+
+
+def test_a_contradiction_names_both_lines(tmp_path: Path) -> None:
+    text = "version: 1\npolicies:\n  a:\n    on_missing: warn\n    assert: consumed\n"
+    (problem,) = refused(write(tmp_path, text)).problems
+    assert (problem.line, problem.column) == (4, 17)
+    assert "`assert` is on line 5" in problem.message
+
+
+def test_hints_name_the_nearest_word(tmp_path: Path) -> None:
+    text = "version: 1\nrestor: {path: a}\npolicies: {a: {api: raed, optimizer: {slot: reset}}}\n"
+    hints = [problem.hint for problem in refused(write(tmp_path, text)).problems]
+    assert hints == ["did you mean `restore`?", "did you mean `read`?", "did you mean `slots`?"]
+
+
+def test_a_mapping_has_paths_in_place_of_lines() -> None:
+    error = refused({"version": 1, "restore": {"first_of": [{"path": 3}, {"path": "a"}]}})
+    (problem,) = error.problems
+    assert "restore.first_of[0].path: expected text, found the number 3" in problem.message
+    assert problem.line == 0
+
+
+def test_a_single_source_stands_under_restore_itself(tmp_path: Path) -> None:
+    text = "version: 1\nrestore:\n  path: zoo/ckpt-1\n  policy: {exclude: ['**/bias']}\n"
+    config = load_config(write(tmp_path, text), {})
+    assert config.restore is not None
+    (source,) = config.restore.first_of
+    assert source.path == "zoo/ckpt-1"
+    assert config.policy_of(source).where("exclude", 0) == (4, 22)
+    error = refused(write(tmp_path, text.replace("path: zoo", "pth: zoo")))
+    assert [p.message.split(":")[0] for p in error.problems] == [
+        "restore.directory",
+        "restore.pth",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "filled"),
+    [
+        ("${RUNS}/a", {"RUNS": "r"}, "r/a"),
+        ("${RUNS:-d}/a", {}, "d/a"),
+        ("${RUNS:-d}/a", {"RUNS": ""}, "d/a"),
+        ("${RUNS:-}a", {}, "a"),
+        ("${RUNS:-x:y-z}", {}, "x:y-z"),
+        ("${A}${B}", {"A": "${B}", "B": "$$"}, "${B}$$"),
+        ("$$HOME", {"HOME": "h"}, "$HOME"),
+        ("a$$${A}", {"A": "b"}, "a$b"),
+        ("${A}", {"A": "no: [*x"}, "no: [*x"),
+    ],
+)
+def test_variables_are_filled_in_once_after_parsing(
+    text: str, env: dict[str, str], filled: str
+) -> None:
+    config = load_config({"version": 1, "restore": {"path": text}}, env)
+    assert config.restore is not None
+    assert config.restore.first_of[0].path == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("${RUNS}/a", "RUNS is not set"),
+        ("${EMPTY}/a", "EMPTY is empty"),
+        ("$HOME/a", "written `$$`"),
+        ("${HOME", "written `$$`"),
+        ("${}", "written `$$`"),
+        ("${1A}", "written `$$`"),
+        ("a$", "written `$$`"),
+    ],
+)
+def test_a_variable_without_a_value_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, f"version: 1\nrestore:\n  path: '{text}'\n")
+    (problem,) = refused(path, {"EMPTY": ""}).problems
+    assert message in problem.message
+    assert problem.line == 3
+
+
+def test_selectors_are_not_filled_in() -> None:
+    rules = {
+        "include": ["re:model/.*$"],
+        "exclude": ["model/${A}"],
+        "exclude_checkpoint": ["$a"],
+        "expect_missing": ["$b"],
+        "expect_unexpected": ["$c"],
+        "rename": [{"checkpoint": "model/$a", "model": "model/${b}"}],
+    }
+    in_config = load_config({"version": 1, "policies": {"include": rules}}, {}).policies["include"]
+    inline = load_config({"version": 1, "restore": {"path": "a", "policy": rules}}, {})
+    assert inline.restore is not None
+    for policy in (in_config, inline.restore.first_of[0].policy, load_policy(rules, {})):
+        assert isinstance(policy, Policy)
+        assert policy.exclude == ("model/${A}",)
+        assert policy.include == ("re:model/.*$",)
+        assert policy.rename[0].model == "model/${b}"
+
+
+def test_a_rule_knows_its_place_and_equality_does_not() -> None:
+    path = CONFIGS / "finetune.yaml"
+    policy = load_config(path, {"PRETRAINED": "p"}).policies["finetune"]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    line, column = policy.where("exclude", 0)
+    assert lines[line - 1][column - 1 :].startswith('"model/classes/**"')
+    line, column = policy.where("min_restored")
+    assert lines[line - 1][column - 1 :] == "0.9"
+    assert policy.file == str(path)
+    assert policy.where("exclude", 1) == (0, 0)
+    assert policy == Policy(**policy.model_dump())
+
+
+@pytest.mark.parametrize("name", ["resume", "finetune", "pretrain"])
+def test_the_ready_made_configs_load(name: str) -> None:
+    config = load_config(CONFIGS / f"{name}.yaml", {"RUN_DIR": "runs/a", "PRETRAINED": "pre"})
+    assert config.restore is not None
+    assert [config.policy_of(source).name for source in config.restore.first_of] == [
+        "finetune" if name == "finetune" else "resume"
+    ]
+
+
+def test_a_config_and_a_policy_pass_through() -> None:
+    config, policy = Config(version=1), Policy()
+    assert load_config(config) is config
+    assert load_policy(policy) is policy
+
+
+def test_any_mapping_will_do() -> None:
+    source = MappingProxyType({"version": 1, "policies": MappingProxyType({"a": {}})})
+    assert load_config(source, {}).policies == {"a": Policy(name="a")}
+
+
+def test_a_policy_file_is_one_policy(tmp_path: Path) -> None:
+    path = tmp_path / "encoder.yaml"
+    path.write_text("include: ['model/**']\nassert: none\n", encoding="utf-8")
+    policy = load_policy(path, {})
+    assert policy == Policy(name="encoder", include=("model/**",), assert_="none")
+    assert policy.where("include", 0) == (1, 11)
+
+
+def test_a_file_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent.yaml", tmp_path, "a\0b"):
+        assert "cannot be read" in str(refused(path))
+
+
+def test_a_mapping_that_holds_itself_is_refused() -> None:
+    loop: dict[str, Any] = {"version": 1}
+    loop["restore"] = loop
+    assert "nested" in str(refused(loop))
+
+
+def test_keys_of_a_mapping_that_are_no_text_are_refused() -> None:
+    assert "text as a key" in str(refused({"version": 1, 2: 3, "policies": {4: {}}}))
+
+
+@pytest.mark.parametrize("key", ["<x", "<<:x", "", "[0]", "\0one", "\0x"])
+def test_an_unknown_key_may_be_spelt_in_any_way(key: str) -> None:
+    for source in ({"version": 1, key: 2}, {"version": 1, "policies": {"a": {key: 2}}}):
+        assert "unknown key" in str(refused(source))

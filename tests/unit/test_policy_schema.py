@@ -1,0 +1,72 @@
+"""The JSON Schema that editors read: current, valid, and of one mind with the loader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tfckpt.policy import schema
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def accepts(data: Any) -> bool:
+    return bool(jsonschema.Draft202012Validator(schema()).is_valid(data))
+
+
+def test_the_committed_schema_is_current() -> None:
+    committed = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
+    assert committed == schema(), "write json.dumps(tfckpt.policy.schema(), indent=2) to it"
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_it_accepts_the_ready_made_configs(path: Path) -> None:
+    assert accepts(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"assert": "none", "match": "name"},
+        {"match": ["name", "structure"], "min_restored": 1},
+        {
+            "build": {
+                "model": {"shape": [None, 2]},
+                "b": [{"shape": [1]}],
+                "c": {"x": {"shape": []}},
+            }
+        },
+    ],
+)
+def test_it_accepts_what_the_loader_accepts(policy: dict[str, Any]) -> None:
+    assert accepts({"version": 1, "policies": {"a": policy}})
+    assert accepts({"version": 1, "restore": {"path": "a", "policy": policy, "if_none": "error"}})
+    assert accepts({"version": 1, "restore": {"first_of": [{"directory": "a", "policy": policy}]}})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"version": 2},
+        {"version": 1, "restor": {}},
+        {"version": 1, "restore": {"path": "a", "directory": "b"}},
+        {"version": 1, "restore": {"first_of": []}},
+        {"version": 1, "policies": {"a": {"name": "b"}}},
+        {"version": 1, "policies": {"a": {"assert_": "none"}}},
+        {"version": 1, "policies": {"a": {"include": []}}},
+        {"version": 1, "policies": {"a": {"min_restored": 2}}},
+        {"version": 1, "manager": {"directory": "a", "save": {"every_steps": 0}}},
+    ],
+)
+def test_it_refuses_what_the_loader_refuses(data: dict[str, Any]) -> None:
+    assert not accepts(data)

@@ -1,0 +1,158 @@
+"""The report of a plan, as somebody reads it in a terminal or a CI log."""
+
+import pytest
+
+from tfckpt.errors import Problem
+from tfckpt.planning import Plan, Severity, Status, Step, make_plan, render_text
+from tfckpt.planning.text import collapse, printable, signature, size
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Role
+
+
+def inventory(*names, shape=(2, 2)):
+    return Inventory(
+        "runs/ckpt-1",
+        {name: Entry(name, Role.WEIGHT, "float32", shape, 16) for name in names},
+    )
+
+
+def report(policy, stored, live):
+    return render_text(make_plan(policy, stored, live))
+
+
+# --- repeated blocks
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([f"model/block_{i}/kernel" for i in range(12)], ["model/block_{0…11}/kernel"]),
+        ([f"blocks/{i}/dense/kernel" for i in range(4)], ["blocks/{0…3}/dense/kernel"]),
+        (
+            [f"b_{i}/layer_{j}/w" for i in range(3) for j in range(2)],
+            ["b_{0…2}/layer_{0…1}/w"],
+        ),
+        (["b/0", "b/1", "b/3"], ["b/{0…1}", "b/3"]),
+        (["b/0", "b/10", "b/2", "b/1"], ["b/{0…2}", "b/10"]),
+        (["b/0/x", "b/1/x", "b/1/y"], ["b/{0…1}/x", "b/1/y"]),
+        (["conv2d/w", "conv3d/w"], ["conv{2…3}d/w"]),
+        (["b/00", "b/01"], ["b/00", "b/01"]),
+        (["same"], ["same"]),
+        ([], []),
+    ],
+)
+def test_contiguous_indices_are_written_once(names, expected):
+    assert [block.text for block in collapse(names)] == expected
+    assert sum(block.count for block in collapse(names)) == len(names)
+
+
+def test_blocks_of_another_shape_or_status_stay_apart():
+    names = [f"model/block_{i}/kernel" for i in range(6)]
+    stored, live = inventory(*names[:5]), inventory(*names)
+    entries = dict(live.entries)
+    odd = Entry(names[2], Role.WEIGHT, "float32", (9, 9), 324)
+    stored = Inventory("runs/ckpt-1", {**stored.entries, names[2]: odd})
+    live = Inventory("live", {**entries, names[2]: odd})
+    text = report(Policy(on_missing="warn"), stored, live)
+    assert "model/block_{0…1}/kernel" in text
+    assert "model/block_{3…4}/kernel" in text
+    assert "model/block_2/kernel" in text
+    assert "model/block_5/kernel" in text
+
+
+def test_both_sides_of_a_renamed_block_are_collapsed_together():
+    rules = ({"checkpoint": "model/block_*/w", "model": "model/blk*/w"},)
+    stored = inventory(*(f"model/block_{i}/w" for i in range(5)))
+    text = report(Policy(rename=rules), stored, inventory(*(f"model/blk{i}/w" for i in range(5))))
+    assert "model/blk{0…4}/w ← model/block_{0…4}/w" in text
+
+
+# --- what comes first, and what to do
+
+
+def test_counts_and_bytes_stand_above_and_errors_before_what_is_fine():
+    text = report(Policy(), inventory("model/a", "model/b"), inventory("model/a", "model/c"))
+    lines = text.splitlines()
+    assert lines[0].startswith("Plan: refused, 2 errors")
+    assert ["LOADED", "1", "16", "B"] in [line.split() for line in lines]
+    assert text.index("model/c") < text.index("model/a")
+    assert text.index("model/b") < text.index("model/a")
+    assert "on_missing: warn" in " ".join(text.split())
+    assert "exclude_checkpoint" in text
+
+
+def test_problems_show_file_line_and_hint():
+    problem = Problem("exclude: 'x' matches nothing", 7, 14, "did you mean 'y'?")
+    text = render_text(Plan("p", "runs/ckpt-1", (), (problem,), "configs/p.yaml"))
+    assert "configs/p.yaml:7:14: exclude: 'x' matches nothing" in text
+    assert "did you mean 'y'?" in text
+
+
+def test_both_shapes_of_a_mismatch_are_shown():
+    text = report(Policy(), inventory("model/a", shape=(3, 3)), inventory("model/a", shape=(3, 4)))
+    assert "shape (3, 3) in the checkpoint, (3, 4) here" in text
+
+
+def test_every_error_has_a_line_or_is_counted():
+    names = [f"model/{chr(97 + i % 26)}{chr(97 + i // 26)}/kernel" for i in range(300)]
+    text = report(Policy(), inventory("model/x"), inventory("model/x", *names))
+    shown = sum(name in text for name in names)
+    assert 0 < shown < 300
+    assert f"… and {300 - shown:,} more like these (--json lists all)" in text
+
+
+def test_errors_for_many_reasons_are_counted_too():
+    step = Status.SUSPECT, "", "", None, None
+    entry = Entry("model/a", Role.WEIGHT, "float32", (), 4)
+    steps = tuple(
+        Step(*step[:1], f"m/{chr(200 + i)}", "", entry, None, Severity.ERROR, f"why {chr(200 + i)}")
+        for i in range(100)
+    )
+    text = render_text(Plan("p", "runs/ckpt-1", steps))
+    shown = sum(f"why {chr(200 + i)}" in text for i in range(100))
+    assert f"… and {100 - shown} more for reasons of their own (--json lists all)" in text
+
+
+# --- the page
+
+
+def test_the_report_keeps_to_80_columns_and_breaks_no_name():
+    long = "model/" + "/".join(f"a_rather_long_component_{i}" for i in range(6))
+    names = ["model/a", "model/" + "b" * 45, long]
+    text = report(Policy(), inventory(*names, "model/old"), inventory(*names, "model/new"))
+    for line in text.splitlines():
+        assert len(line) <= 80 or line.strip() == long
+    assert all(name in text for name in names)
+
+
+def test_escapes_in_names_and_reasons_are_harmless():
+    name = "model/\x1b]0;owned\x07\u202e\nREFUSED"
+    rules = ({"checkpoint": "model/a", "model": "model/z"},)
+    text = report(Policy(rename=rules), inventory("model/a", name), inventory("model/q", name))
+    assert not {"\x1b", "\x07", "\u202e"} & set(text)
+    assert "\\x1b]0;owned\\x07" in text
+    assert not any(line.startswith("REFUSED") for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (2**20 - 1, "1.0 MiB"),
+        (2**50, "1024.0 TiB"),
+    ],
+)
+def test_sizes_are_in_the_unit_that_suits_them(nbytes, text):
+    assert size(nbytes) == text
+
+
+def test_values_are_described_by_type_and_shape():
+    assert signature(Entry("a", Role.WEIGHT, "int8", (1, 2))) == "int8 (1, 2)"
+    assert signature(Entry("a", Role.WEIGHT, "int8", ())) == "int8 ()"
+    assert signature(Entry("a", Role.OBJECT, "", None)) == "object"
+
+
+def test_plain_text_is_left_alone():
+    assert printable("model/größe/层") == "model/größe/层"

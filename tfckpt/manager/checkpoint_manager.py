@@ -1,0 +1,208 @@
+"""``tfckpt.CheckpointManager``: TensorFlow's, whose saves are commits.
+
+Constructor, methods, properties and return types are TensorFlow's. Different, each because a run
+was lost otherwise: what there is, is asked of the directory and not of the state file; a number is
+never used twice; a save that fails changes no counter, so that the retry saves; what plain
+TensorFlow wrote is listed and restored, and never deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.live.checkpoint import Checkpoint, TensorFlowManager
+from tfckpt.live.save import About, last_number
+from tfckpt.manager.directory import Directory
+from tfckpt.manager.retention import sweep
+from tfckpt.stored.discover import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
+    """Numbers, commits, keeps and deletes the checkpoints of a run.
+
+    Args:
+        checkpoint: a ``tfckpt.Checkpoint``.
+        directory: where they are; made with the first save.
+        max_to_keep: how many of the newest to keep; None keeps all.
+        keep_checkpoint_every_n_hours: of those that age out, one per so many hours is kept.
+        checkpoint_name: what their names begin with.
+        step_counter: variable with the current step, for ``checkpoint_interval``.
+        checkpoint_interval: the least number of steps between two saves.
+        init_fn: called by ``restore_or_initialize`` where there is no checkpoint.
+        last_checkpoint_step: the step that ``checkpoint_interval`` counts from.
+
+    Raises:
+        ValueError: ``max_to_keep`` is not positive, or an interval is given without a counter.
+
+    >>> import tempfile, tensorflow as tf, tfckpt
+    >>> checkpoint = tfckpt.Checkpoint(step=tf.Variable(0))
+    >>> manager = tfckpt.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=2)
+    >>> [manager.save()[-6:] for _ in range(3)]
+    ['ckpt-1', 'ckpt-2', 'ckpt-3']
+    >>> [path[-6:] for path in manager.checkpoints]
+    ['ckpt-2', 'ckpt-3']
+    """
+
+    def __init__(  # noqa: PLR0917 (TensorFlow's signature)
+        self,
+        checkpoint: Checkpoint,
+        directory: Any,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+        step_counter: Any = None,
+        checkpoint_interval: int | None = None,
+        init_fn: Callable[[], object] | None = None,
+        last_checkpoint_step: int | None = None,
+    ) -> None:
+        # TensorFlow's own constructor would trust the state file; everything it sets is set here.
+        if not isinstance(checkpoint, Checkpoint):
+            raise TypeError(f"expected a tfckpt.Checkpoint, found {type(checkpoint).__name__}")
+        if max_to_keep is not None and max_to_keep <= 0:
+            raise ValueError(f"max_to_keep is a positive integer or None, found {max_to_keep}")
+        if checkpoint_interval is not None and step_counter is None:
+            raise ValueError("checkpoint_interval needs a step_counter to count by")
+        self._checkpoint = checkpoint
+        self._directory = os.fspath(directory)
+        self._files = Directory(self._directory, checkpoint_name)
+        self._max_to_keep = max_to_keep
+        self._every_n_hours = keep_checkpoint_every_n_hours
+        self._checkpoint_prefix = str(Path(self._directory) / checkpoint_name)
+        self._step_counter = step_counter
+        self._checkpoint_interval = checkpoint_interval
+        self._init_fn = init_fn
+        self._last_checkpoint_step = last_checkpoint_step
+        self._read_times()
+
+    def _read_times(self) -> None:
+        now = time.time()
+        state = self._files.state()
+        known: dict[str, float] = {}
+        if state is not None:
+            names = map(Path, state.all_model_checkpoint_paths)
+            times = state.all_model_checkpoint_timestamps or (now,) * len(known)
+            known = {path.name: min(when, now) for path, when in zip(names, times, strict=False)}
+        preserved = state.last_preserved_timestamp if state is not None else None
+        self._last_preserved = min(now if preserved is None else preserved, now)
+        self._times = known
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The newest checkpoint's path, None where there is none."""
+        return next(reversed(self.checkpoints), None)
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The paths of all checkpoints of that name in the directory, oldest first."""
+        return [found.prefix for found in self._files.checkpoints()]
+
+    def save(
+        self,
+        checkpoint_number: Any = None,
+        check_interval: bool = True,
+        options: Any = None,
+        *,
+        about: About | None = None,
+    ) -> str | None:
+        """Save, then delete what the rules release.
+
+        Args:
+            checkpoint_number: a number to use instead of the next one.
+            check_interval: whether ``checkpoint_interval`` holds this save back.
+            options: ``tf.train.CheckpointOptions``.
+            about: step, epoch and metrics for the commit record.
+
+        Returns:
+            The path, complete and on disk; None where no save was due.
+
+        Raises:
+            SaveError: it failed; no file of it is left and no counter has moved.
+        """
+        step = None if self._checkpoint_interval is None else int(self._step_counter)
+        if step is not None and not self._due(step, check_interval):
+            return None
+        counter = self._checkpoint.save_counter
+        before = int(counter)
+        number = last_number(self._checkpoint_prefix, before) + 1
+        if checkpoint_number is not None:
+            number = int(checkpoint_number)
+        counter.assign(number if checkpoint_number is None else before + 1)
+        try:
+            path = self._checkpoint._write(f"{self._checkpoint_prefix}-{number}", options, about)
+        except BaseException:
+            counter.assign(before)
+            raise
+        self._last_checkpoint_step = step
+        self._times[Path(path).name] = time.time()
+        self._sweep()
+        return path
+
+    def _due(self, step: int, check_interval: bool) -> bool:
+        last = self._last_checkpoint_step
+        if last is None:
+            return True
+        return step != last and not (
+            check_interval and step < last + (self._checkpoint_interval or 0)
+        )
+
+    def _sweep(self) -> None:
+        found = self._files.checkpoints()
+        self._write_state([one.prefix for one in found])
+        now = time.time()
+        ours = [
+            (one.prefix, self._times.get(Path(one.prefix).name, now))
+            for one in found
+            if one.kind is Kind.COMMITTED
+        ]
+        result = sweep(ours, self._max_to_keep, self._every_n_hours, self._last_preserved)
+        self._last_preserved = result.last_preserved
+        for prefix in result.delete:
+            self._files.delete(prefix)
+            self._times.pop(Path(prefix).name, None)
+        if result.delete:
+            self._write_state([one.prefix for one in found if one.prefix not in result.delete])
+
+    def _write_state(self, prefixes: list[str]) -> None:
+        now = time.time()
+        times = {prefix: self._times.get(Path(prefix).name, now) for prefix in prefixes}
+        self._files.write_state(times, self._last_preserved)
+
+    def restore_or_initialize(self) -> str | None:
+        """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
+
+        Returns:
+            The path restored from; None where there was no checkpoint.
+
+        Raises:
+            DamagedCheckpointError: there are checkpoints, and none can be read.
+            RefusedError: the newest readable one does not fit.
+        """
+        rejected: list[str] = []
+        for path in reversed(self.checkpoints):
+            try:
+                self._checkpoint.restore(path).expect_partial()
+            except CheckpointError as error:
+                logging.warning("passed over: %s", error)
+                rejected.append(str(error))
+                continue
+            if self._checkpoint_interval is not None:
+                self._last_checkpoint_step = int(self._step_counter)
+            return path
+        if rejected:
+            raise DamagedCheckpointError(
+                "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
+                path=self._directory,
+                hint="to start anew, use another directory",
+            )
+        if self._init_fn is not None:
+            self._init_fn()
+        return None

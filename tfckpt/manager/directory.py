@@ -1,0 +1,59 @@
+"""The checkpoints of one directory: found by the directory itself, deleted record first.
+
+TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools and read for nothing but
+times: a damaged one costs nothing, and one that points elsewhere is not followed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from absl import logging
+
+from tfckpt.errors import CheckpointError
+from tfckpt.stored import commit, discover, state_file
+from tfckpt.stored.files import LOCAL
+
+STATE_FILE = "checkpoint"
+
+
+@dataclasses.dataclass(frozen=True)
+class Directory:
+    """A directory, and the name that its checkpoints begin with."""
+
+    path: str
+    checkpoint_name: str
+
+    def checkpoints(self) -> list[discover.Candidate]:
+        """Oldest first."""
+        return discover.candidates(self.path, self.checkpoint_name)[::-1]
+
+    def state(self) -> state_file.CheckpointState | None:
+        """What the state file says, None where there is none or it is damaged."""
+        try:
+            return state_file.read_state(self._file(STATE_FILE))
+        except CheckpointError as error:
+            logging.warning("%s; it is written anew with the next save", error)
+            return None
+
+    def write_state(self, times: dict[str, float], last_preserved: float) -> None:
+        """Tell TensorFlow's tools which checkpoints there are, the newest last."""
+        names = [Path(path).name for path in times]
+        state = state_file.CheckpointState(
+            names[-1], tuple(names), tuple(times.values()), last_preserved
+        )
+        LOCAL.write_atomic(self._file(STATE_FILE), state_file.render(state).encode())
+
+    def delete(self, prefix: str) -> None:
+        """Delete a checkpoint of this directory: its record, then its index, then its data."""
+        name = Path(prefix).name
+        names = LOCAL.listdir(self.path)
+        own = [n for n in names if n.startswith(f"{name}.data-") or n == f"{name}.index"]
+        for file in (f"{name}{commit.SUFFIX}", *sorted(own, reverse=True)):
+            if file in names:
+                LOCAL.remove(self._file(file))
+        logging.info("deleted %s", prefix)
+
+    def _file(self, name: str) -> str:
+        return str(Path(self.path) / name)
