@@ -189,9 +189,9 @@ class Tree:
         for inner in (*tracked, *getattr(layer, "_seed_generators", ())):
             if isinstance(inner, flavour.metric):
                 continue
-            child = self.node(inner)
-            if child is not None and id(child) not in below:
-                node.children.append((inner.name, child))
+            found = self.node(inner)
+            if found is not None and id(found) not in below:
+                node.children.append((inner.name, found))
 
     def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
         optimizer = getattr(model, "optimizer", None)
