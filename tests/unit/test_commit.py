@@ -170,6 +170,7 @@ FORGED = {
     "nested too deeply": _sealed('{"format": ' + "[" * 100_000),
     "nested too deeply, closed": _sealed('{"training": ' + "[" * 100_000 + "]" * 100_000),
     "a number of a million digits": _sealed('{"number": ' + "9" * 1_000_000),
+    "a number of 30 digits in what is not looked at": _changed(training={"x": 10**29}),
     "not JSON": _sealed("{format: 1"),
     "not UTF-8": _sealed('{"format": 1')[:3] + b"\xff",
     "a list": _sealed('{"x": [')[:-3] + b"]",

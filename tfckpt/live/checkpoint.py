@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -26,6 +27,7 @@ from tfckpt.live.status import LoadStatus
 from tfckpt.live.variables import is_variable
 from tfckpt.planning import Status
 from tfckpt.policy import Policy
+from tfckpt.stored.checkpoint import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +135,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _tfckpt_restore(self, prefix: str, policy: Policy, options: Any) -> LoadStatus:
         objects, root = self._tfckpt_objects()
-        with prepare(prefix, policy, objects, root) as prepared:
+        skip_slots = options is not None and options.experimental_skip_slot_variables
+        with prepare(prefix, policy, objects, root, skip_slots=skip_slots) as prepared:
             if not prepared.live.keras_roots:
                 return self._tfckpt_plain(prepared, options)
             plan = prepared.plan
@@ -148,7 +151,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
         plan = prepared.plan
-        if plan.errors or not (plan.ok or _may_come(prepared)):
+        if plan.errors or not (plan.ok or self._tfckpt_may_come(prepared)):
             refuse(plan)
         prepared.stored.bundle.verify(
             step.stored.key for step in plan.assignments if step.stored and step.stored.dtype
@@ -163,11 +166,31 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         undo.settle()
         return LoadStatus(prepared.report(), undo, later=later, plain=True)
 
+    def _tfckpt_may_come(self, prepared: Prepared) -> bool:
+        """Whether TensorFlow may find a value where no name matches.
+
+        It may where an object given has no variable yet for a value that is stored below its
+        keyword, and in a checkpoint of TF1, whose values it finds by the variables' own names.
+        """
+        live, entries = prepared.live, prepared.stored.bundle.entries
+        if OBJECT_GRAPH not in entries:
+            own = {v.name.removesuffix(":0") for v in live.variables.values() if is_variable(v)}
+            return bool(own & entries.keys())
+        if not live.variables.keys() - {"save_counter"}:
+            return True
+        objects, root = self._tfckpt_objects()
+        given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
+        return any(
+            step.source.partition("/")[0] in given for step in prepared.plan.steps if not step.name
+        )
+
     def _tfckpt_objects(self) -> tuple[dict[str, Any], Any]:
         """The objects by keyword, and the root object."""
-        children = dict(tf.train.TrackableView.children(self))
-        root = children.pop("root", None) if self._root is not None else None
-        return children, root
+        if self._root is None:
+            return dict(tf.train.TrackableView.children(self)), None
+        root = self._root() if isinstance(self._root, weakref.ref) else self._root
+        attached = {name: ref for name, ref in self._attached_dependencies if name != "root"}
+        return attached, root
 
 
 def _synchronous(options: Any) -> Any:
@@ -182,15 +205,6 @@ def _variables_of(path: str) -> str:
     if any(os.path.exists(os.path.join(path, name)) for name in _SAVED_MODELS):  # noqa: PTH110, PTH118 (a prefix is no Path)
         return os.path.join(path, "variables", "variables")  # noqa: PTH118
     return path
-
-
-def _may_come(prepared: Prepared) -> bool:
-    """Whether the checkpoint has values that a given object may come to have variables for."""
-    live, waiting = prepared.live, [s.source for s in prepared.plan.steps if not s.name]
-    if not any(e.name != "save_counter" for e in live.inventory.entries.values()):
-        return True
-    given = {component for component in live.roots.values() if component}
-    return any(name.partition("/")[0] in given for name in waiting)
 
 
 def _waiting(prepared: Prepared, objects: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tfckpt.live.apply import Undo, apply
 from tfckpt.live.inventory import Live, collect
 from tfckpt.live.reset import initial_values
 from tfckpt.planning import Plan, RestoreReport, make_plan
+from tfckpt.records import Inventory, Role
 from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
 
 if TYPE_CHECKING:
@@ -47,11 +48,24 @@ class Prepared:
 
 @contextlib.contextmanager
 def prepare(
-    prefix: str, policy: Policy, objects: Mapping[str, Any], root: Any = None
+    prefix: str,
+    policy: Policy,
+    objects: Mapping[str, Any],
+    root: Any = None,
+    *,
+    skip_slots: bool = False,
 ) -> Iterator[Prepared]:
     """Open a checkpoint and plan its restore; the files stay open inside the context.
 
     Objects that the policy or a compiled model says how to build are built; nothing is assigned.
+
+    Args:
+        prefix: of the checkpoint.
+        policy: what may be restored.
+        objects: live objects by keyword.
+        root: one that was given without a keyword.
+        skip_slots: whether optimizer slots are left out on both sides, as
+            ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` has it.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
@@ -61,11 +75,17 @@ def prepare(
     build.build_models(given, policy.build)
     live = collect(objects, root)
     with open_checkpoint(prefix, roots=live.roots, bases=live.weak_bases) as stored:
-        if build.build_optimizers(live, stored.inventory):
+        if not skip_slots and build.build_optimizers(live, stored.inventory):
             live = collect(objects, root)
-        plan = make_plan(policy, stored.inventory, live.inventory)
+        inventories = stored.inventory, live.inventory
+        plan = make_plan(policy, *map(_without_slots, inventories) if skip_slots else inventories)
         build.check_built(live, plan)
         yield Prepared(plan, live, stored, policy)
+
+
+def _without_slots(inventory: Inventory) -> Inventory:
+    entries = {n: entry for n, entry in inventory.entries.items() if entry.role is not Role.SLOT}
+    return dataclasses.replace(inventory, entries=entries)
 
 
 def refuse(plan: Plan) -> None:

@@ -12,8 +12,11 @@ import datetime
 import inspect
 import os
 import re
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
 
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.coverage import keys_of, whole_view
@@ -71,40 +74,64 @@ def last_number(file_prefix: str, counter: int) -> int:
 
 @contextlib.contextmanager
 def writing(prefix: str) -> Iterator[None]:
-    """Whatever fails inside leaves no file of this save.
+    """Whatever fails inside leaves no file of this save, and what stood there before as it was.
 
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
     """
     directory, name = os.path.split(prefix)
-    os.makedirs(directory or ".", exist_ok=True)  # noqa: PTH103 (a prefix is no Path)
-    if LOCAL.exists(commit.path_of(prefix)):
-        LOCAL.remove(commit.path_of(prefix))  # the old save of that name ends here
+    directory = directory or "."
+    record = commit.path_of(prefix)
+    try:
+        os.makedirs(directory, exist_ok=True)  # noqa: PTH103 (a prefix is no Path)
+        before = _listing(directory, name)
+        old_record = _content(record) if LOCAL.exists(record) else None
+        if old_record is not None:
+            LOCAL.remove(record)  # from here on the old files vouch for themselves
+    except OSError as error:
+        raise _failed(prefix, error) from error
     try:
         yield
     except BaseException as error:
-        _remove(directory or ".", name)
-        if isinstance(error, (TfckptError, KeyboardInterrupt, SystemExit, AssertionError)):
-            raise
-        if isinstance(error, OSError) or type(error).__module__.startswith("tensorflow"):
-            raise SaveError(
-                f"{prefix}: the checkpoint could not be written: {error}",
-                hint="nothing of it is left; the checkpoints before it are as they were",
-            ) from error
+        _clean_up(directory, name, before)
+        if old_record is not None and _listing(directory, name) == before:
+            LOCAL.write_atomic(record, old_record)
+        if isinstance(error, OSError | tf.errors.OpError) and not isinstance(error, TfckptError):
+            raise _failed(prefix, error) from error
         raise
 
 
-def _remove(directory: str, name: str) -> None:
-    mine = re.compile(re.escape(name) + r"(\.index|\.data-\d{5}-of-\d{5}|\.tfckpt\.json|_temp)(.*)")
-    for entry in LOCAL.listdir(directory):
-        if mine.fullmatch(entry):
-            path = os.path.join(directory, entry)  # noqa: PTH118
-            if os.path.isdir(path):  # noqa: PTH112
-                for part in LOCAL.listdir(path):
-                    LOCAL.remove(os.path.join(path, part))  # noqa: PTH118
-                os.rmdir(path)  # noqa: PTH106
-            else:
-                LOCAL.remove(path)
+def _failed(prefix: str, error: Exception) -> SaveError:
+    return SaveError(
+        f"{prefix}: the checkpoint could not be written: {error}",
+        hint="nothing of it is left; the checkpoints before it are as they were",
+    )
+
+
+def _content(path: str) -> bytes:
+    handle = LOCAL.open_read(path)
+    try:
+        return handle.pread(0, handle.size)
+    finally:
+        handle.close()
+
+
+def _listing(directory: str, name: str) -> dict[str, tuple[int, int]]:
+    """The files of a prefix but its record, with what changes when one is replaced."""
+    mine = re.compile(re.escape(name) + r"(\.index|\.data-\d{5}-of-\d{5}|_temp)(\.tempstate\d+)?")
+    found = {}
+    for entry in os.scandir(directory):
+        if mine.fullmatch(entry.name):
+            status = entry.stat(follow_symlinks=False)
+            found[entry.name] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+def _clean_up(directory: str, name: str, before: Mapping[str, object]) -> None:
+    for entry in (*_listing(directory, name), f"{name}{commit.SUFFIX}"):
+        path = os.path.join(directory, entry)  # noqa: PTH118
+        if entry not in before and LOCAL.exists(path):
+            shutil.rmtree(path) if os.path.isdir(path) else LOCAL.remove(path)  # noqa: PTH112
 
 
 def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> None:

@@ -181,7 +181,7 @@ class Tree:
             *getattr(layer, "_trainable_weights", ()),  # tf_keras
             *getattr(layer, "_non_trainable_weights", ()),
         ]
-        for variable in own:
+        for variable in filter(is_variable, own):  # tf_keras counts a lookup's table as a weight
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))

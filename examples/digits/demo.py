@@ -1,0 +1,86 @@
+"""Kill a training, resume it, then fine-tune what it learned: the whole of it in about a minute.
+
+Everything is written below a temporary directory, which is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# TensorFlow's own remarks about the machine would hide what the demo says.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def newest_record(run_dir: Path) -> dict[str, Any]:
+    """What the newest committed checkpoint says about itself; {} where there is none."""
+    records = list((run_dir / "checkpoints").glob("ckpt-*.tfckpt.json"))
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in records]
+    return max(found, key=lambda record: record["number"], default={})
+
+
+def start_training(run_dir: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **QUIET, "RUN_DIR": str(run_dir)}
+    return subprocess.Popen([sys.executable, str(HERE / "train.py")], env=environment)  # noqa: S603
+
+
+def kill_in_mid_training(run_dir: Path) -> dict[str, Any]:
+    """Start the training, kill it after two epochs, and say what it had committed by then."""
+    training = start_training(run_dir)
+    while (newest_record(run_dir).get("epoch") or 0) < 2:
+        assert training.poll() is None, "the training ended before it could be killed"
+        time.sleep(0.02)
+    training.kill()
+    assert training.wait() < 0, "the training ended before it could be killed"
+    return newest_record(run_dir)
+
+
+def resume(run_dir: Path) -> dict[str, Any]:
+    """Start the same training again, and return its summary."""
+    assert start_training(run_dir).wait() == 0, "the training did not go through"
+    summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    return summary
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        run_dir = Path(directory)
+        title("Train on eight classes, and kill the process (SIGKILL) in mid-training")
+        last = kill_in_mid_training(run_dir)
+        print(f"killed; the newest commit is ckpt-{last['number']}, {last['epoch']} epochs finished")
+
+        title("Start the same command again")
+        summary = resume(run_dir)
+        first, *_, final = epochs = summary["epochs"]
+        print(f"restored {Path(summary['restored']).name}, ran the epochs {first} to {final}")
+        assert summary["restored"].endswith(f"/ckpt-{last['number']}"), "not the newest commit"
+        assert first == last["epoch"] + 1, "a finished epoch was repeated, or one was left out"
+        assert last["epoch"] + len(epochs) == newest_record(run_dir)["epoch"], "epochs are missing"
+
+        title("Learn ten classes from a few examples of each")
+        os.environ |= {**QUIET, "PRETRAINED": str(run_dir / "checkpoints")}
+        from finetune import EXAMPLES_PER_CLASS, finetune
+
+        with_restore, report = finetune(restore=True)
+        without, _ = finetune(restore=False)
+        print(report)
+        print(f"\naccuracy after {EXAMPLES_PER_CLASS} examples per class")
+        print(f"  with the pre-trained layers     {with_restore:.1%}")
+        print(f"  the same training without them  {without:.1%}")
+        assert with_restore > without, "the restore did not help"
+    title("All as it should be")
+
+
+def title(text: str) -> None:
+    print(f"\n=== {text} ===\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
