@@ -11,6 +11,7 @@ be promised there is not.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import weakref
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import RestoreError
+from tfckpt.errors import CheckpointNotFoundError, RestoreError
 from tfckpt.live import delayed, save
 from tfckpt.live.apply import Undo
+from tfckpt.live.errors import NotFoundError
 from tfckpt.live.inventory import collect
 from tfckpt.live.restore import Prepared, carry_out, prepare, refuse
 from tfckpt.live.status import LoadStatus
@@ -136,7 +138,13 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_restore(self, prefix: str, policy: Policy, options: Any) -> LoadStatus:
         objects, root = self._tfckpt_objects()
         skip_slots = options is not None and options.experimental_skip_slot_variables
-        with prepare(prefix, policy, objects, root, skip_slots=skip_slots) as prepared:
+        with contextlib.ExitStack() as stack:
+            try:
+                prepared = stack.enter_context(
+                    prepare(prefix, policy, objects, root, skip_slots=skip_slots)
+                )
+            except CheckpointNotFoundError as error:
+                raise NotFoundError(error) from None
             if not prepared.live.keras_roots:
                 return self._tfckpt_plain(prepared, options)
             plan = prepared.plan

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import SaveError, TfckptError
+from tfckpt.errors import CheckpointError, SaveError, TfckptError
 from tfckpt.live.coverage import keys_of, whole_view
 from tfckpt.stored import commit, discover, proto
 from tfckpt.stored.bundle import Bundle, data_path, index_path
@@ -65,11 +65,16 @@ def is_remote(prefix: str) -> bool:
 
 
 def last_number(file_prefix: str, counter: int) -> int:
-    """What ``save_counter`` must be so that the next number is above every one in the directory."""
+    """What ``save_counter`` must be so that the next number is above every one in the directory.
+
+    Raises:
+        SaveError: the directory cannot be read.
+    """
     directory, name = os.path.split(file_prefix)
-    if not LOCAL.exists(directory or "."):
-        return counter
-    return max(counter, discover.highest_number(directory or ".", name))
+    try:
+        return max(counter, discover.highest_number(directory or ".", name))
+    except CheckpointError as error:
+        raise _failed(file_prefix, error) from error
 
 
 @contextlib.contextmanager
