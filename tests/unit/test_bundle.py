@@ -291,13 +291,29 @@ def test_a_relative_prefix_and_an_empty_one(
     assert "'ckpt-1'" in hint_of("")
 
 
-def test_links_and_directories_in_place_of_files_are_refused(prefix: str) -> None:
+def test_a_checkpoint_made_of_links_is_read_as_model_caches_are(
+    prefix: str, tmp_path: Path
+) -> None:
+    with Bundle.open(prefix) as bundle:
+        expected = {key: bundle.read(key).tolist() for key in bundle.entries}
+    elsewhere = tmp_path / "blobs"
+    elsewhere.mkdir()
+    for number, file in enumerate(sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"))):
+        file.rename(elsewhere / str(number))
+        file.symlink_to(elsewhere / str(number))
+    with Bundle.open(prefix) as bundle:
+        assert {key: bundle.read(key).tolist() for key in bundle.entries} == expected
+
+
+def test_directories_in_place_of_files_are_refused(prefix: str) -> None:
     data = shard(prefix, 0)
     data.rename(data.with_name("elsewhere"))
-    data.symlink_to("elsewhere")
-    with pytest.raises(UnsupportedCheckpointError, match="symbolic link") as caught:
+    data.mkdir()
+    with pytest.raises(UnsupportedCheckpointError, match="a directory") as caught:
         Bundle.open(prefix)
     assert caught.value.path == str(data)
+    data.rmdir()
+    data.with_name("elsewhere").rename(data)
     index = Path(f"{prefix}.index")
     index.unlink()
     index.mkdir()

@@ -102,3 +102,9 @@ def test_tensorflow_takes_the_next_number_for_free(tmp_path: Path) -> None:
         path = checkpoint.save(str(tmp_path / "ckpt"))
         assert highest_number(str(tmp_path)) == number
         assert candidates(str(tmp_path))[0].prefix == path
+
+
+def test_a_number_too_long_for_a_save_counter_is_none(tmp_path: Path) -> None:
+    touch(tmp_path, "ckpt-3.index", f"ckpt-{'9' * 20}.index")
+    assert numbers(candidates(str(tmp_path))) == [3]
+    assert highest_number(str(tmp_path)) == 3

@@ -44,15 +44,23 @@ def test_an_absent_file_is_not_found(tmp_path: Path) -> None:
         LOCAL.open_read(str(tmp_path / "absent"))
 
 
-def test_only_regular_files_are_read(tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("file")
+    handle = LOCAL.open_read(str(tmp_path / "link"))
+    assert handle.pread(0, 1) == b"x"
+    handle.close()
     (tmp_path / "dangling").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError):
+        LOCAL.open_read(str(tmp_path / "dangling"))
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to("directory")
     os.mkfifo(tmp_path / "fifo")
     for name, what in {
-        "link": "a symbolic link to file",
-        "dangling": "a symbolic link to nowhere",
+        "link": "a symbolic link to directory",
         "directory": "a directory",
         "fifo": "a special file",
     }.items():

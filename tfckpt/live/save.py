@@ -12,7 +12,6 @@ import datetime
 import inspect
 import os
 import re
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from tfckpt.stored import commit, discover, proto
 from tfckpt.stored.bundle import Bundle, data_path, index_path
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 from tfckpt.stored.files import LOCAL
+from tfckpt.stored.footprint import Footprint
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -84,23 +84,14 @@ def writing(prefix: str) -> Iterator[None]:
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
     """
-    directory, name = os.path.split(prefix)
-    directory = directory or "."
-    record = commit.path_of(prefix)
     try:
-        os.makedirs(directory, exist_ok=True)  # noqa: PTH103 (a prefix is no Path)
-        before = _listing(directory, name)
-        old_record = _content(record) if LOCAL.exists(record) else None
-        if old_record is not None:
-            LOCAL.remove(record)  # from here on the old files vouch for themselves
-    except OSError as error:
+        footprint = Footprint.before_save(prefix)
+    except (OSError, CheckpointError) as error:
         raise _failed(prefix, error) from error
     try:
         yield
     except BaseException as error:
-        _clean_up(directory, name, before)
-        if old_record is not None and _listing(directory, name) == before:
-            LOCAL.write_atomic(record, old_record)
+        footprint.restore()
         if isinstance(error, OSError | tf.errors.OpError) and not isinstance(error, TfckptError):
             raise _failed(prefix, error) from error
         raise
@@ -111,32 +102,6 @@ def _failed(prefix: str, error: Exception) -> SaveError:
         f"{prefix}: the checkpoint could not be written: {error}",
         hint="nothing of it is left; the checkpoints before it are as they were",
     )
-
-
-def _content(path: str) -> bytes:
-    handle = LOCAL.open_read(path)
-    try:
-        return handle.pread(0, handle.size)
-    finally:
-        handle.close()
-
-
-def _listing(directory: str, name: str) -> dict[str, tuple[int, int]]:
-    """The files of a prefix but its record, with what changes when one is replaced."""
-    mine = re.compile(re.escape(name) + r"(\.index|\.data-\d{5}-of-\d{5}|_temp)(\.tempstate\d+)?")
-    found = {}
-    for entry in os.scandir(directory):
-        if mine.fullmatch(entry.name):
-            status = entry.stat(follow_symlinks=False)
-            found[entry.name] = (status.st_ino, status.st_mtime_ns)
-    return found
-
-
-def _clean_up(directory: str, name: str, before: Mapping[str, object]) -> None:
-    for entry in (*_listing(directory, name), f"{name}{commit.SUFFIX}"):
-        path = os.path.join(directory, entry)  # noqa: PTH118
-        if entry not in before and LOCAL.exists(path):
-            shutil.rmtree(path) if os.path.isdir(path) else LOCAL.remove(path)  # noqa: PTH112
 
 
 def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> None:

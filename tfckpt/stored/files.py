@@ -4,8 +4,8 @@ Reading is by offset (``pread``), never by a shared position, so that several th
 file. Writing is whole files only, by temporary file, fsync, rename and fsync of the directory: a
 reader meets the old content or the new one, and a return means that it is on disk.
 
-Refused: anything but a regular file where a file is expected. A symbolic link is not written
-through, nor read through; a FIFO does not block.
+Refused: anything but a regular file where a file is expected. A symbolic link is read through, as
+model caches are made of links, and never written through; a FIFO does not block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import errno
 import io
 import os
 import secrets
+import shutil
 import stat
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -60,6 +62,12 @@ class Files(Protocol):
 
     def remove(self, path: str) -> None: ...
 
+    def remove_tree(self, path: str) -> None:
+        """Removes a file, or a directory and all that is in it; a link, not what it leads to."""
+
+    def makedirs(self, path: str) -> None:
+        """Makes a directory and those above it, where they are not there yet."""
+
     def fsync(self, path: str) -> None: ...
 
     def fsync_dir(self, path: str) -> None: ...
@@ -88,7 +96,7 @@ def reading(path: str) -> Iterator[None]:
 
 def _open_regular(path: str, flags: int) -> int:
     # O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
 class LocalHandle:
@@ -98,7 +106,7 @@ class LocalHandle:
         try:
             self._file = io.FileIO(path, "rb", opener=_open_regular)
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            if error.errno in (errno.EISDIR, errno.ENXIO):
                 raise _not_a_file(path) from error
             raise
         status = os.fstat(self._file.fileno())
@@ -106,27 +114,32 @@ class LocalHandle:
             self._file.close()
             raise _not_a_file(path)
         self._size = status.st_size
+        self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
         return self._size
 
     def pread(self, offset: int, length: int) -> bytes:
-        parts = []
-        while length and (part := os.pread(self._file.fileno(), length, offset)):
-            parts.append(part)
-            offset += len(part)
-            length -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        buffer = bytearray(min(length, max(self._size - offset, 0)))
+        count = self.readinto(offset, memoryview(buffer))
+        return bytes(memoryview(buffer)[:count])
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
         done = 0
         while done < len(buffer):
-            count = os.preadv(self._file.fileno(), [buffer[done:]], offset + done)
+            count = self._read_at(offset + done, buffer[done:])
             if not count:
                 break
             done += count
         return done
+
+    def _read_at(self, offset: int, buffer: memoryview) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file.fileno(), [buffer], offset)
+        with self._lock:  # Windows
+            self._file.seek(offset)
+            return self._file.readinto(buffer)
 
     def close(self) -> None:
         self._file.close()
@@ -167,6 +180,15 @@ class LocalFiles:
     def remove(self, path: str) -> None:
         Path(path).unlink()
 
+    def remove_tree(self, path: str) -> None:
+        if stat.S_ISDIR(Path(path).lstat().st_mode):
+            shutil.rmtree(path)
+        else:
+            self.remove(path)
+
+    def makedirs(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
     def fsync(self, path: str) -> None:
         descriptor = _open_regular(path, os.O_RDONLY)
         try:
@@ -175,6 +197,8 @@ class LocalFiles:
             os.close(descriptor)
 
     def fsync_dir(self, path: str) -> None:
+        if not hasattr(os, "O_DIRECTORY"):  # Windows has no descriptor of a directory
+            return
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from tfckpt import names
 from tfckpt.names import Kind, Node, weak_base
 from tfckpt.records import Role
+from tfckpt.stored.layer_names import Scope, layer_names
 from tfckpt.stored.optimizer_graph import OptimizerGraph
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
 _INNER = "_functional"
 _LAYERS = "_operations"
 _TFCKPT = "_tfckpt"
+_TRAINED = "_trainable_variables"
 
 
 class GraphReader:
@@ -193,15 +195,20 @@ class GraphReader:
         skip = set(without)
         if self.is_stack(index):
             node.kind = Kind.STACK
-            for layer in self._stack_layers(index):
+            layers = self._stack_layers(index)
+            for layer, name in zip(layers, self._layer_names(index, layers), strict=True):
                 child = self._get(layer, fresh)
-                child.label = child.label or self._layer_name(layer)
+                child.label = child.label or name
                 child.base = weak_base(child.label, self._bases)
                 node.layers.append(child)
             skip |= {_LAYERS, _INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
+        given, led = self._given(index)
         for edge, target in edges.items():
             if edge in skip or edge == "keras_api":
+                continue
+            if edge in given and target in led:
+                node.asides.append((edge, self._get(target, fresh)))
                 continue
             if edge == "_random_generator":
                 seed = self._seed_state(target)
@@ -212,6 +219,44 @@ class GraphReader:
                 continue
             node.children.append((edge, self._get(target, fresh)))
         return fresh
+
+    def _given(self, index: int) -> tuple[set[str], set[int]]:
+        """Edges to a variable by the name ``add_weight`` gave it; variables otherwise led to.
+
+        tf_keras makes both: ``self.scale = self.add_weight(name="s")`` is ``s`` and ``scale``. The
+        attribute is the name, as in Keras 3, which knows no other.
+        """
+        edges = self.edges[index]
+        given = {
+            edge
+            for edge, target in edges.items()
+            if self.full_name(target).rpartition("/")[2] == edge
+        }
+        if not given:
+            return given, set()
+        targets = {edges[edge] for edge in given}
+        led: set[int] = set()
+        for edge, target in edges.items():
+            if edge not in given:
+                held = self._held(target)
+                led |= held if self._is_container(target) or held <= targets else set()
+        return given, led
+
+    def _held(self, index: int) -> set[int]:
+        """A variable itself, or those in a list or dict."""
+        found, seen, stack = set(), {index}, [index]
+        while stack:
+            current = stack.pop()
+            if self.nodes[current].attributes:
+                found.add(current)
+                continue
+            for child in self.edges[current].values():
+                if child not in seen and (
+                    self.nodes[child].attributes or self._is_container(child)
+                ):
+                    seen.add(child)
+                    stack.append(child)
+        return found
 
     def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
         node.kind = Kind.OPTIMIZER
@@ -254,31 +299,43 @@ class GraphReader:
         numbered = [(m, node) for edge, node in edges.items() if (m := _LAYER_EDGE.fullmatch(edge))]
         return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
 
-    def _layer_name(self, index: int) -> str:
-        """The layer's own name, from the names of the variables below it, where all agree."""
-        found = set()
-        for depth, variable in self._variables(index):
-            components = self.full_name(variable).split("/")
-            if len(components) <= depth:
-                return ""
-            found.add(components[-1 - depth])
-        return found.pop() if len(found) == 1 else ""
+    def _layer_names(self, stack: int, layers: list[int]) -> list[str]:
+        # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
+        usual = 1 if _INNER in self.edges[stack] else 0
+        return layer_names(self._scopes(layers), usual)
 
-    def _variables(self, index: int) -> Iterator[tuple[int, int]]:
-        """The variables below a layer, with how many layers lie between."""
-        seen, stack = {index}, [(1, index)]
+    def _scopes(self, layers: list[int]) -> list[list[Scope]]:
+        """The scopes below each layer; a variable that several lead to is the nearest one's."""
+        below = [list(self._variables(layer)) for layer in layers]
+        nearest: dict[int, int] = {}
+        for found in below:
+            for depth, _, variable in found:
+                nearest[variable] = min(depth, nearest.get(variable, depth))
+        return [
+            [
+                Scope(tuple(self.full_name(variable).split("/")[:-1]), depth, stacks)
+                for depth, stacks, variable in found
+                if depth == nearest[variable]
+            ]
+            for found in below
+        ]
+
+    def _variables(self, index: int) -> Iterator[tuple[int, int, int]]:
+        """The variables below a layer, with how many layers, and of them stacks, lead to each."""
+        seen, stack = {index}, [(1, int(self.is_stack(index)), index)]
         while stack:
-            depth, current = stack.pop()
+            depth, stacks, current = stack.pop()
             if self.is_stack(current) or not self.is_optimizer(current):
                 for edge, child in self._below(current):
                     if child in seen:
                         continue
                     seen.add(child)
                     if self.nodes[child].attributes:
-                        yield depth, child
+                        yield depth, stacks, child
+                    elif edge in {_INNER, _LAYERS} or self._is_container(child):
+                        stack.append((depth, stacks, child))
                     else:
-                        container = edge in {_INNER, _LAYERS} or self._is_container(child)
-                        stack.append((depth if container else depth + 1, child))
+                        stack.append((depth + 1, stacks + self.is_stack(child), child))
 
     def _below(self, index: int) -> Iterator[tuple[str, int]]:
         if self.is_stack(index):
@@ -292,18 +349,23 @@ class GraphReader:
         return bool(edges) and all(edge.isdigit() for edge in edges)
 
     def _orphans(self, roots: dict[str, Node]) -> None:
-        """Variables that only an optimizer leads to: Keras 3 lost their place in the model."""
+        """Variables that only an optimizer leads to: Keras 3 lost their place in the model.
+
+        Their own names are often their layer's parent's, and then another variable's too; so the
+        optimizer's number stands before it, which makes a name that nothing live has.
+        """
         reached = {id(node) for root in roots.values() for node in names.walk(root)}
         for index, optimizer in self._optimizers:
-            trained = self.edges[index].get("_trainable_variables")
+            trained = self.edges[index].get(_TRAINED)
             if trained is None:
                 continue
-            for target in self.edges[trained].values():
+            lost = Node(Kind.GROUP)
+            for position, target in self.edges[trained].items():
                 node = self._node(target)
                 if id(node) not in reached and node.kind is Kind.VALUE:
                     reached.add(id(node))
-                    owner = roots.get(names.MODEL, optimizer)
-                    owner.children.append((node.label or f"variable_{target}", node))
+                    lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
+            roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
 
 
 def _is_layer_edge(edge: str) -> bool:
