@@ -15,15 +15,19 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+SUFFIX = ".tfckpt.json"
 # TensorFlow's own remarks about the machine would hide what the demo says.
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
 def newest_record(run_dir: Path) -> dict[str, Any]:
     """What the newest committed checkpoint says about itself; {} where there is none."""
-    records = list((run_dir / "checkpoints").glob("ckpt-*.tfckpt.json"))
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in records]
-    return max(found, key=lambda record: record["number"], default={})
+    records = (run_dir / "checkpoints").glob(f"ckpt-*{SUFFIX}")
+    newest = max(
+        records, key=lambda path: int(path.name[len("ckpt-") : -len(SUFFIX)]), default=None
+    )
+    found: dict[str, Any] = json.loads(newest.read_text(encoding="utf-8")) if newest else {}
+    return found
 
 
 def start_training(run_dir: Path) -> subprocess.Popen[bytes]:
@@ -54,15 +58,16 @@ def main() -> None:
         run_dir = Path(directory)
         title("Train on eight classes, and kill the process (SIGKILL) in mid-training")
         last = kill_in_mid_training(run_dir)
-        print(f"killed; the newest commit is ckpt-{last['number']}, {last['epoch']} epochs finished")
+        number, finished = last["number"], last["epoch"]
+        print(f"killed; the newest commit is ckpt-{number}, {finished} epochs finished")
 
         title("Start the same command again")
         summary = resume(run_dir)
         first, *_, final = epochs = summary["epochs"]
         print(f"restored {Path(summary['restored']).name}, ran the epochs {first} to {final}")
-        assert summary["restored"].endswith(f"/ckpt-{last['number']}"), "not the newest commit"
-        assert first == last["epoch"] + 1, "a finished epoch was repeated, or one was left out"
-        assert last["epoch"] + len(epochs) == newest_record(run_dir)["epoch"], "epochs are missing"
+        assert summary["restored"].endswith(f"/ckpt-{number}"), "not the newest commit"
+        assert first == finished + 1, "a finished epoch was repeated, or one was left out"
+        assert finished + len(epochs) == newest_record(run_dir)["epoch"], "epochs are missing"
 
         title("Learn ten classes from a few examples of each")
         os.environ |= {**QUIET, "PRETRAINED": str(run_dir / "checkpoints")}

@@ -13,7 +13,8 @@ from model import CONFIGS, build_model, data
 import tfckpt
 
 CLASSES = 10
-EXAMPLES_PER_CLASS = 4
+EXAMPLES_PER_CLASS = 8
+EPOCHS = 6
 
 
 def few(images: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +33,7 @@ def finetune(*, restore: bool, seed: int = 0) -> tuple[float, tfckpt.RestoreRepo
     train, test = data(CLASSES)
     model = build_model(CLASSES)
     report = tfckpt.restore(CONFIGS / "finetune.yaml", model=model) if restore else None
-    model.fit(*few(*train, seed), batch_size=10, epochs=30, verbose=0)
+    model.fit(*few(*train, seed), batch_size=10, epochs=EPOCHS, verbose=0)
     return model.evaluate(*test, verbose=0, return_dict=True)["accuracy"], report
 
 

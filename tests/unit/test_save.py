@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from tfckpt.live import save
+from tfckpt.live import checkpoint as live_checkpoint
 from tfckpt.stored import commit
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_an_asynchronous_save_exists_when_it_is_acknowledged(flavour, tmp_path) 
 
 
 def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(save, "whole_view", lambda view, live: view)
+    monkeypatch.setattr(live_checkpoint, "whole_view", lambda view, live: view)
     checkpoint = tfckpt.Checkpoint(model=model_with_everything(keras))
     with pytest.raises(tfckpt.CoverageError, match="would have been left out"):
         checkpoint.save(tmp_path / "ckpt")

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.inventory import is_model
+from tfckpt.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) -> None:
-    """Call each model once on zeros of the declared shape; sizes that vary are taken as 1.
+    """Call each unbuilt model once on zeros of the declared shape; sizes that vary are taken as 1.
+
+    One that is built is not called: a call may change its state, a stateful RNN's for one.
 
     Args:
         objects: keyword → object, as given to the checkpoint.
@@ -40,6 +43,8 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
             raise NotBuiltError(
                 f"build: {keyword!r} is none of the models here ({', '.join(models) or 'none'})"
             )
+        if all(layer.built for layer in model._flatten_layers()):
+            continue
         try:
             model(_zeros(spec), training=False)
         except Exception as error:
@@ -58,29 +63,50 @@ def _zeros(spec: Any) -> Any:
 
 
 def build_optimizers(live: Live, stored: Inventory) -> bool:
-    """Create the variables of optimizers whose state is stored; whether there was one to build."""
+    """Create the variables of optimizers whose state is stored; whether there was one to build.
+
+    The variables are those that Keras would train: of the model that was compiled with the
+    optimizer, else of the models that the stored slots belong to, else the slots' own variables.
+    """
     built = False
     for path, optimizer in live.optimizers.items():
-        wanted = any(e.of and name.startswith(path + "/") for name, e in stored.entries.items())
-        has_slots = any(
-            e.of and name.startswith(path + "/") for name, e in live.inventory.entries.items()
-        )
-        if wanted and not has_slots:
-            built |= _build(optimizer, path, live)
+        owners = _owners(path, stored)
+        if owners and not _is_built(optimizer) and not _owners(path, live.inventory):
+            variables = _to_train(optimizer, owners, live)
+            if variables:
+                build_for(optimizer, variables)
+                built = True
     return built
 
 
-def _build(optimizer: Any, path: str, live: Live) -> bool:
-    owner = [m for m in live.models.values() if getattr(m, "optimizer", None) is optimizer]
-    models = owner or list(live.models.values())
-    if len(models) != 1 or not models[0].trainable_variables:
-        return False
-    variables = models[0].trainable_variables
+def build_for(optimizer: Any, variables: list[Any]) -> None:
+    """Create an optimizer's variables, in any flavour."""
     if hasattr(optimizer, "_create_all_weights"):  # tf_keras legacy
         optimizer._create_all_weights(variables)
     else:
         optimizer.build(variables)
-    return True
+
+
+def _owners(path: str, inventory: Inventory) -> list[str]:
+    """The names of the variables that an optimizer has slots for."""
+    prefix = path + "/"
+    slots = (e.of for name, e in inventory.entries.items() if e.of and name.startswith(prefix))
+    return list(dict.fromkeys(slots))
+
+
+def _is_built(optimizer: Any) -> bool:
+    # tf_keras's legacy optimizers keep no such mark, and may be built any number of times.
+    return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
+
+
+def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
+    models = [m for m in live.models.values() if getattr(m, "optimizer", None) is optimizer]
+    if not models:
+        first = dict.fromkeys(name.partition("/")[0] for name in owners)
+        models = [live.models[component] for component in first if component in live.models]
+    if models:
+        return [variable for model in models for variable in model.trainable_variables]
+    return [live.variables[name] for name in owners if name in live.variables]
 
 
 def check_built(live: Live, plan: Plan) -> None:
@@ -102,4 +128,19 @@ def check_built(live: Live, plan: Plan) -> None:
                 f"checkpoint has {len(waiting)} for it, {waiting[0]} the first",
                 hint=f"call the {what} once on a batch before restoring: "
                 f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy",
+            )
+    for path, optimizer in live.optimizers.items():
+        if _is_built(optimizer) or _owners(path, live.inventory):
+            continue
+        waiting = [
+            step.source
+            for step in plan.steps
+            if not step.name and step.entry.role is Role.SLOT and step.source.startswith(path + "/")
+        ]
+        if waiting:
+            raise NotBuiltError(
+                f"{path} ({type(optimizer).__name__}) has no variables yet, and the checkpoint has "
+                f"{len(waiting)} for it, {waiting[0]} the first",
+                hint="build it before restoring: optimizer.build(model.trainable_variables); or "
+                "give the model it trains to the checkpoint, too",
             )

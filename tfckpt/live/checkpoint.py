@@ -13,27 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import CheckpointNotFoundError, RestoreError
-from tfckpt.live import delayed, save
+from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.live import save
 from tfckpt.live.apply import Undo
-from tfckpt.live.errors import NotFoundError
+from tfckpt.live.coverage import whole_view
+from tfckpt.live.delayed import Late
+from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
 from tfckpt.live.restore import Prepared, carry_out, prepare, refuse
 from tfckpt.live.status import LoadStatus
-from tfckpt.live.variables import is_variable
+from tfckpt.live.variables import as_int, is_variable
 from tfckpt.planning import Status
 from tfckpt.policy import Policy
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfckpt.live.save import About
 
 TensorFlowManager: Any = tf.train.CheckpointManager
@@ -75,29 +76,31 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         Raises:
             SaveError: it could not be written; no file of it is left, no counter has moved.
         """
-        if not tf.executing_eagerly() or save.is_remote(os.fspath(file_prefix)):
-            return str(super().save(file_prefix, options))
+        prefix = _local(file_prefix)
+        if prefix is None:
+            return super().save(file_prefix, options)  # type: ignore[no-any-return]
         counter = self.save_counter
-        before = counter.read_value()
-        counter.assign(save.last_number(os.fspath(file_prefix), int(before)))
+        before = as_int(counter)
+        counter.assign(save.last_number(prefix, before))
         try:
-            return str(super().save(file_prefix, _synchronous(options)))
+            return str(super().save(prefix, _synchronous(options)))
         except BaseException:
             counter.assign(before)
             raise
 
     def _write(self, file_prefix: Any, options: Any = None, about: About | None = None) -> str:
         # CheckpointManager, save and write all come through here.
-        prefix = str(os.fspath(file_prefix))
-        if not tf.executing_eagerly() or save.is_remote(prefix):
-            return str(super()._write(prefix, options))
+        prefix = _local(file_prefix)
+        if prefix is None:
+            save.drop_record(file_prefix)
+            return super()._write(file_prefix, options)  # type: ignore[no-any-return]
         options = _synchronous(options)
         callbacks = options.experimental_write_callbacks or ()
         options.experimental_write_callbacks = None
         saver, view = self._saver, self._saver._graph_view
         with save.writing(prefix):
             live = collect(*self._tfckpt_objects())
-            saver._graph_view = whole = save.whole_view(view, live)
+            saver._graph_view = whole = whole_view(view, live)
             try:
                 super()._write(prefix, options)
             finally:
@@ -124,16 +127,28 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             RefusedError: shapes or dtypes differ, somebody else's weights stand at a layer's
                 position, or nothing would be restored.
         """
-        if save_path is None or not tf.executing_eagerly() or save.is_remote(os.fspath(save_path)):
+        prefix = _local(save_path)
+        if prefix is None:
             return super().restore(save_path, options)
         self._maybe_create_save_counter()
-        return self._tfckpt_restore(_variables_of(os.fspath(save_path)), _RESTORE, options)
+        return self._tfckpt_restore(_variables_of(prefix), _RESTORE, options)
 
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
-        if save_path is None or not tf.executing_eagerly() or save.is_remote(os.fspath(save_path)):
+        prefix = _local(save_path)
+        if prefix is None:
             return super().read(save_path, options)
-        return self._tfckpt_restore(os.fspath(save_path), _READ, options)
+        return self._tfckpt_restore(prefix, _READ, options)
+
+    def write(self, file_prefix: Any, options: Any = None) -> str:
+        """Write under exactly this name: as ``save``, without number and state file."""
+        return self._write(file_prefix, options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        late = self.__dict__.get("_tfckpt_late")
+        if late is not None and self._root is None:
+            late.take(name, getattr(self, name))
 
     def _tfckpt_restore(self, prefix: str, policy: Policy, options: Any) -> LoadStatus:
         objects, root = self._tfckpt_objects()
@@ -144,34 +159,37 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     prepare(prefix, policy, objects, root, skip_slots=skip_slots)
                 )
             except CheckpointNotFoundError as error:
-                raise NotFoundError(error) from None
+                raise also(error, tf.errors.NotFoundError(None, None, "")) from None
             if not prepared.live.keras_roots:
                 return self._tfckpt_plain(prepared, options)
+            late = Late(prepared, objects, options)
+            if not late.objects:
+                prepared = _permitted(prepared, may_come=_nothing_here(prepared))
             plan = prepared.plan
             differs = any(s.status in {Status.MISSING, Status.UNEXPECTED} for s in plan.steps)
             undo = carry_out(prepared, keep_all=differs)
-            waiting = _waiting(prepared, objects)
-            later = delayed.restore_later(prefix, waiting, options) if waiting else None
-            return LoadStatus(
-                prepared.report(), undo, later=later, created=lambda: collect(waiting).variables
-            )
+            later = late.bind()
+            self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
+            return LoadStatus(prepared.report(), undo, later=later, created=late.created)
 
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
-        plan = prepared.plan
-        if plan.errors or not (plan.ok or self._tfckpt_may_come(prepared)):
-            refuse(plan)
+        prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
         prepared.stored.bundle.verify(
-            step.stored.key for step in plan.assignments if step.stored and step.stored.dtype
+            step.stored.key
+            for step in prepared.plan.assignments
+            if step.stored is not None and step.stored.key in prepared.stored.bundle.entries
         )
         undo = Undo(keep_all=True)
         undo.watch(filter(is_variable, prepared.live.variables.values()))
         try:
             later = super().read(prepared.stored.prefix, _synchronous(options))
-        except Exception as error:
+        except BaseException:
             undo.roll_back()
-            raise RestoreError(f"{prepared.stored.prefix}: {error}") from error
+            raise
         undo.settle()
+        if prepared.policy.api == "restore" and hasattr(later, "add_to_optionally_restored"):
+            later.add_to_optionally_restored(self.save_counter)  # TF1 counted no saves
         return LoadStatus(prepared.report(), undo, later=later, plain=True)
 
     def _tfckpt_may_come(self, prepared: Prepared) -> bool:
@@ -184,7 +202,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if OBJECT_GRAPH not in entries:
             own = {v.name.removesuffix(":0") for v in live.variables.values() if is_variable(v)}
             return bool(own & entries.keys())
-        if not live.variables.keys() - {"save_counter"}:
+        if _nothing_here(prepared):
             return True
         objects, root = self._tfckpt_objects()
         given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
@@ -201,6 +219,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return attached, root
 
 
+def _local(path: Any) -> str | None:
+    """A path as text, where tfckpt does the work; None in graph mode and on remote file systems."""
+    if path is None or not tf.executing_eagerly():
+        return None
+    text = os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)
+    return None if save.is_remote(text) else text
+
+
 def _synchronous(options: Any) -> Any:
     """A copy of the options that saves before it returns: an acknowledged path exists."""
     options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
@@ -215,12 +241,13 @@ def _variables_of(path: str) -> str:
     return path
 
 
-def _waiting(prepared: Prepared, objects: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain objects for which the checkpoint has values that they have no variable for yet."""
-    unmatched = {s.source.partition("/")[0] for s in prepared.plan.steps if not s.name}
-    keras = prepared.live.keras_roots
-    return {
-        keyword: obj
-        for keyword, obj in objects.items()
-        if keyword in unmatched and keyword not in keras and keyword != "save_counter"
-    }
+def _nothing_here(prepared: Prepared) -> bool:
+    return not prepared.live.variables.keys() - {"save_counter"}
+
+
+def _permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
+    """Refuse a plan with errors; that nothing is restored is none where values may come later."""
+    if may_come and not prepared.plan.errors:
+        return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
+    refuse(prepared.plan)
+    return prepared

@@ -90,7 +90,7 @@ def keys_of(live: Live, objects: list[Any], graph: ObjectGraph, bundle: Bundle) 
         key = next((by_id[i] for i in identities if i in by_id), None)
         if key is None:
             raise CoverageError(f"{name} would have been left out of {bundle.prefix}")
-        if entry.shape is not None:
+        if entry.shape is not None and key:  # a registered saver's keys are its own
             _check(name, entry.dtype, entry.shape, bundle, key)
         keys[name] = key
     return keys

@@ -11,9 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from absl import logging
+
+from tfckpt.live.inventory import collect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from tfckpt.live.restore import Prepared
 
 
 def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
@@ -38,6 +43,41 @@ def _edges(key: str) -> list[str]:
     return [edge.replace(".S", "/").replace("..", ".") for edge in path.split("/")]
 
 
-def restore_later(prefix: str, objects: Mapping[str, Any], options: Any) -> Any:
-    """Bind plain trackables to the checkpoint, for the variables that they do not have yet."""
-    return tf.train.Checkpoint(**objects).read(prefix, options)
+class Late:
+    """Plain trackables for which the checkpoint has values that they have no variables for yet.
+
+    Attributes:
+        objects: keyword → object, those given and those that came since.
+    """
+
+    def __init__(self, prepared: Prepared, objects: Mapping[str, Any], options: Any) -> None:
+        steps = prepared.plan.steps
+        self._wanted = {step.source.partition("/")[0] for step in steps if not step.name}
+        self._wanted -= prepared.live.keras_roots | {"save_counter"}
+        self._prefix, self._options = prepared.stored.prefix, options
+        self.objects = {name: obj for name, obj in objects.items() if name in self._wanted}
+
+    def bind(self) -> Any:
+        """TensorFlow's status of what it restores when it can, None where there is nothing."""
+        return self._read(self.objects) if self.objects else None
+
+    def take(self, keyword: str, obj: Any) -> None:
+        """An object given to the checkpoint after the restore."""
+        if keyword not in self._wanted or keyword in self.objects:
+            return
+        if collect({keyword: obj}).keras_roots:
+            logging.warning(
+                "%s: %s is not restored: a Keras object is not restored late; call restore again",
+                self._prefix,
+                keyword,
+            )
+            return
+        self.objects[keyword] = obj
+        self._read({keyword: obj})
+
+    def created(self) -> Iterable[str]:
+        """The names of the values that have come to exist."""
+        return collect(self.objects).variables
+
+    def _read(self, objects: Mapping[str, Any]) -> Any:
+        return tf.train.Checkpoint(**objects).read(self._prefix, self._options)

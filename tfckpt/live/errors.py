@@ -1,16 +1,33 @@
-"""Errors that are TensorFlow's too, for code that already catches those."""
+"""Errors that are TensorFlow's too, for code that already catches TensorFlow's."""
 
 from __future__ import annotations
 
-import tensorflow as tf
+import functools
+from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import CheckpointNotFoundError
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfckpt.errors import TfckptError
 
 
-class NotFoundError(CheckpointNotFoundError, tf.errors.NotFoundError):  # type: ignore[misc]
-    """There is no checkpoint of that name; TensorFlow's error and tfckpt's."""
+def also(error: TfckptError, theirs: tf.errors.OpError) -> TfckptError:
+    """The same error, which ``except tf.errors.…`` catches as it would catch TensorFlow's.
 
-    def __init__(self, error: CheckpointNotFoundError) -> None:
-        tf.errors.OpError.__init__(self, None, None, str(error), tf.errors.NOT_FOUND)
-        FileNotFoundError.__init__(self, str(error))  # last: OpError clears the arguments
-        self.path, self.name, self.hint = error.path, error.name, error.hint
+    Args:
+        error: tfckpt's, which also is an OSError.
+        theirs: what TensorFlow raises, or would raise, for the same fault.
+    """
+    classes: Any = type(error), type(theirs)
+    return _both(*classes)(error, theirs)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _both(ours: Any, theirs: Any) -> Any:
+    def __init__(self: Any, error: TfckptError, cause: Any) -> None:  # noqa: N807 (it becomes one)
+        theirs.__init__(self, cause.node_def, cause.op, str(error))
+        OSError.__init__(self, str(error))  # last: OpError clears the arguments
+        self.__dict__.update(vars(error))
+
+    body = {"__init__": __init__, "__module__": ours.__module__, "__doc__": ours.__doc__}
+    return type(ours.__name__, (ours, theirs), body)

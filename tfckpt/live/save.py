@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import CheckpointError, SaveError, TfckptError
-from tfckpt.live.coverage import keys_of, whole_view
+from tfckpt.live.coverage import keys_of
+from tfckpt.live.errors import also
+from tfckpt.live.variables import as_int
 from tfckpt.stored import commit, discover, proto
 from tfckpt.stored.bundle import Bundle, data_path, index_path
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
@@ -30,16 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
-
-__all__ = [
-    "About",
-    "commit_files",
-    "is_remote",
-    "last_number",
-    "run_callbacks",
-    "whole_view",
-    "writing",
-]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +69,14 @@ def last_number(file_prefix: str, counter: int) -> int:
         raise _failed(file_prefix, error) from error
 
 
+def drop_record(file_prefix: Any) -> None:
+    """Where TensorFlow writes alone, an older record of that name would vouch for it: remove it."""
+    if isinstance(file_prefix, (str, os.PathLike)) and not is_remote(os.fspath(file_prefix)):
+        record = commit.path_of(os.fspath(file_prefix))
+        if LOCAL.exists(record):
+            LOCAL.remove(record)
+
+
 @contextlib.contextmanager
 def writing(prefix: str) -> Iterator[None]:
     """Whatever fails inside leaves no file of this save, and what stood there before as it was.
@@ -97,11 +97,12 @@ def writing(prefix: str) -> Iterator[None]:
         raise
 
 
-def _failed(prefix: str, error: Exception) -> SaveError:
-    return SaveError(
+def _failed(prefix: str, error: Exception) -> TfckptError:
+    failed = SaveError(
         f"{prefix}: the checkpoint could not be written: {error}",
         hint="nothing of it is left; the checkpoints before it are as they were",
     )
+    return also(failed, error) if isinstance(error, tf.errors.OpError) else failed
 
 
 def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> None:
@@ -159,7 +160,7 @@ def _number(prefix: str) -> int:
 
 def _step(live: Live) -> int | None:
     counters = [n for n in live.variables if n.endswith("optimizer/iterations")]
-    return int(live.variables[counters[0]]) if len(counters) == 1 else None
+    return as_int(live.variables[counters[0]]) if len(counters) == 1 else None
 
 
 def _versions() -> dict[str, str]:

@@ -28,5 +28,10 @@ def path(variable: Any) -> str:
     return str(getattr(variable, "path", None) or variable.name.removesuffix(":0"))
 
 
+def as_int(value: Any) -> int:
+    """The number in a variable (mirrored ones included), a tensor, or a number."""
+    return int(value.numpy() if hasattr(value, "numpy") else value)
+
+
 def last_name(variable: Any) -> str:
     return str(variable.name).removesuffix(":0").rpartition("/")[2]

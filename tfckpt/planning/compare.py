@@ -54,7 +54,10 @@ class Comparison:
 
     def _unequal(self, stored: Entry, live: Entry) -> tuple[Severity, str, str] | None:
         if stored.shape != live.shape:
-            reason = f"shape {_shape(stored)} in the checkpoint, {_shape(live)} here"
+            reason = (
+                f"incompatible tensor with shape {_shape(stored)} in the checkpoint, "
+                f"{_shape(live)} here"
+            )
             if self._skip_shapes:
                 return Severity.WARN, reason, ""
             return Severity.ERROR, reason, f"{_EXCLUDE}; so does on_shape_mismatch: skip"

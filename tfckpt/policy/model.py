@@ -91,7 +91,7 @@ class OptimizerRules(Model):
     """What becomes of an optimizer's state."""
 
     slots: Literal["restore", "reset"] = "restore"
-    """Momenta and the like: take them from the checkpoint, or leave them as they are."""
+    """Momenta and the like: take them from the checkpoint, or start them anew."""
     iterations: Literal["restore", "reset"] = "restore"
     """The step counter of the optimizer."""
     hyperparameters: Literal["restore", "config"] = "restore"

@@ -96,7 +96,7 @@ def open_checkpoint(
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     """A record must describe the files that it lies beside."""
     for entry in inventory.entries.values():
-        if entry.shape is None:  # what is no tensor has keys of its own below this one
+        if entry.shape is None or not entry.key:  # written under keys of the object's own choice
             continue
         found = bundle.entries.get(entry.key)
         if found is None:

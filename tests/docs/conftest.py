@@ -1,0 +1,85 @@
+"""What the pages speak of as being there: a script, two runs, a checkpoint of somebody else's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROJECT = Path(__file__).resolve().parents[2]
+SCRIPT = textwrap.dedent(
+    """
+    import keras
+    import tensorflow as tf
+    import tfckpt
+
+    def build_model(encoder="encoder", classes=5):
+        body = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(8, activation="relu", name="dense")],
+            name=encoder,
+        )
+        model = keras.Sequential(
+            [keras.Input((4,)), body, keras.layers.Dense(classes, name="classes")]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+        return model
+
+    def examples(count):
+        images = tf.random.stateless_normal([count, 4], seed=[0, 0])
+        return tf.data.Dataset.from_tensor_slices((images, tf.range(count) % 5)).batch(2)
+
+    def train_step(batch):
+        return model.train_on_batch(*batch)
+
+    train, val = examples(20), examples(4)
+    model = build_model()
+    optimizer = model.optimizer
+    step = tf.Variable(0)
+    iterator = iter(examples(240))
+    """
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with everything that the pages name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUN_DIR", "runs/new")
+    monkeypatch.setenv("PRETRAINED", "runs/flowers/checkpoints")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    shutil.copytree(PROJECT / "configs", "configs")
+    Path("train.py").write_text(SCRIPT, encoding="utf-8")
+    import tfckpt
+
+    names = script()
+    zoo_model = names.build_model(encoder="backbone", classes=1000)
+    tfckpt.Checkpoint(model=zoo_model).write("zoo/imagenet/ckpt-900")
+    config = {
+        "version": 1,
+        "manager": {"directory": "runs/flowers/checkpoints", "save": {"every_epochs": 1}},
+    }
+    run = tfckpt.from_config(config, model=names.model)
+    names.model.fit(names.train, epochs=2, verbose=0, callbacks=[run.callback(verbose=0)])
+    return tmp_path
+
+
+def script() -> ModuleType:
+    """The script, run anew: what the Python of a page finds defined."""
+    module = ModuleType("train")
+    exec(compile(SCRIPT, "train.py", "exec"), vars(module))
+    return module
+
+
+@pytest.fixture
+def fresh() -> Callable[[], dict[str, Any]]:
+    return lambda: vars(script())

@@ -1,0 +1,71 @@
+"""docs/cli.md against the commands: the usage, and the keys of every document."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+COMMANDS = {
+    "inspect": ["inspect", "runs/flowers/checkpoints"],
+    "plan": ["plan", "configs/broken.yaml", "--model", "train:build_model"],
+    "policy check": ["policy", "check", "configs/typo.yaml"],
+}
+BROKEN = """
+version: 1
+restore: {directory: runs/flowers/checkpoints, policy: broken}
+policies:
+  broken: {exclude: ["model/hed/**"], exclude_checkpoint: ["model/classes/**"]}
+"""
+
+
+def tfckpt(*arguments: str) -> str:
+    done = subprocess.run(["tfckpt", *arguments], check=False, capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
+def section(title: str) -> str:
+    return PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def keys(value: Any, path: str = "") -> set[str]:
+    """Every key of a document, with its path; what stands in lists is taken together."""
+    if isinstance(value, list):
+        return set().union(*(keys(item, f"{path}[]") for item in value))
+    if not isinstance(value, dict) or path in {".metrics", ".totals", ".counts"}:
+        return set()
+    return {f"{path}.{key}" for key in value}.union(
+        *(keys(item, f"{path}.{key}") for key, item in value.items())
+    )
+
+
+def test_the_usage_is_that_of_help(place: Path) -> None:
+    usage = tfckpt("--help").partition("\n\n")[0]
+    shown = re.search(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    assert [line.split() for line in shown[1].splitlines()] == [
+        line.replace("usage:", "").split() for line in usage.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_document_has_the_keys_that_the_page_shows(command: str, place: Path) -> None:
+    Path("configs/broken.yaml").write_text(BROKEN, encoding="utf-8")
+    Path("configs/typo.yaml").write_text("version: 1\nrestor: {}\n", encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.*?)```", section(command), re.DOTALL)
+    printed = tfckpt(*COMMANDS[command], "--json")
+    assert keys(json.loads(printed)) == keys(json.loads(shown))
+
+
+def test_the_statuses_are_all_explained() -> None:
+    from tfckpt import Status
+
+    explained = set(re.findall(r"^\| `([A-Z]+)` \|", section("plan"), re.MULTILINE))
+    assert explained <= {status.value for status in Status}
+    assert {status.value for status in Status} - explained <= {"ADAPTED"}  # of a later release

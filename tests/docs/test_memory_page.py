@@ -1,0 +1,16 @@
+"""docs/memory.md against the limit that it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tfckpt.live.apply import UNDO_BYTES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "memory.md"
+
+
+def test_the_limit_is_the_one_that_the_page_names() -> None:
+    assert set(re.findall(r"(\d+) MiB", PAGE.read_text(encoding="utf-8"))) == {
+        str(UNDO_BYTES >> 20)
+    }

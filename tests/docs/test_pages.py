@@ -1,0 +1,143 @@
+"""Everything that README.md and docs/ show, run in the order of the page.
+
+Python of one section shares a namespace, which begins with what the script of the fixture defines.
+A block of text after one of Python is what it prints, ``...`` in it stands for anything. Lines
+after a ``$`` are what the command prints; without any, its exit status counts alone, which is 0
+unless the fence says ``exit=1``. YAML is loaded as a config, and one that begins with the path of
+a file is in that file from the start; a fence that says ``invalid`` is of one that is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import doctest
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfckpt.errors import PolicyError
+from tfckpt.policy import load_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+LANGUAGES = {"python", "console", "yaml", "json", "text"}
+FENCE = re.compile(r"^```(\w*)(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block; ``expected`` is the text right after one of Python."""
+
+    place: str
+    section: str
+    language: str
+    words: list[str]
+    text: str
+    line: int
+    expected: str | None = None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    content = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    for match in FENCE.finditer(content):
+        before = content[: match.start()]
+        line = before.count("\n") + 1
+        outside = FENCE.sub("", before)
+        section = re.findall(r"^#+ (.*)$", outside, re.MULTILINE)[-1]
+        language, words, text = match.groups()
+        if language == "text" and found and found[-1].language == "python":
+            found[-1] = dataclasses.replace(found[-1], expected=text)
+            continue
+        place = f"{page.name}:{line}"
+        found.append(Block(place, section, language, words.split(), text, line))
+    yield from found
+
+
+def compare(block: Block, got: str, expected: str) -> None:
+    matches = doctest.OutputChecker().check_output(expected, got, doctest.ELLIPSIS)
+    assert matches, f"{block.place} shows\n{expected}\nand what is printed is\n{got}"
+
+
+def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
+    printed = io.StringIO()
+    code = compile("\n" * block.line + block.text, str(page), "exec")
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    if block.expected is not None:
+        compare(block, printed.getvalue(), block.expected)
+
+
+def run_console(block: Block) -> None:
+    status = int(next((w.removeprefix("exit=") for w in block.words if "=" in w), "0"))
+    for chunk in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, expected = chunk.partition("\n")
+        if command.startswith("make "):  # that it is there; what it does is other tests' business
+            command = f"make -n -C '{PROJECT}' {command.removeprefix('make ')}"
+        if shutil.which("jq") is None:
+            command = command.partition(" | jq")[0]
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {command}"],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        assert done.returncode == status, f"{block.place}: {command}\n{done.stdout}{done.stderr}"
+        if expected:
+            compare(block, done.stdout or done.stderr, expected)
+
+
+def run_yaml(block: Block) -> None:
+    first = block.text.partition("\n")[0]
+    file = Path(first.removeprefix("# ")) if first.endswith(".yaml") else Path("shown.yaml")
+    file.write_text(block.text, encoding="utf-8")
+    if "invalid" in block.words:
+        with pytest.raises(PolicyError):
+            load_config(file)
+    else:
+        load_config(file)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_shows_is_what_happens(
+    page: Path, place: Path, fresh: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = list(blocks(page))
+    for block in shown:
+        if block.language == "yaml":
+            run_yaml(block)
+    section, names = "", {}
+    for block in shown:
+        if block.section != section:
+            section, names = block.section, fresh()
+            monkeypatch.setenv("RUN_DIR", f"runs/{section.replace(' ', '_')}")
+        if block.language == "python":
+            run_python(block, page, names)
+        elif block.language == "console":
+            run_console(block)
+        elif block.language == "json":
+            json.loads(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    wrong = [block.place for block in blocks(page) if block.language not in LANGUAGES]
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_project_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert all((page.parent / target).exists() for target in targets), targets

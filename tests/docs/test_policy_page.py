@@ -1,0 +1,110 @@
+"""docs/policy.md against the models: every key, its values and its default, and the presets."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfckpt.errors import PolicyError
+from tfckpt.policy import Config, Keep, Manager, Policy, Restore, Save, Source, schema
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
+HEADINGS = {
+    "Config": "The file",
+    "Manager": "manager",
+    "Save": "manager.save",
+    "Keep": "manager.keep",
+    "Restore": "restore",
+    "Source": "a source",
+    "Policy": "a policy",
+    "Rename": "rename",
+    "OptimizerRules": "optimizer",
+    "InputSpec": "build",
+}
+LATER = (Manager, Save, Keep, Restore, Source, Policy)
+
+
+def table(title: str) -> list[list[str]]:
+    """The rows of the table under a heading, without its head."""
+    (section,) = re.findall(rf"^#+ {title}\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return rows[2:]
+
+
+def model_of(name: str) -> dict[str, Any]:
+    whole = schema()
+    found: dict[str, Any] = whole if name == "Config" else whole["$defs"][name]
+    return found["anyOf"][0] if "anyOf" in found else found
+
+
+def values(key: dict[str, Any]) -> str:
+    """What may stand behind a key, in the words of the page."""
+    if "enum" in key:
+        return ", ".join(f"`{word}`" for word in key["enum"])
+    if "const" in key:
+        return f"`{key['const']}`"
+    if "$ref" in key or "additionalProperties" in key:
+        return "mapping"
+    kinds = [kind for kind in key.get("anyOf", key.get("oneOf", [])) if kind != {"type": "null"}]
+    if kinds:
+        return " or ".join(dict.fromkeys(map(values, kinds)))
+    if key["type"] == "array":
+        return f"list of {values(key['items'])}"
+    if key["type"] == "number":
+        return f"{key['minimum']} to {key['maximum']}"
+    return {"boolean": "`true`, `false`", "string": "text", "integer": "number"}[key["type"]]
+
+
+def default(name: str, key: dict[str, Any], required: bool) -> str:
+    if required:
+        return "required"
+    if name in {"on_missing", "on_unexpected"}:
+        return "by `assert`"
+    value = key.get("default")
+    if value in (None, [], {}) or isinstance(value, dict):
+        return "–"
+    return f"`{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}`"
+
+
+@pytest.mark.parametrize("name", HEADINGS)
+def test_every_key_stands_in_its_table(name: str) -> None:
+    model = model_of(name)
+    expected = [
+        [f"`{word}`", values(key), default(word, key, word in model.get("required", ()))]
+        for word, key in model["properties"].items()
+    ]
+    assert [row[:3] for row in table(HEADINGS[name])] == expected
+
+
+def test_each_preset_means_what_the_page_says() -> None:
+    for preset, partial, missing, unexpected in table("Presets"):
+        given: dict[str, Any] = {} if preset == "–" else {"assert_": preset.strip("`")}
+        if partial == "`true`":
+            given["expect_partial"] = True
+        if missing == "refused":
+            with pytest.raises(PolicyError, match="contradicts"):
+                Policy(**given)
+        else:
+            policy = Policy(**given)
+            assert (f"`{policy.on_missing}`", f"`{policy.on_unexpected}`") == (missing, unexpected)
+
+
+def test_no_preset_is_left_out() -> None:
+    words = [
+        "–",
+        *(f"`{w}`" for w in model_of("Policy")["properties"]["assert"]["anyOf"][0]["enum"]),
+    ]
+    shown = {(row[0], row[1]) for row in table("Presets")}
+    assert shown == set(itertools.product(words, ("`false`", "`true`")))
+
+
+def test_the_keys_of_later_releases_are_named() -> None:
+    (paragraph,) = re.findall(r"later release[^\n]*:\n\n(.*?)\n\n", PAGE, re.DOTALL)
+    named = set(re.findall(r"`(\w+)`", paragraph))
+    assert named >= set().union(*(model.later for model in LATER))
+    assert Config.later == frozenset()

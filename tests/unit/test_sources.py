@@ -1,0 +1,196 @@
+"""Which checkpoint a config means: ``first_of``, and when it falls through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tensorflow as tf
+
+import tfckpt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def save(prefix: str, value: float, **more: Any) -> str:
+    """A checkpoint of ``value``, written by tfckpt; ``prefix`` is without the number."""
+    checkpoint = tfckpt.Checkpoint(value=tf.Variable(value), **more)
+    return checkpoint.save(prefix)
+
+
+def flip_a_bit(path: str) -> None:
+    """Damage that shows when the value is read."""
+    (data,) = Path(path).parent.glob(Path(path).name + ".data-*")
+    content = data.read_bytes()
+    data.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+
+def tear_the_index(path: str) -> None:
+    """Damage that shows when the checkpoint is opened."""
+    Path(path + ".index").write_bytes(b"torn")
+
+
+@pytest.fixture
+def restored() -> Callable[..., tuple[float, Any]]:
+    """``restored([source, …])``: the value that comes back, and the report."""
+
+    def restore(first_of: list[dict[str, Any]], **more: Any) -> tuple[float, Any]:
+        value = tf.Variable(-1.0)
+        config = {"version": 1, "restore": {"first_of": first_of, **more}}
+        try:
+            report = tfckpt.restore(config, value=value)
+        except tfckpt.TfckptError:
+            assert value.numpy() == -1
+            raise
+        return float(value.numpy()), report
+
+    return restore
+
+
+DAMAGES = pytest.mark.parametrize("damage", [flip_a_bit, tear_the_index])
+
+
+def test_the_first_source_that_holds_one_wins(restored) -> None:
+    save("a/ckpt", 1.0)
+    save("b/ckpt", 2.0)
+    assert restored([{"directory": "a"}, {"directory": "b"}])[0] == 1
+    assert restored([{"directory": "b"}, {"directory": "a"}])[0] == 2
+    assert restored([{"path": "b/ckpt-1"}, {"directory": "a"}])[0] == 2
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"directory": "none"},
+        {"directory": "empty"},
+        {"path": "none/ckpt-1"},
+        {"path": "empty/best"},
+    ],
+)
+def test_a_source_that_holds_none_falls_through(restored, nothing) -> None:
+    Path("empty").mkdir()
+    save("b/ckpt", 2.0)
+    value, report = restored([nothing, {"directory": "b"}])
+    assert value == 2
+    assert report.rejected == ()
+
+
+def test_a_directory_of_other_checkpoints_holds_none_of_the_name(restored) -> None:
+    save("a/other", 1.0)
+    save("b/ckpt", 2.0)
+    assert restored([{"directory": "a"}, {"directory": "b"}])[0] == 2
+    assert restored([{"directory": "a", "checkpoint_name": "other"}])[0] == 1
+
+
+def test_none_anywhere_is_an_error_unless_said(restored) -> None:
+    sources = [{"directory": "none"}, {"path": "nowhere/ckpt-1"}]
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="none, nowhere/ckpt-1"):
+        restored(sources)
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="if_none: initialize"):
+        restored(sources, if_none="error")
+    value, report = restored(sources, if_none="initialize")
+    assert value == -1
+    assert report.path == ""
+    assert not report.restored
+
+
+@pytest.mark.parametrize(
+    "misspelt", ["zoo/ckpt", "zoo/ckpt-1.index", "zoo/ckpt-2", "zoo", "zoo/checkpoint"]
+)
+def test_a_misspelt_path_is_no_fresh_start(restored, misspelt) -> None:
+    save("zoo/ckpt", 1.0)
+    save("b/ckpt", 2.0)
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="zoo"):
+        restored([{"path": misspelt}, {"directory": "b"}], if_none="initialize")
+
+
+@DAMAGES
+def test_a_damaged_newest_one_gives_way_to_the_one_before(restored, damage) -> None:
+    checkpoint = tfckpt.Checkpoint(value=tf.Variable(1.0))
+    checkpoint.save("run/ckpt")
+    checkpoint.value.assign(2.0)
+    checkpoint.save("run/ckpt")
+    checkpoint.value.assign(3.0)
+    newest = checkpoint.save("run/ckpt")
+    damage(newest)
+    value, report = restored([{"directory": "run"}, {"directory": "none"}])
+    assert value == 2
+    assert report.path.endswith("ckpt-2")
+    (reason,) = report.rejected
+    assert "ckpt-3" in reason
+    assert reason in str(report)
+    assert reason in report.to_json()["rejected"]
+
+
+@DAMAGES
+def test_where_all_are_damaged_nothing_else_is_restored(restored, damage) -> None:
+    damage(save("run/ckpt", 1.0))
+    save("zoo/ckpt", 2.0)
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1") as error:
+        restored([{"directory": "run"}, {"directory": "zoo"}], if_none="initialize")
+    assert "on_damaged: next" in str(error.value)
+    with pytest.raises(tfckpt.DamagedCheckpointError):
+        restored([{"path": "run/ckpt-1"}, {"directory": "zoo"}], if_none="initialize")
+
+
+@DAMAGES
+@pytest.mark.parametrize("source", [{"directory": "run"}, {"path": "run/ckpt-1"}])
+def test_on_damaged_next_goes_on(restored, damage, source) -> None:
+    damage(save("run/ckpt", 1.0))
+    save("zoo/ckpt", 2.0)
+    value, report = restored([{**source, "on_damaged": "next"}, {"directory": "zoo"}])
+    assert value == 2
+    assert "run/ckpt-1" in report.rejected[0]
+
+
+def test_on_damaged_next_with_nothing_after_it_is_no_fresh_start(restored) -> None:
+    tear_the_index(save("run/ckpt", 1.0))
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="run/ckpt-1"):
+        restored([{"directory": "run", "on_damaged": "next"}], if_none="initialize")
+
+
+def test_a_refused_one_is_an_error_and_older_ones_are_not_tried(restored) -> None:
+    save("run/ckpt", 1.0)
+    save("run/ckpt", 2.0, extra=tf.Variable(1.0))
+    save("zoo/ckpt", 3.0)
+    with pytest.raises(tfckpt.RefusedError, match="extra"):
+        restored([{"directory": "run"}, {"directory": "zoo"}], if_none="initialize")
+    value, report = restored([{"directory": "run", "on_damaged": "next"}, {"directory": "zoo"}])
+    assert value == 3
+    (reason,) = report.rejected
+    assert "extra" in reason
+
+
+def test_a_number_selects(restored) -> None:
+    for number in range(1, 4):
+        save("run/ckpt", float(number))
+    assert restored([{"directory": "run", "select": 2}])[0] == 2
+    assert restored([{"directory": "run", "select": "latest"}])[0] == 3
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="1, 2, 3"):
+        restored([{"directory": "run", "select": 7}, {"directory": "b"}], if_none="initialize")
+    flip_a_bit("run/ckpt-2")
+    with pytest.raises(tfckpt.DamagedCheckpointError):
+        restored([{"directory": "run", "select": 2}])
+
+
+def test_each_source_has_its_own_policy(restored) -> None:
+    save("zoo/ckpt", 5.0, extra=tf.Variable(1.0))
+    lenient = {"assert": "existing_objects_matched"}
+    assert restored([{"directory": "none"}, {"directory": "zoo", "policy": lenient}])[0] == 5
+
+
+def test_a_plan_names_the_same_checkpoint_and_assigns_nothing() -> None:
+    save("run/ckpt", 1.0)
+    tear_the_index(save("run/ckpt", 2.0))
+    value = tf.Variable(-1.0)
+    plan = tfckpt.plan({"version": 1, "restore": {"directory": "run"}}, value=value)
+    assert plan.source.endswith("ckpt-1")
+    assert plan.ok
+    assert value.numpy() == -1
