@@ -2,8 +2,8 @@
 
 The epoch is resumed as Keras's own BackupAndRestore does it: Keras 3 looks at the model's
 ``_initial_epoch`` after ``on_train_begin`` (keras/src/backend/tensorflow/trainer.py), tf_keras asks
-its ``_training_state`` (tf_keras/src/engine/training.py). Both are put back when ``fit`` ends, so
-that the next ``fit`` starts where its caller says.
+its ``_training_state`` (tf_keras/src/engine/training.py). Both are put back with the first epoch,
+so that the next ``fit`` starts where its caller says, be it that this one is interrupted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Resumable(Protocol):
 
     def restore(self) -> RestoreReport: ...
 
+    def take_epoch(self) -> int: ...
+
     def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None: ...
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
@@ -44,51 +46,71 @@ class _EpochToResume:
         return max(initial_epoch, self._epoch), 0
 
 
+class _Resumption:
+    """Tells a model at which epoch to begin, and takes it back."""
+
+    def __init__(self, run: Resumable, *, tf_keras: bool) -> None:
+        self._run = run
+        self._tf_keras = tf_keras
+        self._told: Any = None
+
+    def begin(self, model: Any) -> None:
+        if epoch := self._run.take_epoch():
+            self._told = model
+            self._tell(epoch)
+
+    def end(self) -> None:
+        if self._told is not None:
+            self._tell(0)
+            self._told = None
+
+    def _tell(self, epoch: int) -> None:
+        if self._tf_keras:
+            self._told._training_state = _EpochToResume(epoch) if epoch else None
+        else:
+            self._told._initial_epoch = epoch or None
+
+
 def callback_for(run: Resumable, objects: Iterable[Any], verbose: int) -> Any:
     """The callback, of the flavour of the first Keras object."""
-    flavour = next((found for obj in objects if (found := flavour_of(obj))), None)
-    in_tf_keras = flavour is not None and flavour.name == "tf_keras"
+    in_tf_keras = _is_tf_keras(objects)
     if in_tf_keras:
         from tf_keras.callbacks import Callback
     else:
         from keras.callbacks import Callback
+
+    say = _print if verbose else _keep_quiet
 
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
 
         def __init__(self) -> None:
             super().__init__()
-            self._resumed = False
+            self._resumed = _Resumption(run, tf_keras=in_tf_keras)
 
         def on_train_begin(self, logs: Any = None) -> None:
-            if self._resumed:  # another `fit` of the same run goes on from where it is
-                return
-            self._resumed = True
-            report = run.report or run.restore()
-            self._say(_summary(report, run.epoch))
-            _resume_at(self.model, run.epoch, tf_keras=in_tf_keras)
+            if run.report is None:  # another `fit` of the same run goes on from where it is
+                say(_summary(run.restore(), run.epoch))
+            self._resumed.begin(self.model)
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self._resumed.end()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self._say(_saved(run.save_if_due(metrics=logs)))
+            say(_saved(run.save_if_due(metrics=logs)))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self._say(_saved(run.save_if_epoch_due(epoch + 1, logs or {})))
+            say(_saved(run.save_if_epoch_due(epoch + 1, logs or {})))
 
         def on_train_end(self, logs: Any = None) -> None:
-            _resume_at(self.model, 0, tf_keras=in_tf_keras)
-
-        def _say(self, line: str) -> None:
-            if line and verbose:
-                print(line)
+            self._resumed.end()
 
     return TrainingCheckpoint()
 
 
-def _resume_at(model: Any, epoch: int, *, tf_keras: bool) -> None:
-    if tf_keras:
-        model._training_state = _EpochToResume(epoch) if epoch else None
-    else:
-        model._initial_epoch = epoch or None
+def _is_tf_keras(objects: Iterable[Any]) -> bool:
+    flavour = next((found for obj in objects if (found := flavour_of(obj))), None)
+    return flavour is not None and flavour.name == "tf_keras"
 
 
 def _summary(report: RestoreReport, epoch: int) -> str:
@@ -96,6 +118,15 @@ def _summary(report: RestoreReport, epoch: int) -> str:
         return "no checkpoint yet: training starts from the initial values"
     counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
     return f"restored {report.path} (epoch {epoch}): {counts}"
+
+
+def _print(line: str) -> None:
+    if line:
+        print(line)
+
+
+def _keep_quiet(line: str) -> None:
+    pass
 
 
 def _saved(path: str | None) -> str:

@@ -35,10 +35,7 @@ from tfckpt.records import Layer, Role
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-MODEL = "model"
-OPTIMIZER = "optimizer"
-SEED = "seed"
-METRICS = "metrics"
+MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
 
 # Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
 _SAME_BASE = {"model": "functional"}
@@ -48,9 +45,13 @@ _SAME_BASE = {"model": "functional"}
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
 
 _SLOTS = {
+    # Keras 3's words in the variable's name, all that a file tells where a list has gaps
+    "adam_velocities": "velocity",
+    "gradient_accumulator": "accumulated_gradient",
     # tf_keras's legacy optimizers name slots otherwise than both newer ones
     "m": "momentum",
     "v": "velocity",
+    "u": "velocity",  # Adamax's, which the legacy one calls v; both are the norm
     "vhat": "velocity_hat",
     "rms": "velocity",
     "mg": "average_gradient",
@@ -59,16 +60,13 @@ _SLOTS = {
     "model_variables_moving_average": "moving_average",
     "average": "moving_average",
 }
-
-
 _OPTIMIZER_WORDS = {
     "iter": "iterations",
     "current_loss_scale": "dynamic_scale",
     "good_steps": "step_counter",
+    "momentum_cache": "u_product",  # Nadam's product of the momenta so far
 }
-_HYPERPARAMETERS = frozenset(
-    {"beta_1", "beta_2", "decay", "epsilon", "learning_rate", "momentum", "rho"}
-)
+_HYPERPARAMETER = re.compile(r"beta_[12]|(current_)?learning_rate|decay|epsilon|momentum|rho")
 
 
 class NamingError(TfckptError, ValueError):
@@ -105,6 +103,7 @@ class Node:
         value: whatever the maker of the tree wants back with the name.
         layers: a stack's layers, in order.
         children: edge → node, for everything else.
+        asides: edge → node that has another edge too, which names it.
         metrics: a model's metrics by name.
         slots: an optimizer's.
     """
@@ -116,6 +115,7 @@ class Node:
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
     children: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
+    asides: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     slots: list[Slot] = dataclasses.field(default_factory=list)
 
@@ -181,12 +181,23 @@ def slot_name(attribute: str) -> str:
 _T = TypeVar("_T")
 
 
-def split_slot(name: str, variables: Mapping[str, _T]) -> tuple[_T | None, str]:
+def by_slot_path(variables: Iterable[tuple[str, _T]]) -> dict[str, _T | None]:
+    """Variables by what stands before the slot in Keras 3's names, None where that is two's.
+
+    >>> by_slot_path([("a/kernel", 1), ("b/kernel", 2), ("b_kernel", 3)])
+    {'a_kernel': 1, 'b_kernel': None}
+    """
+    found: dict[str, _T | None] = {}
+    for path, variable in variables:
+        key = path.replace("/", "_")
+        found[key] = None if key in found else variable
+    return found
+
+
+def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None, str]:
     """The variable and the slot in ``<path of the variable with _>_<slot>``, Keras 3's names.
 
-    Args:
-        name: of the slot's variable.
-        variables: by path, ``/`` replaced by ``_``; the longest that fits is it.
+    Of the variables, which are as :func:`by_slot_path` has them, the longest that fits is it.
 
     >>> split_slot("encoder_dense_kernel_momentum", {"encoder_dense_kernel": 1, "encoder": 2})
     (1, 'momentum')
@@ -204,14 +215,14 @@ def optimizer_value(attribute: str) -> tuple[str, Role]:
 
     What is neither a counter nor a hyperparameter is state, and a reset of the slots resets it too.
 
-    >>> optimizer_value("iter"), optimizer_value("_u_product")
+    >>> optimizer_value("iter"), optimizer_value("momentum_cache")
     (('iterations', <Role.ITERATIONS: 'iterations'>), ('u_product', <Role.SLOT: 'slot'>))
     """
     name = attribute.lstrip("_")
     name = _OPTIMIZER_WORDS.get(name, name)
     if name == "iterations":
         return name, Role.ITERATIONS
-    return name, Role.HYPERPARAMETER if name in _HYPERPARAMETERS else Role.SLOT
+    return name, Role.HYPERPARAMETER if _HYPERPARAMETER.fullmatch(name) else Role.SLOT
 
 
 def holds_weights(node: Node) -> bool:
@@ -256,35 +267,46 @@ class _Naming:
     def __init__(self, keras_roots: Collection[str]) -> None:
         self._keras_roots = set(keras_roots)
         self._names: dict[int, str] = {}  # id of node → canonical path
-        self._keep: list[Node] = []  # ids stay unique while the nodes live
         self._values: dict[str, Name] = {}
         self._stacks: dict[str, tuple[Layer, ...]] = {}
         self._aliases: dict[str, str] = {}
         self._optimizers: dict[str, Node] = {}
+        self._asides: list[tuple[str, Node, str]] = []
 
     def run(self, roots: Mapping[str, Node]) -> Names:
         lone = {MODEL} if MODEL in self._keras_roots else set()
         for names in (lone, set(roots) - lone):
-            level = [(path, roots[path], "") for path in sorted(names)]
-            while level:
-                below: list[tuple[str, Node, str]] = []
-                for path, node, owner in level:
-                    below.extend(self._visit(path, node, owner))
-                level = below
+            self._walk([(path, roots[path], "") for path in sorted(names)])
+        while self._asides:
+            asides, self._asides = self._asides, []
+            self._walk(asides)
         for path, optimizer in self._optimizers.items():
             self._name_slots(path, optimizer)
-        holding = set()
-        for name in self._values:
-            while name and name not in holding:
-                holding.add(name)
-                name = name.rpartition("/")[0]  # noqa: PLW2901
         return Names(
             tuple(self._values.values()),
             {path: layers for path, layers in self._stacks.items() if layers},
-            {path: known for path, known in self._aliases.items() if known in holding},
+            self._telling(),
             {path: node.label for path, node in self._optimizers.items()},
             self._names,
         )
+
+    def _telling(self) -> dict[str, str]:
+        """The aliases that lead to a value, some by way of another alias."""
+        aliases: dict[str, str] = {}
+        known, paths, holding = -1, set(self._values), set[str]()
+        while len(aliases) > known:
+            known = len(aliases)
+            holding |= {path[: m.start()] for path in paths for m in re.finditer("/|$", path)}
+            aliases = {path: k for path, k in self._aliases.items() if k in holding}
+            paths = set(aliases)
+        return aliases
+
+    def _walk(self, level: list[tuple[str, Node, str]]) -> None:
+        while level:
+            below: list[tuple[str, Node, str]] = []
+            for path, node, owner in level:
+                below.extend(self._visit(path, node, owner))
+            level = below
 
     def _visit(self, path: str, node: Node, owner: str) -> Iterable[tuple[str, Node, str]]:
         """Name a node; its children, each with the path of its owner if it is a lone seed there."""
@@ -293,7 +315,6 @@ class _Naming:
                 self._aliases[path] = known
             return ()
         self._names[id(node)] = path
-        self._keep.append(node)
         if node.kind is Kind.VALUE:
             self._add(self._value_name(path, node, owner), node, node.role)
             return ()
@@ -306,40 +327,38 @@ class _Naming:
         if node.kind is Kind.STACK:
             children.extend(self._layers(path, node))
         children.extend(self._children(path, node))
+        self._asides.extend((_join(path, edge), child, "") for edge, child in node.asides)
         return children
 
     def _layers(self, path: str, stack: Node) -> Iterator[tuple[str, Node, str]]:
         counts: Counter[str] = Counter()
-        weighty = [layer for layer in stack.layers if holds_weights(layer)]
-        others = [layer for layer in stack.layers if not holds_weights(layer)]
         order = []
-        for index, layer in enumerate((*weighty, *others)):
+        for index, layer in enumerate(sorted(stack.layers, key=holds_weights, reverse=True)):
             if layer.base:
                 number = counts[layer.base]
                 counts[layer.base] += 1
                 component = f"{layer.base}_{number}" if number else layer.base
             else:
                 component = layer.label or f"layer_with_weights-{index}"
-            if index < len(weighty):
+            if holds_weights(layer):
                 order.append(Layer(component, layer.base))
             yield _join(path, component), layer, ""
         self._stacks[path] = tuple(order)
 
     def _children(self, path: str, node: Node) -> Iterator[tuple[str, Node, str]]:
-        edges = {edge: id(child) for edge, child in node.children}
-        seeds = sum(
-            child.kind is Kind.VALUE and child.role is Role.SEED for _, child in node.children
-        )
+        edges = {edge for edge, _ in node.children}
+        seeds = sum(child.role is Role.SEED for _, child in node.children)
+        taken: dict[str, int] = {}
         named = []
-        for edge, child in node.children:
+        for edge, child in sorted(node.children, key=lambda item: (len(item[0]), item[0])):
             component = edge.lstrip("_")
-            if not component or edges.get(component, id(child)) != id(child):
-                component = edge  # `_x` and `x` side by side are two things
-            if component == _DEPTHWISE and not edges.keys() & {_POINTWISE, _KERNEL, "_" + _KERNEL}:
+            if component == _DEPTHWISE and not edges & {_POINTWISE, _KERNEL, "_" + _KERNEL}:
                 component = _KERNEL
+            if not component or taken.setdefault(component, id(child)) != id(child):
+                component = edge  # `_x` and `x` side by side are two things
             named.append((component, child))
         for component, child in sorted(named, key=lambda item: item[0]):
-            lone = child.kind is Kind.VALUE and child.role is Role.SEED and seeds == 1
+            lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
 
     def _value_name(self, path: str, node: Node, owner: str) -> str:
@@ -354,14 +373,11 @@ class _Naming:
 
     def _name_metric(self, path: str, name: str, metric: Node) -> None:
         root, _, rest = path.partition("/")
-        if root in self._keras_roots:
-            prefix = self._special(root, METRICS, _join(rest, name))
-        else:
-            prefix = _join(path, name)
+        special = root in self._keras_roots
+        prefix = self._special(root, METRICS, _join(rest, name)) if special else _join(path, name)
         for edge, value in metric.children:
             if id(value) not in self._names:
                 self._names[id(value)] = f"{prefix}/{edge}"
-                self._keep.append(value)
                 self._add(f"{prefix}/{edge}", value, Role.METRIC)
 
     def _name_slots(self, path: str, optimizer: Node) -> None:
@@ -370,14 +386,12 @@ class _Naming:
             short = variable.removeprefix(MODEL + "/")
             if id(value) not in self._names:
                 self._names[id(value)] = name = f"{path}/{slot}/{short}"
-                self._keep.append(value)
                 self._add(name, value, Role.SLOT, slot, variable)
 
     def _add(self, name: str, node: Node, role: Role, slot: str = "", of: str = "") -> None:
-        unique, number = name, 1
+        unique, number = name, 2
         while unique in self._values:  # two different values, one spelling: a key with a slash
-            number += 1
-            unique = f"{name}~{number}"
+            unique, number = f"{name}~{number}", number + 1
         self._values[unique] = Name(unique, node, role, slot, of)
 
 

@@ -14,6 +14,7 @@ from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.inventory import collect
 from tfckpt.live.restore import carry_out, prepare
 from tfckpt.live.save import About
+from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.manager.sources import first_readable
 from tfckpt.planning import Plan, RestoreReport
@@ -35,7 +36,7 @@ class Run:
         checkpoint: of the objects.
         manager: of the config's ``manager`` section, None without one.
         report: of the last ``restore``.
-        epoch: epochs finished, as the last restore or save knew.
+        epoch: epochs finished, as the last restore, save or ``fit`` knew.
     """
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
@@ -53,6 +54,7 @@ class Run:
         self.epoch = 0
         self._objects = dict(objects)
         self._last_step: int | None = None
+        self._resume_at = 0
 
     def restore(self) -> RestoreReport:
         """Restore by the config's ``restore`` section, completely or not at all.
@@ -95,8 +97,13 @@ class Run:
             carry_out(prepared)
             report = prepared.report(rejected)
         resumes = policy.api == "restore" and "epoch" in policy.training_state
-        self.epoch = report.epoch or 0 if resumes else 0
+        self.epoch = self._resume_at = report.epoch or 0 if resumes else 0
         return report
+
+    def take_epoch(self) -> int:
+        """The epoch at which training resumes: once after a restore, 0 from then on."""
+        epoch, self._resume_at = self._resume_at, 0
+        return epoch
 
     def _attempt_plan(self, prefix: str, policy: Policy, rejected: tuple[str, ...]) -> Plan:
         with prepare(prefix, policy, self._given(policy)) as prepared:
@@ -127,13 +134,13 @@ class Run:
                 "the config has no `manager` section, so there is nowhere to save",
                 hint="add `manager: {directory: …}`",
             )
-        self.epoch = self.epoch if epoch is None else epoch
+        epoch = self.epoch if epoch is None else epoch
         step = self._step()
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
-        about = About(step=step, epoch=self.epoch, metrics=numbers)
+        about = About(step=step, epoch=epoch, metrics=numbers)
         path = self.manager.save(about=about)
         assert path is not None, "no interval holds this save back"  # noqa: S101
-        self._last_step = step
+        self._last_step, self.epoch = step, epoch
         return path
 
     def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None:
@@ -169,11 +176,11 @@ class Run:
     def _step(self) -> int | None:
         counter = self._objects.get("step")
         if counter is not None:
-            return int(counter)
+            return as_int(counter)
         solvers = [
             o for o in (*self._objects.values(), *self._compiled()) if hasattr(o, "iterations")
         ]
-        return int(solvers[0].iterations) if solvers else None
+        return as_int(solvers[0].iterations) if solvers else None
 
     def _compiled(self) -> list[Any]:
         return [getattr(obj, "optimizer", None) for obj in self._objects.values()]

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 WIDTH = 3
 BATCH = np.ones((2, WIDTH), "float32")
@@ -176,6 +176,7 @@ def own_weights(k: Any) -> Any:
             self.scale = self.add_weight(name="s", shape=(WIDTH,))
             self.add_weight(name="untold", shape=(WIDTH,))
             self.parts = [self.add_weight(name=f"part{i}", shape=(WIDTH,)) for i in range(3)]
+            self.keyed = {"x": self.add_weight(name="keyed_x", shape=(WIDTH,))}
             self.counter = self.add_weight(name="c", shape=(), dtype="int64", trainable=False)
             super().build(shape)
 
@@ -253,7 +254,7 @@ def spectral(k: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.first = k.layers.SpectralNormalization(k.layers.Dense(WIDTH))
-            self.last = k.layers.SpectralNormalization(k.layers.Dense(2), name="chosen")
+            self.last = k.layers.SpectralNormalization(k.layers.Dense(2, use_bias=False))
 
         def call(self, x: Any) -> Any:
             return self.last(self.first(x))
@@ -325,7 +326,9 @@ def module_in_layer(k: Any) -> Any:
         def call(self, x: Any) -> Any:
             return x * self.module.w + self.bare
 
-    return called(k.Sequential([k.Input((WIDTH,)), Holder(name="holder"), k.layers.Dense(1)]), BATCH)
+    return called(
+        k.Sequential([k.Input((WIDTH,)), Holder(name="holder"), k.layers.Dense(1)]), BATCH
+    )
 
 
 def mixed_precision(k: Any) -> Any:
@@ -400,3 +403,128 @@ def build(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 def models() -> dict[str, Callable[[Any], Any]]:
     """The builders by name."""
     return MODELS
+
+
+def _by_name(k: Any) -> Any:
+    head, rest = k.optimizers.SGD(0.1, momentum=0.9), k.optimizers.Adam()
+    return k.optimizers.MultiOptimizer(lambda variable: head if "head" in variable.path else rest)
+
+
+def _scaled(k: Any, inner: Any) -> Any:
+    module = k.optimizers if hasattr(k.optimizers, "LossScaleOptimizer") else k.mixed_precision
+    return module.LossScaleOptimizer(inner)
+
+
+def _schedule(k: Any) -> Any:
+    return k.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+
+
+BOTH_FLAVOURS: dict[str, Callable[[Any], Any]] = {
+    "sgd": lambda k: k.optimizers.SGD(),
+    "sgd_momentum": lambda k: k.optimizers.SGD(momentum=0.9),
+    "sgd_nesterov": lambda k: k.optimizers.SGD(momentum=0.9, nesterov=True),
+    "adam": lambda k: k.optimizers.Adam(),
+    "adam_amsgrad": lambda k: k.optimizers.Adam(amsgrad=True),
+    "adam_schedule": lambda k: k.optimizers.Adam(_schedule(k)),
+    "adam_ema": lambda k: k.optimizers.Adam(use_ema=True),
+    "adamw": lambda k: k.optimizers.AdamW(),
+    "adamax": lambda k: k.optimizers.Adamax(),
+    "nadam": lambda k: k.optimizers.Nadam(),
+    "adagrad": lambda k: k.optimizers.Adagrad(),
+    "adadelta": lambda k: k.optimizers.Adadelta(),
+    "adafactor": lambda k: k.optimizers.Adafactor(),
+    "rmsprop": lambda k: k.optimizers.RMSprop(),
+    "rmsprop_centered": lambda k: k.optimizers.RMSprop(momentum=0.9, centered=True),
+    "ftrl": lambda k: k.optimizers.Ftrl(),
+    "lion": lambda k: k.optimizers.Lion(),
+    "scaled_adam": lambda k: _scaled(k, k.optimizers.Adam()),
+}
+ONLY_KERAS_3: dict[str, Callable[[Any], Any]] = {
+    "lamb": lambda k: k.optimizers.Lamb(),
+    "muon": lambda k: k.optimizers.Muon(),
+    "schedule_free_adamw": lambda k: k.optimizers.ScheduleFreeAdamW(),
+    "adam_accumulating": lambda k: k.optimizers.Adam(gradient_accumulation_steps=2),
+    "sgd_everything": lambda k: k.optimizers.SGD(
+        momentum=0.9, use_ema=True, gradient_accumulation_steps=2
+    ),
+    "multi": _by_name,
+}
+ONLY_LEGACY: dict[str, Callable[[Any], Any]] = {
+    "legacy_sgd": lambda k: k.optimizers.legacy.SGD(momentum=0.9),
+    "legacy_adam": lambda k: k.optimizers.legacy.Adam(),
+    "legacy_adam_amsgrad": lambda k: k.optimizers.legacy.Adam(amsgrad=True),
+    "legacy_adam_schedule": lambda k: k.optimizers.legacy.Adam(_schedule(k)),
+    "legacy_adamax": lambda k: k.optimizers.legacy.Adamax(),
+    "legacy_nadam": lambda k: k.optimizers.legacy.Nadam(),
+    "legacy_adagrad": lambda k: k.optimizers.legacy.Adagrad(),
+    "legacy_adadelta": lambda k: k.optimizers.legacy.Adadelta(),
+    "legacy_rmsprop": lambda k: k.optimizers.legacy.RMSprop(momentum=0.9, centered=True),
+    "legacy_ftrl": lambda k: k.optimizers.legacy.Ftrl(),
+    "scaled_legacy_adam": lambda k: _scaled(k, k.optimizers.legacy.Adam()),
+}
+OPTIMIZERS = BOTH_FLAVOURS | ONLY_KERAS_3 | ONLY_LEGACY
+
+
+@pytest.fixture(params=list(OPTIMIZERS))
+def optimizer(request: pytest.FixtureRequest, flavour: Any) -> Any:
+    """Each of the optimizers in turn, not built; skips where the flavour has it not."""
+    name = request.param
+    tf_keras = flavour.__name__ == "tf_keras"
+    if name in (ONLY_KERAS_3 if tf_keras else ONLY_LEGACY):
+        pytest.skip(f"{flavour.__name__} has no {name}")
+    return OPTIMIZERS[name](flavour)
+
+
+@pytest.fixture(params=list(BOTH_FLAVOURS))
+def in_both(request: pytest.FixtureRequest) -> str:
+    """The name of each optimizer that both flavours have."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def optimizers() -> dict[str, Callable[[Any], Any]]:
+    """The makers of optimizers by name."""
+    return OPTIMIZERS
+
+
+def _compiled(model: Any, optimizer: Any) -> Any:
+    model.compile(optimizer=optimizer, loss="mse")
+    if hasattr(optimizer, "_create_all_weights"):
+        optimizer._create_all_weights(model.trainable_variables)
+    else:
+        optimizer.build(model.trainable_variables)
+    return model
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Callable[[Any, Any], Any]:
+    """``compiled(model, optimizer)``: the model, its optimizer's variables made."""
+    return _compiled
+
+
+def _raw(variable: Any) -> tf.Variable:
+    """The tf.Variable inside a variable of either flavour, or itself."""
+    while not isinstance(variable, tf.Variable) or hasattr(variable, "_variable"):
+        variable = variable._value if hasattr(variable, "_value") else variable._variable
+    return variable
+
+
+@pytest.fixture(scope="session")
+def inner() -> Callable[[Any], tf.Variable]:
+    """``inner(variable)``: the tf.Variable that TensorFlow saves."""
+    return _raw
+
+
+def _distinguish(variables: Iterable[Any]) -> None:
+    start = 0
+    for variable in map(_raw, variables):
+        count = int(np.prod(variable.shape))
+        kind = variable.dtype.as_numpy_dtype
+        variable.assign(np.arange(start, start + count).reshape(variable.shape).astype(kind))
+        start += count
+
+
+@pytest.fixture(scope="session")
+def distinguish() -> Callable[[Iterable[Any]], None]:
+    """``distinguish(variables)``: no two elements of all of them have the same value."""
+    return _distinguish

@@ -199,6 +199,17 @@ def test_a_damaged_newest_is_passed_over(manager, value, tmp_path) -> None:
     assert value.numpy() == 1
 
 
+def test_a_newest_with_a_damaged_object_graph_is_passed_over(manager, value, tmp_path) -> None:
+    first = manager()
+    save(first, value, 1)
+    save(first, value, 2)
+    data = tmp_path / "run" / "ckpt-2.data-00000-of-00001"
+    content = data.read_bytes()
+    data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # the graph is written last
+    assert manager().restore_or_initialize().endswith("ckpt-1")
+    assert value.numpy() == 1
+
+
 def test_none_that_can_be_read_is_no_fresh_start(manager, value, tmp_path) -> None:
     save(manager(), value, 1)
     (tmp_path / "run" / "ckpt-1.index").write_bytes(b"torn")

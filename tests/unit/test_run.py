@@ -1,4 +1,4 @@
-"""A run by config: what is restored into what, what is reset, what must be built first."""
+"""A run by config: what is restored into what, what is reset, when it saves."""
 
 from __future__ import annotations
 
@@ -186,84 +186,6 @@ def test_an_optimizer_that_no_config_makes_is_refused_before_anything_changes(
     with pytest.raises(tfckpt.RestoreError, match="cannot be reset"):
         tfckpt.restore(config(path, optimizer={"slots": "reset"}), model=model, optimizer=optimizer)
     np.testing.assert_equal(values([*model.variables, *optimizer.variables]), before)
-
-
-# Building
-
-
-@pytest.fixture
-def subclassed(flavour) -> Callable[..., Any]:
-    """A model that has no variables before its first call; it takes one input, or two."""
-
-    class Net(flavour.Model):
-        def __init__(self, inputs: int = 1) -> None:
-            super().__init__()
-            self.branches = [flavour.layers.Dense(3, name=f"branch_{n}") for n in range(inputs)]
-            self.head = flavour.layers.Dense(2, name="head")
-            self.calls = 0
-
-        def call(self, inputs: Any) -> Any:
-            self.calls += 1
-            if isinstance(inputs, dict):
-                inputs = [inputs["left"], inputs["right"]]
-            inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            return self.head(
-                sum(branch(each) for branch, each in zip(self.branches, inputs, strict=True))
-            )
-
-    return Net
-
-
-SPEC = {"shape": [None, 4]}
-BUILDS = [
-    (1, SPEC, X),
-    (2, [SPEC, {"shape": [None, 4], "dtype": "float32"}], [X, X]),
-    (2, {"left": SPEC, "right": SPEC}, {"left": X, "right": X}),
-]
-
-
-@pytest.mark.parametrize(("inputs", "spec", "batch"), BUILDS, ids=["one", "list", "names"])
-def test_a_model_never_called_is_built_by_its_spec(subclassed, prefix, inputs, spec, batch) -> None:
-    source, target = subclassed(inputs), subclassed(inputs)
-    expected = source(batch).numpy()
-    path = tfckpt.Checkpoint(model=source).save(prefix)
-    tfckpt.restore(config(path, build={"model": spec}), model=target)
-    np.testing.assert_array_equal(target(batch).numpy(), expected)
-
-
-def test_a_model_that_is_built_is_not_called(subclassed, prefix) -> None:
-    source, target = subclassed(), subclassed()
-    source(X), target(X)
-    path = tfckpt.Checkpoint(model=source).save(prefix)
-    calls = target.calls
-    tfckpt.restore(config(path, build={"model": SPEC}), model=target)
-    assert target.calls == calls
-
-
-def test_without_a_spec_the_error_says_how_to_build(subclassed, prefix) -> None:
-    source, target = subclassed(), subclassed()
-    source(X)
-    path = tfckpt.Checkpoint(model=source).save(prefix)
-    with pytest.raises(tfckpt.NotBuiltError) as error:
-        tfckpt.restore(config(path), model=target)
-    message = str(error.value)
-    assert "Net" in message
-    assert "model(tf.zeros(" in message
-    assert "build:" in message
-    assert not target.variables
-
-
-def test_a_wrong_spec_is_said(subclassed, prefix) -> None:
-    source = subclassed(2)
-    source([X, X])
-    path = tfckpt.Checkpoint(model=source).save(prefix)
-    with pytest.raises(tfckpt.NotBuiltError, match="zeros of the declared shape"):
-        tfckpt.restore(config(path, build={"model": SPEC}), model=subclassed(2))
-    with pytest.raises(tfckpt.NotBuiltError, match="'modle' is none of the models"):
-        tfckpt.restore(config(path, build={"modle": SPEC}), model=subclassed(2))
-    wide = [{"shape": [None, 7]}] * 2
-    with pytest.raises(tfckpt.RefusedError, match="MISMATCH"):
-        tfckpt.restore(config(path, build={"model": wide}), model=subclassed(2))
 
 
 # State of training

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from tfckpt.stored.discover import Candidate
 
 
+_WRITERS = {
+    "tfckpt": "written by tfckpt",
+    "tensorflow": "written by TensorFlow",
+    "uncommitted": "written by tfckpt and never committed",
+}
+
+
 class _Found(NamedTuple):
     """The checkpoint to show; of a directory all that it holds, and why some could not be read."""
 
@@ -86,7 +93,7 @@ def _print(found: _Found) -> None:
     if found.candidates:
         print()
     record = checkpoint.record
-    about = [f"written by {'tfckpt' if record else 'TensorFlow'}"]
+    about = [_WRITERS[checkpoint.kind]]
     if record is not None:
         about.extend(
             f"{word} {value}"

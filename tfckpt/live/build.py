@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.inventory import is_model
+from tfckpt.live.variables import raw
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
         if all(layer.built for layer in model._flatten_layers()):
             continue
         try:
-            model(_zeros(spec), training=False)
+            with model.distribute_strategy.scope():
+                model(_zeros(spec), training=False)
         except Exception as error:
             raise NotBuiltError(
                 f"build: {keyword!r} cannot be called on zeros of the declared shape: {error}",
@@ -80,11 +82,18 @@ def build_optimizers(live: Live, stored: Inventory) -> bool:
 
 
 def build_for(optimizer: Any, variables: list[Any]) -> None:
-    """Create an optimizer's variables, in any flavour."""
-    if hasattr(optimizer, "_create_all_weights"):  # tf_keras legacy
-        optimizer._create_all_weights(variables)
-    else:
-        optimizer.build(variables)
+    """Create an optimizer's variables, in any flavour, under the strategy of the model's."""
+    with strategy_of(variables).scope():
+        if hasattr(optimizer, "_create_all_weights"):  # tf_keras legacy
+            optimizer._create_all_weights(variables)
+        else:
+            optimizer.build(variables)
+
+
+def strategy_of(variables: list[Any]) -> Any:
+    """The tf.distribute.Strategy that variables were created under."""
+    known = (getattr(raw(variable), "distribute_strategy", None) for variable in variables)
+    return next(filter(None, known), None) or tf.distribute.get_strategy()
 
 
 def _owners(path: str, inventory: Inventory) -> list[str]:

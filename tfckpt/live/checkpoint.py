@@ -28,9 +28,8 @@ from tfckpt.live.delayed import Late
 from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
 from tfckpt.live.restore import Prepared, carry_out, prepare, refuse
-from tfckpt.live.status import LoadStatus
+from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
-from tfckpt.planning import Status
 from tfckpt.policy import Policy
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 
@@ -165,9 +164,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             late = Late(prepared, objects, options)
             if not late.objects:
                 prepared = _permitted(prepared, may_come=_nothing_here(prepared))
-            plan = prepared.plan
-            differs = any(s.status in {Status.MISSING, Status.UNEXPECTED} for s in plan.steps)
-            undo = carry_out(prepared, keep_all=differs)
+            undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
             return LoadStatus(prepared.report(), undo, later=later, created=late.created)
@@ -175,11 +172,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
         prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
-        prepared.stored.bundle.verify(
-            step.stored.key
-            for step in prepared.plan.assignments
-            if step.stored is not None and step.stored.key in prepared.stored.bundle.entries
-        )
+        bundle = prepared.stored.bundle
+        keys = {step.stored.key for step in prepared.plan.assignments if step.stored is not None}
+        bundle.verify(bundle.entries.keys() & {*keys, OBJECT_GRAPH})
         undo = Undo(keep_all=True)
         undo.watch(filter(is_variable, prepared.live.variables.values()))
         try:

@@ -36,7 +36,11 @@ class _Extra(Trackable):  # type: ignore[misc]
 
 
 def whole_view(view: Any, live: Live) -> Any:
-    """TensorFlow's view of the objects, and what of the live values it does not come by."""
+    """TensorFlow's view of the objects, and what of the live values it does not come by.
+
+    The extra child is there even where nothing hangs under it: a checkpoint that has it and no
+    commit record is one whose save was cut short.
+    """
     ids = {id(obj) for obj in view.breadth_first_traversal()[0]}
     missed = {
         name: value
@@ -45,8 +49,6 @@ def whole_view(view: Any, live: Live) -> Any:
     }
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}
-    if not extra:
-        return view
     attached = [*(view.attached_dependencies or ()), _Reference(EXTRA, _Extra(extra))]
     return tf.__internal__.tracking.ObjectGraphView(view.root, attached_dependencies=attached)
 

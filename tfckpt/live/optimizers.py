@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.live.flavours import flavour_of
-from tfckpt.live.variables import is_variable
-from tfckpt.names import Kind, Node, Slot, optimizer_value, slot_name, snake_case, split_slot
+from tfckpt.live.variables import Trackable, is_variable
+from tfckpt.names import (
+    Kind,
+    Node,
+    Slot,
+    by_slot_path,
+    optimizer_value,
+    slot_name,
+    snake_case,
+    split_slot,
+)
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -30,7 +39,8 @@ _BOOKS = frozenset({"_variables", "_trainable_variables", "_weights"})
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
     """Fill in an optimizer's node: children, and slots once all variables are known."""
-    node.label = snake_case(type(optimizer).__name__)
+    # tf_keras has two classes for one thing, LossScaleOptimizer and LossScaleOptimizerV3.
+    node.label = snake_case(type(optimizer).__name__).removesuffix("_v3")
     if hasattr(optimizer, "_create_slots"):
         _legacy(tree, optimizer, node)
         return
@@ -72,7 +82,7 @@ def _leftovers(
 ) -> None:
     """Variables that no attribute lists by position; their own names say what they are."""
     found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
-    paths = {variable.label.replace("/", "_"): variable for variable in trained}
+    paths = by_slot_path((variable.label, variable) for variable in trained)
     for variable in getattr(optimizer, "_variables", ()):
         value = tree.variable(variable, Role.SLOT)
         if id(value) in found:
@@ -91,7 +101,7 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
     for value in vars(optimizer).values():
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if _is_optimizer(each):
-                inner |= {id(tree.variable(variable)) for variable in each.variables}
+                inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
     return inner
 
 
@@ -111,15 +121,12 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
 
 
 def _legacy(tree: Tree, optimizer: Any, node: Node) -> None:
-    for name, value in optimizer._hyper.items():
-        if is_variable(value):
-            _scalar(tree, node, name, value)
-    if optimizer._iterations is not None:
-        _scalar(tree, node, "iterations", optimizer._iterations)
-    if (inner := getattr(optimizer, "_optimizer", None)) is not None:
+    if (inner := getattr(optimizer, "_optimizer", None)) is not None:  # a loss-scale optimizer
         tree.attach(node, "inner_optimizer", inner)
-    if (scale := getattr(optimizer, "_loss_scale", None)) is not None:
-        for edge, child in scale._trackable_children().items():
+    own = optimizer if inner is None else optimizer._loss_scale
+    children = own._trackable_children() if isinstance(own, Trackable) else {}
+    for edge, child in children.items():
+        if is_variable(child):
             _scalar(tree, node, edge, child)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tfckpt.live.apply import Undo
-    from tfckpt.planning import RestoreReport, Step
+    from tfckpt.planning import Plan, RestoreReport, Step
 
 _SHOWN = 10
 
@@ -163,6 +163,11 @@ class LoadStatus:
             for step in self.report.plan.steps
             if step.status is Status.MISSING and step.entry.role is Role.SEED
         )
+
+
+def may_fail_an_assertion(plan: Plan) -> bool:
+    """Whether an assertion on the status could fail, and ask for the old values."""
+    return any(step.status is Status.MISSING or _left_over(step) for step in plan.steps)
 
 
 def _left_over(step: Step) -> bool:

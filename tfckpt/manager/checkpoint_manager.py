@@ -8,6 +8,7 @@ TensorFlow wrote is listed and restored, and never deleted.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from absl import logging
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.live.checkpoint import Checkpoint, TensorFlowManager
 from tfckpt.live.save import About, last_number
+from tfckpt.live.variables import as_int
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import sweep
 from tfckpt.stored.discover import Kind
@@ -81,19 +83,37 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._checkpoint_interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
-        self._read_times()
+        self._read_state()
 
-    def _read_times(self) -> None:
+    def _read_state(self) -> None:
+        """What became of earlier checkpoints: their times, and which are kept for ever.
+
+        Those are, as in TensorFlow, the ones no newer than the last that was so kept.
+        """
         now = time.time()
         state = self._files.state()
-        known: dict[str, float] = {}
+        self._times: dict[str, float] = {}
+        self._preserved: set[str] = set()
+        found = [one.prefix for one in self._files.checkpoints() if one.kind is Kind.COMMITTED]
         if state is not None:
-            names = map(Path, state.all_model_checkpoint_paths)
-            times = state.all_model_checkpoint_timestamps or (now,) * len(known)
-            known = {path.name: min(when, now) for path, when in zip(names, times, strict=False)}
-        preserved = state.last_preserved_timestamp if state is not None else None
-        self._last_preserved = min(now if preserved is None else preserved, now)
-        self._times = known
+            stamps = zip(
+                state.all_model_checkpoint_paths,
+                state.all_model_checkpoint_timestamps,
+                strict=False,  # older files have none
+            )
+            self._times = {Path(path).name: min(when, now) for path, when in stamps}
+        if state is not None and state.last_preserved_timestamp is not None:
+            self._last_preserved = min(state.last_preserved_timestamp, now)
+            self._preserved = {p for p in found if self._time_of(p) <= self._last_preserved}
+        else:
+            self._last_preserved = min([now, *map(self._time_of, found)]) - 1
+
+    def _time_of(self, prefix: str) -> float:
+        """When a checkpoint was saved: as the state file knows it, else its record, else now."""
+        name = Path(prefix).name
+        if name not in self._times:
+            self._times[name] = min(self._files.created(prefix) or math.inf, time.time())
+        return self._times[name]
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -127,14 +147,14 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         Raises:
             SaveError: it failed; no file of it is left and no counter has moved.
         """
-        step = None if self._checkpoint_interval is None else int(self._step_counter)
+        step = None if self._checkpoint_interval is None else as_int(self._step_counter)
         if step is not None and not self._due(step, check_interval):
             return None
         counter = self._checkpoint.save_counter
-        before = int(counter)
+        before = as_int(counter)
         number = last_number(self._checkpoint_prefix, before) + 1
         if checkpoint_number is not None:
-            number = int(checkpoint_number)
+            number = as_int(checkpoint_number)
         counter.assign(number if checkpoint_number is None else before + 1)
         try:
             path = self._checkpoint._write(f"{self._checkpoint_prefix}-{number}", options, about)
@@ -143,7 +163,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             raise
         self._last_checkpoint_step = step
         self._times[Path(path).name] = time.time()
-        self._sweep()
+        self._preserved.discard(path)
+        self._sweep(path)
         return path
 
     def _due(self, step: int, check_interval: bool) -> bool:
@@ -154,27 +175,37 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             check_interval and step < last + (self._checkpoint_interval or 0)
         )
 
-    def _sweep(self) -> None:
-        found = self._files.checkpoints()
-        self._write_state([one.prefix for one in found])
-        now = time.time()
+    def _sweep(self, saved: str) -> None:
+        """Delete what the rules release; the checkpoint is committed, whatever fails here."""
+        found = [(one.prefix, one.kind) for one in self._files.checkpoints()]
+        self._write_state([prefix for prefix, _ in found])
         ours = [
-            (one.prefix, self._times.get(Path(one.prefix).name, now))
-            for one in found
-            if one.kind is Kind.COMMITTED
+            (prefix, self._time_of(prefix))
+            for prefix, kind in found
+            if kind is Kind.COMMITTED and prefix not in {saved, *self._preserved}
         ]
-        result = sweep(ours, self._max_to_keep, self._every_n_hours, self._last_preserved)
+        result = sweep(
+            [*ours, (saved, self._time_of(saved))],
+            self._max_to_keep,
+            self._every_n_hours,
+            self._last_preserved,
+        )
         self._last_preserved = result.last_preserved
+        self._preserved.update(result.preserve)
         for prefix in result.delete:
-            self._files.delete(prefix)
-            self._times.pop(Path(prefix).name, None)
-        if result.delete:
-            self._write_state([one.prefix for one in found if one.prefix not in result.delete])
+            try:
+                self._files.delete(prefix)
+            except OSError as error:  # noqa: PERF203 (one that stays keeps no other from going)
+                logging.warning("%s was to be deleted, and stays: %s", prefix, error)
+        if result.delete or result.preserve:
+            self._write_state([prefix for prefix, _ in found if prefix not in result.delete])
 
     def _write_state(self, prefixes: list[str]) -> None:
-        now = time.time()
-        times = {prefix: self._times.get(Path(prefix).name, now) for prefix in prefixes}
-        self._files.write_state(times, self._last_preserved)
+        times = {prefix: self._time_of(prefix) for prefix in prefixes}
+        try:
+            self._files.write_state(times, self._last_preserved)
+        except OSError as error:
+            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
@@ -195,7 +226,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 rejected.append(str(error))
                 continue
             if self._checkpoint_interval is not None:
-                self._last_checkpoint_step = int(self._step_counter)
+                self._last_checkpoint_step = as_int(self._step_counter)
             return path
         if rejected:
             raise DamagedCheckpointError(

@@ -7,6 +7,7 @@ times: a damaged one costs nothing, and one that points elsewhere is not followe
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from pathlib import Path
 
 from absl import logging
@@ -36,6 +37,14 @@ class Directory:
         except CheckpointError as error:
             logging.warning("%s; it is written anew with the next save", error)
             return None
+
+    def created(self, prefix: str) -> float | None:
+        """Unix time of a checkpoint, None where no record tells it."""
+        try:
+            record = commit.read(prefix)
+        except CheckpointError:
+            return None
+        return datetime.datetime.fromisoformat(record.created).timestamp() if record else None
 
     def write_state(self, times: dict[str, float], last_preserved: float) -> None:
         """Tell TensorFlow's tools which checkpoints there are, the newest last."""

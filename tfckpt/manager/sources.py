@@ -1,22 +1,33 @@
 """Which checkpoint a config means: the first source that holds one, its newest readable one.
 
 "None exists" and "none is readable" are different answers: a source falls through to the next only
-where it holds no checkpoint at all, or says ``on_damaged: next``. A damaged run must not quietly
-become a fine-tune, nor a misspelt path a start from scratch.
+where it holds no checkpoint at all, or says ``on_damaged: next`` and its checkpoints are damaged or
+do not fit. A damaged run must not quietly become a fine-tune, nor a misspelt path a start from
+scratch.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tfckpt.errors import CheckpointError, CheckpointNotFoundError, DamagedCheckpointError
+from tfckpt.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    RefusedError,
+)
 from tfckpt.stored import discover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfckpt.policy import Config, Policy, Source
+
+    _Attempt: TypeAlias = Callable[[str, Policy, tuple[str, ...]], object]
+
+_NUMBER = re.compile(r"[0-9]+$")
 
 
 class Found(NamedTuple):
@@ -26,15 +37,14 @@ class Found(NamedTuple):
     rejected: tuple[str, ...]
 
 
-def first_readable(
-    config: Config, attempt: Callable[[str, Policy, tuple[str, ...]], object]
-) -> Found | None:
+def first_readable(config: Config, attempt: _Attempt) -> Found | None:
     """Try the sources of a config in order.
 
     Args:
         config: one with a ``restore`` section.
         attempt: called with a prefix, the policy for it, and what was passed over so far;
-            what it returns is the result, a CheckpointError rejects that checkpoint.
+            what it returns is the result, a CheckpointError rejects that checkpoint, a
+            RefusedError the whole source, since its older checkpoints fit no better.
 
     Returns:
         The first result; None where no source holds a checkpoint and ``if_none: initialize``.
@@ -42,35 +52,56 @@ def first_readable(
     Raises:
         CheckpointNotFoundError: no source holds one, and ``if_none: error``.
         DamagedCheckpointError: a source holds checkpoints and none can be read.
+        RefusedError: a source's checkpoint does not fit.
     """
     restore = config.restore
     if restore is None:
         return None
     rejected: list[str] = []
     for source in restore.first_of:
-        policy = config.policy_of(source)
-        prefixes = _prefixes(source)
-        for prefix in prefixes:
-            try:
-                result = attempt(prefix, policy, tuple(rejected))
-            except CheckpointError as error:
-                if source.path is not None and source.on_damaged == "error":
-                    raise
-                rejected.append(str(error))
-                continue
+        before = len(rejected)
+        for result in _attempts(source, config.policy_of(source), attempt, rejected):
             return Found(result, tuple(rejected))
-        if prefixes and source.on_damaged == "error":
-            raise DamagedCheckpointError(
-                "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
-                path=source.directory or "",
-                hint="to go on with the next source all the same, set on_damaged: next",
+        if rejected[before:] and source.on_damaged == "error":
+            raise _none_readable(
+                rejected[before:],
+                source.directory or "",
+                "to go on with the next source all the same, set on_damaged: next",
             )
+    places = ", ".join(source.path or source.directory or "" for source in restore.first_of)
+    if rejected:
+        raise _none_readable(rejected, places, "if_none is for where no source holds a checkpoint")
     if restore.if_none == "initialize":
         return None
-    places = ", ".join(source.path or source.directory or "" for source in restore.first_of)
     raise CheckpointNotFoundError(
         f"no checkpoint in {places}",
         hint="to start from the initial values where there is none, set if_none: initialize",
+    )
+
+
+def _attempts(
+    source: Source, policy: Policy, attempt: _Attempt, rejected: list[str]
+) -> Iterator[object]:
+    """What the checkpoints of a source give; the reasons of those that give nothing are added."""
+    for prefix in _prefixes(source):
+        try:
+            yield attempt(prefix, policy, tuple(rejected))
+        except CheckpointError as error:  # noqa: PERF203 (each has its own reason)
+            if source.path is not None and source.on_damaged == "error":
+                raise
+            rejected.append(str(error))
+        except RefusedError as error:
+            if source.on_damaged == "error":
+                raise
+            rejected.append(str(error))
+            return
+
+
+def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckpointError:
+    return DamagedCheckpointError(
+        "none of the checkpoints can be restored:\n  " + "\n  ".join(rejected),
+        path=places,
+        hint=hint,
     )
 
 
@@ -94,8 +125,17 @@ def _prefixes(source: Source) -> list[str]:
 
 
 def _anything(prefix: str) -> bool:
-    """Whether there is a checkpoint of that name, or something else that was meant as one."""
+    """Whether there is a checkpoint of that name, or something else that was meant as one.
+
+    That is a name which only goes on (``ckpt-9.index``, or ``ckpt-90``), and a checkpoint of the
+    same name with another number.
+    """
     path = Path(prefix)
     if path.exists() or not path.parent.is_dir():
         return path.exists()
-    return any(each.name.startswith(path.name) for each in path.parent.iterdir())
+    stem = _NUMBER.sub("", path.name)
+    return any(
+        name.startswith(path.name)
+        or (name.endswith(".index") and _NUMBER.sub("", name.removesuffix(".index")) == stem)
+        for name in (each.name for each in path.parent.iterdir())
+    )

@@ -37,16 +37,21 @@ class StoredCheckpoint:
         inventory: its values by canonical name.
         record: tfckpt's commit record, or None for a checkpoint of plain TensorFlow.
         bundle: the index and the data files.
+        cut_short: whether tfckpt wrote the files and never came to commit them.
     """
 
     prefix: str
     inventory: Inventory
     record: commit.CommitRecord | None
     bundle: Bundle
+    cut_short: bool = False
 
     @property
     def kind(self) -> str:
-        return "tensorflow" if self.record is None else "tfckpt"
+        """Who vouches for it: ``tfckpt``, ``tensorflow``, or nobody: ``uncommitted``."""
+        if self.record is not None:
+            return "tfckpt"
+        return "uncommitted" if self.cut_short else "tensorflow"
 
     def close(self) -> None:
         self.bundle.close()
@@ -82,15 +87,18 @@ def open_checkpoint(
     """
     bundle = Bundle.open(prefix, files)
     try:
-        record = commit.read(prefix, files)
+        record, cut_short = commit.read(prefix, files), False
         if record is not None:
             inventory = _check(record.inventory, bundle)
+        elif (graph := _read_graph(bundle)) is not None:
+            reader = GraphReader(graph, bases)
+            inventory, cut_short = _name(bundle, reader, roots), reader.written_by_tfckpt()
         else:
-            inventory = _name(bundle, roots, bases)
+            inventory = _name_by_keys(bundle)
     except BaseException:
         bundle.close()
         raise
-    return StoredCheckpoint(prefix, inventory, record, bundle)
+    return StoredCheckpoint(prefix, inventory, record, bundle, cut_short)
 
 
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
@@ -111,15 +119,13 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     return dataclasses.replace(inventory, source=bundle.prefix)
 
 
-def _name(bundle: Bundle, roots: Mapping[str, str] | None, bases: Collection[str]) -> Inventory:
-    graph = _read_graph(bundle)
-    if graph is None:
-        keys = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
-        return Inventory(
-            bundle.prefix,
-            {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in keys.items()},
-        )
-    reader = GraphReader(graph, bases)
+def _name_by_keys(bundle: Bundle) -> Inventory:
+    keys = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
+    entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in keys.items()}
+    return Inventory(bundle.prefix, entries)
+
+
+def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, str] | None) -> Inventory:
     nodes, keras_roots = reader.roots(roots)
     named = names.assign(nodes, keras_roots)
     entries: dict[str, Entry] = {}
@@ -131,15 +137,23 @@ def _name(bundle: Bundle, roots: Mapping[str, str] | None, bases: Collection[str
         )
         used.add(key)
     for name, node in reader.extras():
-        entries[name] = _entry(bundle, name, node.value, node.role)
+        entries[name] = _entry(bundle, name, node.value, _role_of(name))
         used.add(node.value)
     objects = {n.node.value.rpartition(_ATTRIBUTES)[0] for n in named.values if n.role in _OBJECTS}
     for key in bundle.entries:
         owner = key.rpartition(_ATTRIBUTES)[0]
         if key not in used and not (owner and owner in objects):
             name = _plain_name(key)
-            entries.setdefault(name, _entry(bundle, name, key, Role.STATE))
+            name = key if name in entries else name
+            entries[name] = _entry(bundle, name, key, Role.STATE)
     return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
+
+
+def _role_of(name: str) -> Role:
+    """The role of a value under the extra child, where no record tells it."""
+    special = {names.SEED: Role.SEED, names.METRICS: Role.METRIC}
+    found = (special[part] for part in name.split("/")[:2] if part in special)
+    return next(found, Role.WEIGHT)
 
 
 def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:

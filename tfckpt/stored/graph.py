@@ -93,8 +93,9 @@ class GraphReader:
             children = loose
         for edge, index in children.items():
             roots[components.get(edge, edge)] = node = self._node(index)
-            if node.kind is Kind.VALUE and node.role is Role.WEIGHT:
-                node.role = Role.STATE  # a variable given by itself
+            by_itself = hint is None or edge in hint  # else the root object's own
+            if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
+                node.role = Role.STATE
         lone = roots.get(names.MODEL)
         if lone is not None:
             for edge, child in list(lone.children):
@@ -108,10 +109,12 @@ class GraphReader:
 
     def extras(self) -> Iterator[tuple[str, Node]]:
         """What tfckpt hung under its own child, by canonical name."""
-        for edge, index in self.edges[self.edges[0][_TFCKPT]].items() if self._ours() else ():
+        for edge, index in (
+            self.edges[self.edges[0][_TFCKPT]].items() if self.written_by_tfckpt() else ()
+        ):
             yield edge, self._node(index)
 
-    def _ours(self) -> bool:
+    def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
 
     def _components(
@@ -129,6 +132,8 @@ class GraphReader:
             return {"": names.MODEL} | {
                 edge: edge for edge, node in children.items() if self.is_optimizer(node)
             }
+        if self.is_optimizer(0):
+            return {"": names.OPTIMIZER}
         models = [edge for edge, node in children.items() if self._is_model(node)]
         solvers = [edge for edge, node in children.items() if self.is_optimizer(node)]
         found = {}
@@ -227,33 +232,33 @@ class GraphReader:
         attribute is the name, as in Keras 3, which knows no other.
         """
         edges = self.edges[index]
-        given = {
-            edge
-            for edge, target in edges.items()
-            if self.full_name(target).rpartition("/")[2] == edge
-        }
-        if not given:
-            return given, set()
-        targets = {edges[edge] for edge in given}
+        given = {edge for edge, target in edges.items() if self._last_name(target) == edge}
         led: set[int] = set()
-        for edge, target in edges.items():
-            if edge not in given:
-                held = self._held(target)
-                led |= held if self._is_container(target) or held <= targets else set()
+        if given:
+            targets = {edges[edge] for edge in given}
+            for edge, target in edges.items():
+                if edge not in given and target != index:
+                    led |= self._held(target, targets)
         return given, led
 
-    def _held(self, index: int) -> set[int]:
-        """A variable itself, or those in a list or dict."""
-        found, seen, stack = set(), {index}, [index]
+    def _last_name(self, index: int) -> str:
+        return self.full_name(index).rpartition("/")[2]
+
+    def _held(self, index: int, targets: set[int]) -> set[int]:
+        """A variable itself, those in a list, or those of the targets that a dict consists of."""
+        edges = self.edges[index]
+        if self.nodes[index].attributes:
+            return {index}
+        if not self._is_container(index):
+            own = any(self._last_name(t) == edge.lstrip("_") for edge, t in edges.items())
+            dictionary = bool(edges) and targets.issuperset(edges.values()) and not own
+            return set(edges.values()) if dictionary else set()
+        found, seen, stack = set[int](), {index}, [index]
         while stack:
-            current = stack.pop()
-            if self.nodes[current].attributes:
-                found.add(current)
-                continue
-            for child in self.edges[current].values():
-                if child not in seen and (
-                    self.nodes[child].attributes or self._is_container(child)
-                ):
+            for child in self.edges[stack.pop()].values():
+                if self.nodes[child].attributes:
+                    found.add(child)
+                elif child not in seen and self._is_container(child):
                     seen.add(child)
                     stack.append(child)
         return found
@@ -365,7 +370,8 @@ class GraphReader:
                 if id(node) not in reached and node.kind is Kind.VALUE:
                     reached.add(id(node))
                     lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
-            roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
+            if lost.children:
+                roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
 
 
 def _is_layer_edge(edge: str) -> bool:

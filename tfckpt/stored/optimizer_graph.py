@@ -10,11 +10,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.names import Node, Slot, optimizer_value, slot_name, snake_case, split_slot
+from tfckpt.names import (
+    OPTIMIZER,
+    Node,
+    Slot,
+    by_slot_path,
+    optimizer_value,
+    slot_name,
+    snake_case,
+    split_slot,
+)
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tfckpt.stored.graph import GraphReader
 
@@ -44,10 +53,10 @@ class OptimizerGraph:
         """Roles, the optimizer's class, and the slots, once the model's variables are nodes."""
         for edge, child in self._node.children:
             child.role = optimizer_value(edge)[1]
-        self._node.label = self._class()
+        by_name = self._by_full_name()
+        self._node.label = self._class(by_name)
         done = {id(child) for _, child in self._node.children}
         variables = self._trainable()
-        by_name = self._by_full_name()
         for edge, target in self._slot_lists():
             for position, value in sorted(self._reader.edges[target].items(), key=_numeric):
                 of = variables.get(int(position)) if position.isdigit() else None
@@ -66,18 +75,37 @@ class OptimizerGraph:
         listed = self._edges.get("_variables")
         if listed is None:
             return
-        paths = {self._reader.full_name(v).replace("/", "_"): v for v in variables.values()}
+        paths = by_slot_path((self._reader.full_name(v), v) for v in variables.values())
+        untold: list[tuple[str, int]] = []
         for position, value in sorted(self._reader.edges[listed].items(), key=_numeric):
+            if id(self._reader.node(value)) in done:
+                continue
             full = self._reader.full_name(value)
             _, slot, of = _told(full, by_name)
-            if of is not None:
-                self._slot(slot, of, value, position, done)
+            if of is None:
+                of, slot = split_slot(full.rpartition("/")[2], paths)
+            if of is None:
+                untold.append((position, value))
                 continue
-            of, slot = split_slot(full.rpartition("/")[2], paths)
-            if of is not None:
-                self._slot(slot, of, value, position, done)
-            else:
-                self._slot("variables", None, value, position, done)
+            self._slot(slot, of, value, position, done)
+            untold = self._factors(untold, of, done)
+        for position, value in untold:
+            self._slot("variables", None, value, position, done)
+
+    def _factors(
+        self, untold: list[tuple[str, int]], of: int, done: set[int]
+    ) -> list[tuple[str, int]]:
+        """Adafactor's rows and columns of a variable, which stand before its velocity.
+
+        They bear the variable's own last name, and the lists ``_r`` and ``_c`` are stored empty.
+        """
+        own = self._reader.full_name(of).rpartition("/")[2]
+        before = [self._reader.full_name(value).rpartition("/")[2] for _, value in untold[-2:]]
+        if not {"_r", "_c"} <= self._edges.keys() or before != [own, own]:
+            return untold
+        for slot, (position, value) in zip(("r", "c"), untold[-2:], strict=True):
+            self._slot(slot, of, value, position, done)
+        return untold[:-2]
 
     def _slot(self, name: str, of: int | None, value: int, position: str, done: set[int]) -> None:
         node = self._reader.node(value)
@@ -108,25 +136,50 @@ class OptimizerGraph:
         return {int(key): target for key, target in edges.items() if key.isdigit()}
 
     def _by_full_name(self) -> dict[str, int]:
-        """The graph's variables by their own names, those that only one has."""
+        """The graph's variables by their own names, those that only one has.
+
+        Of two of one name, a copy of the model's for example, the one in the optimizer's own model
+        is meant.
+        """
         own = set(self._edges.values())
         if "_variables" in self._edges:
             own |= set(self._reader.edges[self._edges["_variables"]].values())
+        others = [index for index in range(len(self._reader.nodes)) if index not in own]
+        mine = self._below_owner()
+        return self._unique(others) | self._unique(index for index in others if index in mine)
+
+    def _unique(self, indices: Iterable[int]) -> dict[str, int]:
         found: dict[str, int | None] = {}
-        for index, stored in enumerate(self._reader.nodes):
-            if stored.attributes and index not in own:
+        for index in indices:
+            if self._reader.nodes[index].attributes:
                 name = self._reader.full_name(index)
                 found[name] = None if name in found else index
         return {name: index for name, index in found.items() if name and index is not None}
 
-    def _class(self) -> str:
+    def _below_owner(self) -> set[int]:
+        """What the model leads to that this optimizer was compiled into; nothing if not just one.
+
+        The root of the checkpoint is none, as long as another object has the optimizer too.
+        """
+        edges = self._reader.edges
+        owners = [i for i, below in enumerate(edges) if below.get(OPTIMIZER) == self._index]
+        owners = [i for i in owners if i != 0] or owners
+        if len(owners) != 1:
+            return set()
+        seen, stack = {self._index, owners[0]}, [owners[0]]
+        while stack:
+            new = set(edges[stack.pop()].values()) - seen
+            seen |= new
+            stack.extend(new)
+        return seen
+
+    def _class(self, by_name: Mapping[str, int]) -> str:
         """``adam``, where a name says so: ``adam/iteration``, ``Adam/m/dense/kernel``."""
         for edge in ("_iterations", "_learning_rate"):
             if edge in self._edges:
                 name = self._reader.full_name(self._edges[edge])
                 if "/" in name:
                     return re.sub(r"_\d+$", "", name.partition("/")[0])
-        by_name = self._by_full_name()
         for _, target in self._slot_lists():
             for value in self._reader.edges[target].values():
                 if name := _told(self._reader.full_name(value), by_name)[0]:

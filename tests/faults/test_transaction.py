@@ -1,0 +1,385 @@
+"""A restore that fails leaves every variable as it was, wherever it fails.
+
+Each fault is tried at every place it can strike: the Nth read, the Nth assignment, until a restore
+meets none and goes through, which shows that the loop has been at every place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
+
+import tfckpt
+from tfckpt.live import apply
+from tfckpt.stored.files import LocalHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VARIABLE = resource_variable_ops.ResourceVariable
+
+
+class Trained:
+    """A model and its optimizer, or a plain module, and a step; every value tells them apart."""
+
+    def __init__(self, keras: Any, seed: int, units: int = 2, extra: int = 0) -> None:
+        self.step = tf.Variable(0, dtype=tf.int64)
+        if keras is None:
+            self.model = _module(units, extra)
+            self.objects = {"model": self.model, "step": self.step}
+        else:
+            layers = [keras.layers.Dense(units, name=f"extra_{n}") for n in range(extra)]
+            self.model = keras.Sequential(
+                [
+                    keras.Input((4,)),
+                    keras.layers.Dense(3, name="a"),
+                    keras.layers.Dropout(0.5, seed=seed, name="drop"),
+                    keras.layers.Dense(units, name="b"),
+                    *layers,
+                ]
+            )
+            self.model.compile(keras.optimizers.Adam(0.01), "mse")
+            self.model.optimizer.build(self.model.trainable_variables)
+            self.objects = {
+                "model": self.model,
+                "optimizer": self.model.optimizer,
+                "step": self.step,
+            }
+        self.checkpoint = tfckpt.Checkpoint(**self.objects)
+        random = np.random.default_rng(seed)
+        for variable in self.variables():
+            dtype = np.dtype(variable.numpy().dtype)
+            low, high = (1, 1000) if dtype.kind in "iu" else (0.1, 1)
+            variable.assign(random.uniform(low, high, size=variable.shape).astype(dtype))
+
+    def variables(self) -> list[Any]:
+        """As Keras and TensorFlow list them."""
+        variables = [*self.model.variables, self.step, self.checkpoint.save_counter]
+        return variables + list(getattr(getattr(self.model, "optimizer", None), "variables", []))
+
+    def state(self) -> list[tuple[Any, ...]]:
+        """Every variable, bit by bit."""
+        arrays = [variable.numpy() for variable in self.variables()]
+        return [(array.dtype, array.shape, array.tobytes()) for array in arrays]
+
+
+def _module(units: int, extra: int) -> tf.Module:
+    module = tf.Module()
+    for number in range(3 + extra):
+        shape = (4, units if number == 2 else 3)
+        setattr(module, f"v{number}", tf.Variable(np.zeros(shape, np.float32)))
+    return module
+
+
+@pytest.fixture(params=["keras3", "tf_keras", "module"])
+def trained(request: pytest.FixtureRequest) -> Callable[..., Trained]:
+    if request.param == "module":
+        return lambda seed, **more: Trained(None, seed, **more)
+    name = "keras" if request.param == "keras3" else "tf_keras"
+    keras = pytest.importorskip(name)
+    return lambda seed, **more: Trained(keras, seed, **more)
+
+
+@pytest.fixture
+def source(trained, tmp_path) -> Trained:
+    """What was saved; ``source.path`` is where."""
+    source = trained(1)
+    source.path = source.checkpoint.save(str(tmp_path / "ckpt"))
+    return source
+
+
+def by_checkpoint(target: Trained, path: str) -> None:
+    target.checkpoint.restore(path).assert_consumed()
+
+
+def by_run(target: Trained, path: str, **policy: Any) -> None:
+    config = {"version": 1, "restore": {"path": path, "policy": policy}}
+    run = tfckpt.from_config(config, **target.objects)
+    run.checkpoint = target.checkpoint  # whose save_counter is looked at
+    run.restore()
+
+
+@pytest.fixture(params=[by_checkpoint, by_run])
+def restore(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``restore(target, path)``: by ``tfckpt.Checkpoint`` or by a config."""
+    return request.param
+
+
+@contextlib.contextmanager
+def unchanged(target: Trained) -> Iterator[None]:
+    before = target.state()
+    yield
+    assert target.state() == before
+
+
+def strike(attempt: Callable[[], None], inject: Callable[[int], Any], limit: int = 400) -> int:
+    """Tries with the fault at the first place, the second …; returns how many places there are."""
+    for place in range(limit):
+        with inject(place) as struck:
+            try:
+                attempt()
+            except (tfckpt.TfckptError, KeyboardInterrupt, ValueError):
+                assert struck
+            else:
+                assert not struck, f"place {place}: the fault was met and nobody said so"
+                return place
+    raise AssertionError("the fault always strikes")
+
+
+def data_file(path: str) -> Path:
+    (found,) = Path(path).parent.glob(Path(path).name + ".data-*")
+    return found
+
+
+def test_without_a_fault_it_is_restored(source, trained, restore) -> None:
+    target = trained(2)
+    restore(target, source.path)
+    assert target.state() == source.state()
+
+
+def test_a_shape_that_differs(source, trained, restore) -> None:
+    target = trained(2, units=5)
+    with unchanged(target), pytest.raises(tfckpt.RefusedError):
+        restore(target, source.path)
+
+
+def test_one_bit_of_the_last_value(source, trained, restore) -> None:
+    data = data_file(source.path)
+    content = bytearray(data.read_bytes())
+    places = [content.find(value) for _, _, value in source.state() if len(value) > 8]
+    content[max(places)] ^= 1
+    data.write_bytes(content)
+    target = trained(2)
+    with unchanged(target), pytest.raises(tfckpt.DamagedCheckpointError):
+        restore(target, source.path)
+
+
+@pytest.mark.parametrize("keep", [0, 0.5, -1])
+def test_a_truncated_data_file(source, trained, restore, keep) -> None:
+    data = data_file(source.path)
+    content = data.read_bytes()
+    data.write_bytes(content[: int(len(content) * keep) if keep >= 0 else -1])
+    target = trained(2)
+    with unchanged(target), pytest.raises(tfckpt.DamagedCheckpointError):
+        restore(target, source.path)
+
+
+def test_a_missing_data_file(source, trained, restore) -> None:
+    data_file(source.path).unlink()
+    target = trained(2)
+    with unchanged(target), pytest.raises(tfckpt.DamagedCheckpointError):
+        restore(target, source.path)
+
+
+@pytest.fixture
+def bad_read(monkeypatch) -> Callable[[int], Any]:
+    """``with bad_read(n)``: the nth read of a file fails, once."""
+
+    @contextlib.contextmanager
+    def inject(place: int) -> Iterator[list[int]]:
+        struck: list[int] = []
+        count = iter(range(10_000))
+
+        def failing(real: Any) -> Any:
+            def read(*args: Any) -> Any:
+                if next(count) == place:
+                    struck.append(place)
+                    raise OSError(errno.EIO, "Input/output error")
+                return real(*args)
+
+            return read
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalHandle, "pread", failing(LocalHandle.pread))
+            patch.setattr(LocalHandle, "readinto", failing(LocalHandle.readinto))
+            yield struck
+
+    return inject
+
+
+def test_every_read_that_fails(source, trained, restore, bad_read) -> None:
+    target = trained(2)
+    before = target.state()
+
+    def attempt() -> None:
+        assert target.state() == before
+        restore(target, source.path)
+
+    assert strike(attempt, bad_read) > 10
+    assert target.state() == source.state()
+
+
+@pytest.mark.parametrize("verify", ["none", "values"])
+def test_every_read_that_fails_however_it_is_verified(source, trained, bad_read, verify) -> None:
+    target = trained(2)
+    before = target.state()
+
+    def attempt() -> None:
+        assert target.state() == before
+        by_run(target, source.path, verify=verify)
+
+    strike(attempt, bad_read)
+    assert target.state() == source.state()
+
+
+@pytest.fixture(params=["before", "after", "for ever", "interrupt"])
+def bad_assign(request: pytest.FixtureRequest, monkeypatch) -> Callable[[int], Any]:
+    """``with bad_assign(n)``: the nth variable does not take its value."""
+    how = request.param
+    error: Any = KeyboardInterrupt() if how == "interrupt" else ValueError("no")
+
+    @contextlib.contextmanager
+    def inject(place: int) -> Iterator[list[int]]:
+        struck: list[int] = []
+        count = iter(range(10_000))
+
+        def failing(real: Any) -> Any:
+            def assign(which: Any, *args: Any, **kwargs: Any) -> Any:
+                if next(count) == place or (how == "for ever" and id(which) in struck):
+                    struck.append(id(which))
+                    if how in ("after", "interrupt"):
+                        real(which, *args, **kwargs)
+                    raise error
+                return real(which, *args, **kwargs)
+
+            return assign
+
+        with monkeypatch.context() as patch:
+            patch.setattr(VARIABLE, "assign", failing(VARIABLE.assign))
+            name = "shape_safe_assign_variable_handle"  # TensorFlow's own restoration
+            patch.setattr(
+                resource_variable_ops, name, failing(getattr(resource_variable_ops, name))
+            )
+            yield struck
+
+    return inject
+
+
+def test_every_variable_that_does_not_take_its_value(source, trained, restore, bad_assign) -> None:
+    target = trained(2)
+    before = target.state()
+
+    def attempt() -> None:
+        assert target.state() == before
+        restore(target, source.path)
+
+    assert strike(attempt, bad_assign) >= 4
+    assert target.state() == source.state()
+
+
+@pytest.fixture(params=["keras3", "tf_keras"])
+def keras_trained(request: pytest.FixtureRequest) -> Callable[..., Trained]:
+    keras = pytest.importorskip("keras" if request.param == "keras3" else "tf_keras")
+    return lambda seed, **more: Trained(keras, seed, **more)
+
+
+def test_verify_values_finds_a_variable_that_holds_something_else(
+    keras_trained, tmp_path, monkeypatch
+) -> None:
+    source, target = keras_trained(1), keras_trained(2)
+    path = source.checkpoint.save(str(tmp_path / "ckpt"))
+    real, wrong = VARIABLE.assign, target.model.trainable_variables[-1]
+    wrong = getattr(wrong, "_value", wrong)
+    turn = iter([True])
+
+    def assign(variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        off = variable is wrong and next(turn, False)
+        return real(variable, value + 1 if off else value, *args, **kwargs)
+
+    monkeypatch.setattr(VARIABLE, "assign", assign)
+    config = {"version": 1, "restore": {"path": path, "policy": {"verify": "values"}}}
+    with unchanged(target), pytest.raises(tfckpt.RestoreError, match="does not hold the value"):
+        tfckpt.restore(config, **target.objects)
+
+
+def test_an_iterator_that_does_not_take_its_state_costs_no_variable(tmp_path) -> None:
+    value = tf.Variable(1.0)
+    iterator = iter(tf.data.Dataset.range(9))
+    path = tfckpt.Checkpoint(value=value, iterator=iterator).save(str(tmp_path / "ckpt"))
+    value.assign(2.0)
+    other = iter(tf.data.Dataset.range(9).shuffle(3, seed=1).batch(2))
+    config = {"version": 1, "restore": {"path": path}}
+    with pytest.raises(tfckpt.RestoreError, match="no variable was changed"):
+        tfckpt.restore(config, value=value, iterator=other)
+    assert value.numpy() == 2.0
+
+
+def test_what_cannot_be_put_back_is_said(keras_trained, tmp_path, monkeypatch, bad_read) -> None:
+    monkeypatch.setattr(apply, "UNDO_BYTES", 100)
+    source, target = keras_trained(1), keras_trained(2)
+    path = source.checkpoint.save(str(tmp_path / "ckpt"))
+    before = target.state()
+    messages = []
+    for place in range(200):
+        with bad_read(place) as struck:
+            try:
+                target.checkpoint.restore(path)
+            except tfckpt.TfckptError as error:
+                changed = target.state() != before
+                messages.append((changed, "not all could be put back" in str(error)))
+        if not struck:
+            break
+    assert target.state() == source.state()
+    assert (False, False) in messages
+    assert (True, True) in messages
+    assert (True, False) not in messages[: messages.index((True, True))]
+
+
+# Assertions of a status
+
+
+def test_an_assertion_that_fails_puts_everything_back(source, trained) -> None:
+    target = trained(2, extra=1)
+    before = target.state()
+    status = target.checkpoint.restore(source.path)
+    assert target.state() != before
+    with pytest.raises(AssertionError):
+        status.assert_existing_objects_matched()
+    assert target.state() == before
+
+
+def test_what_has_changed_since_is_left_alone(source, trained) -> None:
+    target = trained(2, extra=1)
+    before = target.state()
+    status = target.checkpoint.restore(source.path)
+    trained_since = target.model.variables[0]
+    trained_since.assign(trained_since + 1)
+    with pytest.raises(AssertionError):
+        status.assert_consumed()
+    after = target.state()
+    assert after[1:] == before[1:]
+    expected = source.model.variables[0].numpy() + 1
+    np.testing.assert_array_equal(target.model.variables[0].numpy(), expected)
+
+
+def test_an_assertion_that_holds_puts_nothing_back(source, trained) -> None:
+    target = trained(2)
+    target.checkpoint.restore(source.path).assert_consumed().assert_existing_objects_matched()
+    assert target.state() == source.state()
+
+
+def test_an_assertion_puts_a_large_model_back_too(source, trained, monkeypatch) -> None:
+    monkeypatch.setattr(apply, "UNDO_BYTES", 0)
+    target = trained(2, extra=1)
+    before = target.state()
+    with pytest.raises(AssertionError):
+        target.checkpoint.restore(source.path).assert_consumed()
+    assert target.state() == before
+
+
+def test_read_of_what_save_wrote_puts_a_large_model_back(
+    keras_trained, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(apply, "UNDO_BYTES", 0)
+    path = keras_trained(1).checkpoint.save(str(tmp_path / "ckpt"))
+    target = keras_trained(2)
+    checkpoint = tfckpt.Checkpoint(**target.objects)  # with no save_counter
+    with unchanged(target), pytest.raises(AssertionError):
+        checkpoint.read(path).assert_consumed()
