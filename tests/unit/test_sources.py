@@ -180,6 +180,27 @@ def test_a_number_selects(restored) -> None:
         restored([{"directory": "run", "select": 2}])
 
 
+def test_one_that_was_never_committed_comes_after_the_acknowledged_one(restored) -> None:
+    save("run/ckpt", 1.0)
+    Path(f"{save('run/ckpt', 2.0)}.tfckpt.json").unlink()  # the process ended before it
+    value, report = restored([{"directory": "run"}])
+    assert value == 1
+    (reason,) = report.rejected
+    assert "ckpt-2: never committed" in reason
+    flip_a_bit("run/ckpt-1")
+    value, report = restored([{"directory": "run"}])
+    assert value == 2
+    assert len(report.rejected) == 2
+
+
+def test_what_plain_tensorflow_wrote_is_not_taken_for_one_cut_short(restored) -> None:
+    save("run/ckpt", 1.0)
+    plain = tf.train.Checkpoint(value=tf.Variable(2.0))
+    plain.save_counter.assign(1)
+    assert plain.save("run/ckpt") == "run/ckpt-2"
+    assert restored([{"directory": "run"}])[0] == 2
+
+
 def test_each_source_has_its_own_policy(restored) -> None:
     save("zoo/ckpt", 5.0, extra=tf.Variable(1.0))
     lenient = {"assert": "existing_objects_matched"}

@@ -75,7 +75,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         Raises:
             SaveError: it could not be written; no file of it is left, no counter has moved.
         """
-        prefix = _local(file_prefix)
+        prefix = local_path(file_prefix)
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
         counter = self.save_counter
@@ -89,7 +89,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _write(self, file_prefix: Any, options: Any = None, about: About | None = None) -> str:
         # CheckpointManager, save and write all come through here.
-        prefix = _local(file_prefix)
+        prefix = local_path(file_prefix)
         if prefix is None:
             save.drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
@@ -126,7 +126,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             RefusedError: shapes or dtypes differ, somebody else's weights stand at a layer's
                 position, or nothing would be restored.
         """
-        prefix = _local(save_path)
+        prefix = local_path(save_path)
         if prefix is None:
             return super().restore(save_path, options)
         self._maybe_create_save_counter()
@@ -134,7 +134,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
-        prefix = _local(save_path)
+        prefix = local_path(save_path)
         if prefix is None:
             return super().read(save_path, options)
         return self._tfckpt_restore(prefix, _READ, options)
@@ -214,7 +214,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return attached, root
 
 
-def _local(path: Any) -> str | None:
+def local_path(path: Any) -> str | None:
     """A path as text, where tfckpt does the work; None in graph mode and on remote file systems."""
     if path is None or not tf.executing_eagerly():
         return None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.live.checkpoint import Checkpoint, TensorFlowManager
+from tfckpt.live.checkpoint import Checkpoint, TensorFlowManager, local_path
 from tfckpt.live.save import About, last_number
 from tfckpt.live.variables import as_int
 from tfckpt.manager.directory import Directory
@@ -53,6 +53,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     >>> [path[-6:] for path in manager.checkpoints]
     ['ckpt-2', 'ckpt-3']
     """
+
+    def __new__(cls, checkpoint: Any, directory: Any, *args: Any, **kwargs: Any) -> Any:
+        """TensorFlow's own manager in graph mode and for remote directories, which are its own."""
+        if local_path(directory) is None:
+            return TensorFlowManager(checkpoint, directory, *args, **kwargs)
+        return super().__new__(cls)
 
     def __init__(  # noqa: PLR0917 (TensorFlow's signature)
         self,
@@ -218,7 +224,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             RefusedError: the newest readable one does not fit.
         """
         rejected: list[str] = []
-        for path in reversed(self.checkpoints):
+        for path, doubt in self._files.restorable():
+            if doubt:
+                logging.warning("tried because none that was committed can be read: %s", doubt)
             try:
                 self._checkpoint.restore(path).expect_partial()
             except CheckpointError as error:

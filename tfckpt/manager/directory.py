@@ -14,6 +14,7 @@ from absl import logging
 
 from tfckpt.errors import CheckpointError
 from tfckpt.stored import commit, discover, state_file
+from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.files import LOCAL
 
 STATE_FILE = "checkpoint"
@@ -29,6 +30,24 @@ class Directory:
     def checkpoints(self) -> list[discover.Candidate]:
         """Oldest first."""
         return discover.candidates(self.path, self.checkpoint_name)[::-1]
+
+    def restorable(self) -> list[tuple[str, str]]:
+        """Prefixes in the order in which to try them, each with what speaks against it.
+
+        The newest first, but last one that tfckpt wrote and never committed: the process ended
+        while it was being saved, and the one before is what was acknowledged.
+        """
+        newest_first = self.checkpoints()[::-1]
+        committed = (one.number for one in newest_first if one.kind is discover.Kind.COMMITTED)
+        acknowledged = next(committed, None)
+        sound, cut_short = [], []
+        for one in newest_first:
+            if acknowledged is not None and one.number > acknowledged and _cut_short(one.prefix):
+                doubt = f"{one.prefix}: never committed, the process ended while it was being saved"
+                cut_short.append((one.prefix, doubt))
+            else:
+                sound.append((one.prefix, ""))
+        return sound + cut_short
 
     def state(self) -> state_file.CheckpointState | None:
         """What the state file says, None where there is none or it is damaged."""
@@ -66,3 +85,11 @@ class Directory:
 
     def _file(self, name: str) -> str:
         return str(Path(self.path) / name)
+
+
+def _cut_short(prefix: str) -> bool:
+    try:
+        with open_checkpoint(prefix) as stored:
+            return stored.cut_short
+    except CheckpointError:
+        return False  # whoever tries it will say what is wrong with it

@@ -18,7 +18,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     RefusedError,
 )
-from tfckpt.stored import discover
+from tfckpt.manager.directory import Directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +83,9 @@ def _attempts(
     source: Source, policy: Policy, attempt: _Attempt, rejected: list[str]
 ) -> Iterator[object]:
     """What the checkpoints of a source give; the reasons of those that give nothing are added."""
-    for prefix in _prefixes(source):
+    prefixes = _prefixes(source)
+    rejected += [doubt for _, doubt in prefixes if doubt]
+    for prefix, _ in prefixes:
         try:
             yield attempt(prefix, policy, tuple(rejected))
         except CheckpointError as error:  # noqa: PERF203 (each has its own reason)
@@ -105,20 +107,20 @@ def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckp
     )
 
 
-def _prefixes(source: Source) -> list[str]:
-    """The checkpoints of a source, newest first."""
+def _prefixes(source: Source) -> list[tuple[str, str]]:
+    """The checkpoints of a source in the order to try them, each with what speaks against it."""
     if source.path is not None:
-        return [source.path] if _anything(source.path) else []
-    directory = source.directory or ""
-    found = discover.candidates(directory, source.checkpoint_name)
+        return [(source.path, "")] if _anything(source.path) else []
+    directory = Directory(source.directory or "", source.checkpoint_name)
     if source.select == "latest":
-        return [one.prefix for one in found]
-    chosen = [one.prefix for one in found if one.number == source.select]
+        return directory.restorable()
+    found = directory.checkpoints()
+    chosen = [(one.prefix, "") for one in found if one.number == source.select]
     if found and not chosen:
-        numbers = ", ".join(str(one.number) for one in found[::-1])
+        numbers = ", ".join(str(one.number) for one in found)
         raise CheckpointNotFoundError(
             f"there is no checkpoint {source.checkpoint_name}-{source.select}",
-            path=directory,
+            path=directory.path,
             hint=f"there are {numbers}",
         )
     return chosen
