@@ -122,8 +122,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         return self._times[name]
 
     @property
-    def latest_checkpoint(self) -> str | None:
-        """The newest checkpoint's path, None where there is none."""
+    def _latest_checkpoint(self) -> str | None:
+        # What TensorFlow's `latest_checkpoint` returns.
         return next(reversed(self.checkpoints), None)
 
     @property
