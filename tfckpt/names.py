@@ -10,6 +10,7 @@ The grammar::
     <root>/<component>/…/<variable>     model/encoder/dense/kernel
     <optimizer>/<slot>/<variable>       optimizer/momentum/encoder/dense/kernel
     <optimizer>/iterations              optimizer/iterations, optimizer/learning_rate
+    <optimizer>/loss_scale/<value>      optimizer/loss_scale/dynamic_scale
     seed/<layer>                        seed/encoder/dropout
     metrics/<metric>/<variable>         metrics/accuracy/total
 
@@ -27,7 +28,7 @@ import dataclasses
 import re
 from collections import Counter
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.errors import TfckptError
 from tfckpt.records import Layer, Role
@@ -43,30 +44,6 @@ _SAME_BASE = {"model": "functional"}
 # tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
 # kernel beside it, keeps both names in both flavours.
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
-
-_SLOTS = {
-    # Keras 3's words in the variable's name, all that a file tells where a list has gaps
-    "adam_velocities": "velocity",
-    "gradient_accumulator": "accumulated_gradient",
-    # tf_keras's legacy optimizers name slots otherwise than both newer ones
-    "m": "momentum",
-    "v": "velocity",
-    "u": "velocity",  # Adamax's, which the legacy one calls v; both are the norm
-    "vhat": "velocity_hat",
-    "rms": "velocity",
-    "mg": "average_gradient",
-    "accum_grad": "accumulated_grad",
-    "accum_var": "accumulated_delta_var",
-    "model_variables_moving_average": "moving_average",
-    "average": "moving_average",
-}
-_OPTIMIZER_WORDS = {
-    "iter": "iterations",
-    "current_loss_scale": "dynamic_scale",
-    "good_steps": "step_counter",
-    "momentum_cache": "u_product",  # Nadam's product of the momenta so far
-}
-_HYPERPARAMETER = re.compile(r"beta_[12]|(current_)?learning_rate|decay|epsilon|momentum|rho")
 
 
 class NamingError(TfckptError, ValueError):
@@ -164,67 +141,6 @@ def weak_base(label: str, bases: Collection[str]) -> str:
     return _SAME_BASE.get(base, base) if base in bases else ""
 
 
-def slot_name(attribute: str) -> str:
-    """An optimizer's attribute, or its own word for a slot, as the slot's name.
-
-    >>> slot_name("_velocities"), slot_name("_momentums"), slot_name("vhat")
-    ('velocity', 'momentum', 'velocity_hat')
-    """
-    name = attribute.lstrip("_")
-    if name in _SLOTS:
-        return _SLOTS[name]
-    if name.endswith("ies"):
-        return name[:-3] + "y"
-    return name.removesuffix("s") if len(name) > 2 else name
-
-
-_T = TypeVar("_T")
-
-
-def by_slot_path(variables: Iterable[tuple[str, _T]]) -> dict[str, _T | None]:
-    """Variables by what stands before the slot in Keras 3's names, None where that is two's.
-
-    >>> by_slot_path([("a/kernel", 1), ("b/kernel", 2), ("b_kernel", 3)])
-    {'a_kernel': 1, 'b_kernel': None}
-    """
-    found: dict[str, _T | None] = {}
-    for path, variable in variables:
-        key = path.replace("/", "_")
-        found[key] = None if key in found else variable
-    return found
-
-
-def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None, str]:
-    """The variable and the slot in ``<path of the variable with _>_<slot>``, Keras 3's names.
-
-    Of the variables, which are as :func:`by_slot_path` has them, the longest that fits is it.
-
-    >>> split_slot("encoder_dense_kernel_momentum", {"encoder_dense_kernel": 1, "encoder": 2})
-    (1, 'momentum')
-    """
-    end = name.rfind("_")
-    while end > 0:
-        if name[:end] in variables:
-            return variables[name[:end]], name[end + 1 :]
-        end = name.rfind("_", 0, end)
-    return None, ""
-
-
-def optimizer_value(attribute: str) -> tuple[str, Role]:
-    """Name and role of an optimizer's own value: what belongs to no variable of the model.
-
-    What is neither a counter nor a hyperparameter is state, and a reset of the slots resets it too.
-
-    >>> optimizer_value("iter"), optimizer_value("momentum_cache")
-    (('iterations', <Role.ITERATIONS: 'iterations'>), ('u_product', <Role.SLOT: 'slot'>))
-    """
-    name = attribute.lstrip("_")
-    name = _OPTIMIZER_WORDS.get(name, name)
-    if name == "iterations":
-        return name, Role.ITERATIONS
-    return name, Role.HYPERPARAMETER if _HYPERPARAMETER.fullmatch(name) else Role.SLOT
-
-
 def holds_weights(node: Node) -> bool:
     """Whether a weight hangs anywhere below (a seed is not one)."""
     return any(below.kind is Kind.VALUE and below.role is Role.WEIGHT for below in walk(node))
@@ -240,6 +156,23 @@ def walk(node: Node) -> Iterator[Node]:
             if id(child) not in seen and child.kind is not Kind.OPTIMIZER:
                 seen.add(id(child))
                 stack.append(child)
+
+
+def promote_optimizer(roots: dict[str, Node]) -> None:
+    """Make a lone compiled model's optimizer ``optimizer``, unless it was given a name of its own.
+
+    It stays below the model where another optimizer has been given that name.
+    """
+    if (model := roots.get(MODEL)) is None:
+        return
+    for edge, child in list(model.children):
+        if edge != OPTIMIZER or child.kind is not Kind.OPTIMIZER:
+            continue
+        if any(node is child for node in roots.values()):
+            model.children.remove((edge, child))
+        elif OPTIMIZER not in roots:
+            model.children.remove((edge, child))
+            roots[OPTIMIZER] = child
 
 
 def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Names:

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from zoo import models
+from zoo.optimizers import compiled
+from zoo.variables import inner
 
 from tfckpt.live.inventory import Live, collect
 from tfckpt.names import NamingError
@@ -90,12 +93,14 @@ def weights(live: Live) -> set[str]:
     return {name for name, entry in live.inventory.entries.items() if entry.role == "weight"}
 
 
+@pytest.mark.parametrize(("flavour", "build"), models.IN_FLAVOUR, indirect=True)
 def test_a_model_has_the_names_that_its_source_shows(flavour, build, request) -> None:
     expected = WEIGHTS[request.node.callspec.params["build"]]
     assert weights(collect({"model": build(flavour)})) == expected
 
 
-def test_every_variable_of_a_model_has_one_name(flavour, build, inner, compiled) -> None:
+@pytest.mark.parametrize(("flavour", "build"), models.IN_FLAVOUR, indirect=True)
+def test_every_variable_of_a_model_has_one_name(flavour, build) -> None:
     model = compiled(build(flavour), flavour.optimizers.Adam())
     live = collect({"model": model})
     named = [
@@ -112,7 +117,8 @@ def test_every_variable_of_a_model_has_one_name(flavour, build, inner, compiled)
 
 
 @pytest.mark.parametrize("way", ["root", "another keyword", "compiled", "with optimizer", "again"])
-def test_names_do_not_depend_on_how_a_model_is_given(flavour, build, compiled, way) -> None:
+@pytest.mark.parametrize(("flavour", "build"), models.IN_FLAVOUR, indirect=True)
+def test_names_do_not_depend_on_how_a_model_is_given(flavour, build, way) -> None:
     model = build(flavour)
     expected = weights(collect({"model": model}))
     if way in {"compiled", "with optimizer"}:
@@ -179,16 +185,16 @@ def test_names_do_not_depend_on_the_order_of_keywords(flavour) -> None:
     }
 
 
-def test_a_shared_layer_is_found_by_every_name_it_has(flavour, models) -> None:
-    inventory = collect({"model": models["shared"](flavour)}).inventory
+def test_a_shared_layer_is_found_by_every_name_it_has(flavour) -> None:
+    inventory = collect({"model": models.MODELS["shared"](flavour)}).inventory
     for name in ("model/decode/kernel", "model/encode/kernel", "model/wrapped/extra/kernel"):
         found = inventory.find(name)
         assert found is not None
         assert found.name == "model/decode/kernel"
 
 
-def test_seeds_are_named_by_their_layer(models) -> None:
-    live = collect({"model": models["seeded"](keras)})
+def test_seeds_are_named_by_their_layer() -> None:
+    live = collect({"model": models.MODELS["seeded"](keras)})
     assert {n for n, e in live.inventory.entries.items() if e.role == "seed"} == {
         "seed/dropout",
         "seed/dropout_1",
@@ -198,15 +204,15 @@ def test_seeds_are_named_by_their_layer(models) -> None:
     }
 
 
-def test_a_lookup_table_is_an_object_beside_the_weights(flavour, models) -> None:
-    entry = collect({"model": models["text"](flavour)}).inventory.entries[
+def test_a_lookup_table_is_an_object_beside_the_weights(flavour) -> None:
+    entry = collect({"model": models.MODELS["text"](flavour)}).inventory.entries[
         "model/text_vectorization/lookup_layer/token_counts"
     ]
     assert (entry.role, entry.shape) == ("object", None)
 
 
-def test_an_autocast_variable_is_saved_as_it_is_kept(flavour, models) -> None:
-    entries = collect({"model": models["mixed_precision"](flavour)}).inventory.entries
+def test_an_autocast_variable_is_saved_as_it_is_kept(flavour) -> None:
+    entries = collect({"model": models.MODELS["mixed_precision"](flavour)}).inventory.entries
     assert {entry.dtype for entry in entries.values()} == {"float32"}
 
 
@@ -228,7 +234,7 @@ def test_keras_inside_a_module_has_the_same_names_as_alone(flavour) -> None:
     }
 
 
-def test_an_optimizer_under_the_model_and_a_keyword_has_one_name(flavour, compiled) -> None:
+def test_an_optimizer_under_the_model_and_a_keyword_has_one_name(flavour) -> None:
     model = compiled(_chain(flavour), flavour.optimizers.SGD(momentum=0.9))
     for keyword in ("optimizer", "opt"):
         names = set(collect({"model": model, keyword: model.optimizer}).variables)
@@ -243,7 +249,7 @@ def test_a_model_given_twice_has_one_name_and_an_alias(flavour) -> None:
     assert inventory.aliases == {"student": "model"}
 
 
-def test_two_models_stand_under_their_keywords(flavour, compiled) -> None:
+def test_two_models_stand_under_their_keywords(flavour) -> None:
     model = compiled(_chain(flavour), flavour.optimizers.SGD(momentum=0.9))
     live = collect({"model": model, "ema": _chain(flavour)})
     copies = {name.replace("model/", "ema/", 1) for name in below("dense", "head", "dense_1")}
@@ -251,7 +257,7 @@ def test_two_models_stand_under_their_keywords(flavour, compiled) -> None:
     assert live.inventory.entries["optimizer/momentum/head/kernel"].of == "model/head/kernel"
 
 
-def test_each_of_two_compiled_models_has_its_own_optimizer(flavour, compiled) -> None:
+def test_each_of_two_compiled_models_has_its_own_optimizer(flavour) -> None:
     given = {
         name: compiled(_chain(flavour), flavour.optimizers.SGD(momentum=0.9))
         for name in ("generator", "discriminator")

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from zoo import optimizers
+from zoo.optimizers import compiled
+from zoo.variables import distinguish, inner
 
 from tfckpt.live.inventory import Live, collect
 
@@ -59,7 +62,8 @@ def slots(live: Live) -> dict[str, Any]:
 WITHOUT_SLOTS = {"sgd"}
 
 
-def test_every_variable_of_an_optimizer_has_one_name(net, optimizer, compiled, inner) -> None:
+@pytest.mark.parametrize(("flavour", "optimizer"), optimizers.IN_FLAVOUR, indirect=True)
+def test_every_variable_of_an_optimizer_has_one_name(net, optimizer) -> None:
     live = collect({"model": compiled(net, optimizer)})
     named = [id(inner(variable)) for variable in live.variables.values()]
     assert len(set(named)) == len(named)
@@ -67,9 +71,8 @@ def test_every_variable_of_an_optimizer_has_one_name(net, optimizer, compiled, i
     assert not [name for name in live.variables if "~" in name]
 
 
-def test_a_step_changes_the_slots_of_its_variable_alone(
-    net, optimizer, compiled, inner, request
-) -> None:
+@pytest.mark.parametrize(("flavour", "optimizer"), optimizers.IN_FLAVOUR, indirect=True)
+def test_a_step_changes_the_slots_of_its_variable_alone(net, optimizer, request) -> None:
     live = collect({"model": compiled(net, optimizer)})
     entries = live.inventory.entries
     for variable in net.trainable_variables:
@@ -83,7 +86,8 @@ def test_a_step_changes_the_slots_of_its_variable_alone(
         assert changed or request.node.callspec.params["optimizer"] in WITHOUT_SLOTS
 
 
-def test_a_name_says_slot_and_variable(net, optimizer, compiled) -> None:
+@pytest.mark.parametrize(("flavour", "optimizer"), optimizers.IN_FLAVOUR, indirect=True)
+def test_a_name_says_slot_and_variable(net, optimizer) -> None:
     live = collect({"model": compiled(net, optimizer)})
     for name, entry in live.inventory.entries.items():
         if entry.of:
@@ -91,7 +95,7 @@ def test_a_name_says_slot_and_variable(net, optimizer, compiled) -> None:
             assert entry.of in live.variables
 
 
-def names(k: Any, optimizer: Any, compiled: Any) -> set[str]:
+def names(k: Any, optimizer: Any) -> set[str]:
     live = collect({"model": compiled(small(k), optimizer)})
     return {n for n, e in live.inventory.entries.items() if n.startswith("optimizer/")}
 
@@ -113,18 +117,22 @@ DIFFERENCES = {
         },
     ),
     "adam_schedule": (set(), {"optimizer/current_learning_rate"}),
-    "scaled_adam": ({"optimizer/iterations", "optimizer/learning_rate"}, set()),
+    "scaled_adam": (
+        {"optimizer/loss_scale/iterations", "optimizer/loss_scale/learning_rate"},
+        set(),
+    ),
 }
 
 
-def test_both_flavours_say_the_same(in_both, optimizers, compiled) -> None:
-    make = optimizers[in_both]
-    ours = names(keras, make(keras), compiled)
-    theirs = names(tf_keras, make(tf_keras), compiled)
+@pytest.mark.parametrize("in_both", optimizers.BOTH_FLAVOURS)
+def test_both_flavours_say_the_same(in_both) -> None:
+    make = optimizers.OPTIMIZERS[in_both]
+    ours = names(keras, make(keras))
+    theirs = names(tf_keras, make(tf_keras))
     assert (ours - theirs, theirs - ours) == DIFFERENCES.get(in_both, (set(), set()))
 
 
-def test_an_average_is_that_of_its_variable(flavour, net, compiled, inner, distinguish) -> None:
+def test_an_average_is_that_of_its_variable(flavour, net) -> None:
     optimizer = flavour.optimizers.SGD(0.0, use_ema=True, ema_momentum=0.75)
     live = collect({"model": compiled(net, optimizer)})
     averages = {n: e.of for n, e in live.inventory.entries.items() if e.slot == "moving_average"}
@@ -152,17 +160,17 @@ LEGACY = ["adam", "adam_amsgrad", "adamax", "adagrad", "adadelta", "ftrl", "nada
 
 
 @pytest.mark.parametrize("name", LEGACY)
-def test_a_legacy_optimizer_has_the_slots_of_the_newer_one(name, optimizers, compiled) -> None:
+def test_a_legacy_optimizer_has_the_slots_of_the_newer_one(name) -> None:
     def kept(make: Any) -> set[str]:
-        found = names(tf_keras, make(tf_keras), compiled)
+        found = names(tf_keras, make(tf_keras))
         return {each for each in found if each.count("/") > 1} | {
             each for each in found if each.endswith(("iterations", "u_product"))
         }
 
-    assert kept(optimizers[f"legacy_{name}"]) == kept(optimizers[name])
+    assert kept(optimizers.OPTIMIZERS[f"legacy_{name}"]) == kept(optimizers.OPTIMIZERS[name])
 
 
-def test_a_slot_is_what_the_optimizer_calls_by_that_word(compiled, inner) -> None:
+def test_a_slot_is_what_the_optimizer_calls_by_that_word() -> None:
     new = compiled(small(keras), keras.optimizers.Adam())
     old = compiled(small(tf_keras), tf_keras.optimizers.Adam())
     oldest = compiled(small(tf_keras), tf_keras.optimizers.legacy.Adam())
@@ -183,7 +191,7 @@ def test_a_slot_is_what_the_optimizer_calls_by_that_word(compiled, inner) -> Non
         assert inner(live.variables["optimizer/velocity/head/kernel"]) is inner(velocity)
 
 
-def test_the_order_of_training_does_not_matter(flavour, inner) -> None:
+def test_the_order_of_training_does_not_matter(flavour) -> None:
     model = small(flavour)
     optimizer = flavour.optimizers.Adam()
     optimizer.build(list(reversed(model.trainable_variables)))
@@ -203,7 +211,7 @@ def test_a_frozen_layer_takes_its_slots_along_and_no_others(flavour) -> None:
     assert not [name for name in found if "/dense/" in name and name.startswith("optimizer")]
 
 
-def test_roles_tell_counters_settings_and_slots_apart(flavour, compiled) -> None:
+def test_roles_tell_counters_settings_and_slots_apart(flavour) -> None:
     live = collect({"model": compiled(small(flavour), flavour.optimizers.Nadam())})
     roles = {name: entry.role for name, entry in live.inventory.entries.items()}
     assert roles["optimizer/iterations"] == "iterations"

@@ -11,12 +11,10 @@ from tfckpt.names import (
     Node,
     Slot,
     assign,
-    by_slot_path,
-    optimizer_value,
-    slot_name,
-    split_slot,
+    promote_optimizer,
     weak_base,
 )
+from tfckpt.optimizer_names import by_slot_path, optimizer_value, slot_name, split_slot
 from tfckpt.records import Entry, Inventory, Layer, Role
 
 
@@ -269,3 +267,23 @@ def test_keras_has_two_words_for_a_functional_model() -> None:
     assert weak_base("model_2", {"functional", "model"}) == "functional"
     assert weak_base("functional_2", {"functional", "model"}) == "functional"
     assert weak_base("model_two", {"functional", "model"}) == ""
+
+
+@pytest.mark.parametrize("keyword", ["optimizer", "solver"])
+def test_a_compiled_optimizer_has_the_name_it_was_given_or_the_usual_one(keyword) -> None:
+    solver = Node(Kind.OPTIMIZER, children=[("iterations", value())])
+    for given in ({}, {keyword: solver}):
+        roots = {"model": group(optimizer=solver), **given}
+        expected = keyword if given else "optimizer"
+        promote_optimizer(roots)
+        assert [name.name for name in assign(roots).values] == [f"{expected}/iterations"]
+
+
+def test_a_compiled_optimizer_stays_below_its_model_where_another_has_the_name() -> None:
+    compiled, given = (Node(Kind.OPTIMIZER, children=[("iterations", value())]) for _ in "ab")
+    roots = {"model": group(optimizer=compiled), "optimizer": given}
+    promote_optimizer(roots)
+    assert {name.name for name in assign(roots, {"model"}).values} == {
+        "model/optimizer/iterations",
+        "optimizer/iterations",
+    }

@@ -11,6 +11,8 @@ import functools
 import sys
 from typing import Any
 
+import tensorflow as tf
+
 
 @dataclasses.dataclass(frozen=True)
 class Flavour:
@@ -21,6 +23,7 @@ class Flavour:
     model: Any
     stacks: Any
     optimizers: Any
+    loss_scale: Any
     metric: Any
     seeds: Any
     plain_attributes: frozenset[str]
@@ -46,6 +49,7 @@ def _keras3() -> Flavour:
         keras.Model,
         (Functional, keras.Sequential),
         (BaseOptimizer,),
+        keras.optimizers.LossScaleOptimizer,
         keras.metrics.Metric,
         (keras.random.SeedGenerator,),
         plain,
@@ -74,6 +78,7 @@ def _tf_keras() -> Flavour:
         tf_keras.Model,
         (Functional, tf_keras.Sequential),
         (tf_keras.optimizers.Optimizer, OptimizerV2),
+        tf_keras.mixed_precision.LossScaleOptimizer,
         tf_keras.metrics.Metric,
         (backend.RandomGenerator,),
         plain,
@@ -98,3 +103,14 @@ def flavour_of(obj: Any) -> Flavour | None:
         if isinstance(obj, kinds):
             return flavour
     return None
+
+
+def is_optimizer(obj: Any) -> bool:
+    """Whether it is an optimizer of either flavour, or one of ``tf.compat.v1.train``."""
+    flavour = flavour_of(obj)
+    return is_v1(obj) if flavour is None else isinstance(obj, flavour.optimizers)
+
+
+def is_v1(obj: Any) -> bool:
+    """Whether it is an optimizer of ``tf.compat.v1.train``, which can train any variables."""
+    return isinstance(obj, tf.compat.v1.train.Optimizer)

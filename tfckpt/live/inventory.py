@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from tfckpt import names
 from tfckpt.live import optimizers
-from tfckpt.live.flavours import flavour_of
+from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree
 from tfckpt.live.variables import raw
 from tfckpt.names import Kind, Names, NamingError, Node
@@ -32,10 +34,13 @@ class Live:
         inventory: what there is.
         variables: canonical name → tf.Variable, Keras 3 Variable, or trackable object.
         unbuilt: canonical path → layer or model without variables.
-        optimizers: canonical path → optimizer.
+        optimizers: canonical path → optimizer; the outer one where it scales another's loss. One of
+            ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
+            tf.Variable, not of a Keras 3 one, once the first step has made them.
         roots: keyword (``""`` for the root object) → first component of its names.
         models: the Keras models that were given, by their first component.
-        keras_roots: the first components below which a Keras object is.
+        keras_roots: the first components below which a Keras object is, or, beside one, an
+            optimizer of ``tf.compat.v1.train``, whose slots belong to its variables.
     """
 
     inventory: Inventory
@@ -75,7 +80,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, str] | None = None)
         if (node := tree.node(obj, Role.STATE)) is not None:
             nodes[component] = node
     if names.MODEL in models:
-        _promote_optimizer(nodes)
+        names.promote_optimizer(nodes)
     for optimizer, node in tree.optimizers:
         optimizers.finish(tree, optimizer, node)
     named = names.assign(nodes, keras_roots=models)
@@ -90,10 +95,10 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, str] | None = None)
         ),
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
-        _paths(named, tree.optimizers),
+        _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
         roots or {},
         models,
-        frozenset(component for component, node in nodes.items() if _has_keras(node)),
+        frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
 
 
@@ -105,14 +110,13 @@ def _has_keras(node: Node) -> bool:
     )
 
 
+def _found(optimizer: Node) -> bool:
+    return any(isinstance(slot.of.value, tf.Variable) for slot in optimizer.slots)
+
+
 def is_model(obj: Any) -> bool:
     flavour = flavour_of(obj)
     return flavour is not None and isinstance(obj, flavour.model)
-
-
-def is_optimizer(obj: Any) -> bool:
-    flavour = flavour_of(obj)
-    return flavour is not None and isinstance(obj, flavour.optimizers)
 
 
 def _first_components(given: Mapping[str, Any]) -> dict[str, str]:
@@ -139,16 +143,6 @@ def _first_components(given: Mapping[str, Any]) -> dict[str, str]:
                 "give the object another keyword"
             )
     return roots
-
-
-def _promote_optimizer(nodes: dict[str, Node]) -> None:
-    """A lone compiled model's optimizer is `optimizer`, unless it was given a name of its own."""
-    model = nodes[names.MODEL]
-    for edge, child in list(model.children):
-        if edge == names.OPTIMIZER and child.kind is Kind.OPTIMIZER:
-            model.children.remove((edge, child))
-            if all(node is not child for node in nodes.values()):
-                nodes.setdefault(names.OPTIMIZER, child)
 
 
 def _entry(named: names.Name) -> Entry:

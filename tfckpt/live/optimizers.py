@@ -7,8 +7,11 @@ momentum to another. Here a slot is (slot, variable). Read off the code of both 
   ``_trainable_variables`` is a slot; dicts and anything else are known by the variable's name,
   ``<path of the model variable with _>_<slot>``.
 - tf_keras (tf_keras/src/optimizers/optimizer.py): the same lists, indexed by ``_index_dict``.
-- tf_keras legacy (optimizer_v2.py): ``_slots``, by variable and slot.
-- A loss-scale optimizer holds another one, and two variables of its own.
+- tf_keras legacy (optimizer_v2.py) and ``tf.compat.v1.train`` (tensorflow/python/training/
+  optimizer.py): ``get_slot``, by variable and slot.
+- A loss-scale optimizer holds another one, and variables of its own. Its node is the inner one's,
+  its own values stand below ``loss_scale``: so a run in float32 and one in mixed precision have the
+  same names, as they have the same keys in tf_keras's checkpoints.
 """
 
 from __future__ import annotations
@@ -17,16 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.flavours import flavour_of
-from tfckpt.live.variables import Trackable, is_variable
-from tfckpt.names import (
-    Kind,
-    Node,
-    Slot,
+from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.variables import Trackable, is_variable, raw
+from tfckpt.names import Kind, Node, Slot, snake_case
+from tfckpt.optimizer_names import (
+    LOSS_SCALE,
     by_slot_path,
     optimizer_value,
     slot_name,
-    snake_case,
     split_slot,
 )
 from tfckpt.records import Role
@@ -38,31 +39,45 @@ _BOOKS = frozenset({"_variables", "_trainable_variables", "_weights"})
 
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
-    """Fill in an optimizer's node: children, and slots once all variables are known."""
-    # tf_keras has two classes for one thing, LossScaleOptimizer and LossScaleOptimizerV3.
-    node.label = snake_case(type(optimizer).__name__).removesuffix("_v3")
+    """Fill in an optimizer's node: its own values; slots once all variables are known."""
+    cls = type(optimizer).__name__
+    if is_v1(optimizer):
+        cls = cls.removesuffix("Optimizer")
+    node.label = snake_case(cls)
     if hasattr(optimizer, "_create_slots"):
-        _legacy(tree, optimizer, node)
+        for edge, child in optimizer._trackable_children().items():
+            if is_variable(child):
+                _scalar(tree, node, edge, child)
         return
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKS or attribute.startswith("_self_") or attribute == "_trackable":
+        if attribute in _BOOKS or attribute.startswith("_self_"):
             continue
-        if _is_optimizer(value):
-            edge = "inner_optimizer" if attribute == "_optimizer" else attribute
-            tree.attach(node, edge, value)
-        elif isinstance(value, (list, tuple)) and any(map(_is_optimizer, value)):
+        if is_optimizer(value) or (
+            isinstance(value, (list, tuple)) and any(map(is_optimizer, value))
+        ):
             tree.attach(node, attribute, value)
         elif is_variable(value):
             _scalar(tree, node, attribute, value)
-        elif attribute == "_loss_scale":
-            for edge, child in value._trackable_children().items():
-                _scalar(tree, node, edge, child)
+
+
+def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
+    """Add a loss-scale optimizer's own values to the node of the one inside."""
+    scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number where it does not change
+    own = scale._trackable_children() if isinstance(scale, Trackable) else vars(outer)
+    group = Node(Kind.GROUP)
+    for edge, child in own.items():
+        if is_variable(child):
+            _scalar(tree, group, edge, child)
+    node.children.append((LOSS_SCALE, group))
 
 
 def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     """The slots, for the model variables that the tree holds by now."""
+    flavour = flavour_of(optimizer)
+    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+        optimizer = optimizer.inner_optimizer
     if hasattr(optimizer, "_create_slots"):
-        _legacy_slots(tree, optimizer, node)
+        _told_slots(tree, optimizer, node)
         return
     trained = _trained(tree, optimizer)
     found: set[int] = set()
@@ -100,7 +115,7 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
     inner: set[int] = set()
     for value in vars(optimizer).values():
         for each in value if isinstance(value, (list, tuple)) else (value,):
-            if _is_optimizer(each):
+            if is_optimizer(each):
                 inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
     return inner
 
@@ -120,26 +135,16 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
     }
 
 
-def _legacy(tree: Tree, optimizer: Any, node: Node) -> None:
-    if (inner := getattr(optimizer, "_optimizer", None)) is not None:  # a loss-scale optimizer
-        tree.attach(node, "inner_optimizer", inner)
-    own = optimizer if inner is None else optimizer._loss_scale
-    children = own._trackable_children() if isinstance(own, Trackable) else {}
-    for edge, child in children.items():
-        if is_variable(child):
-            _scalar(tree, node, edge, child)
-
-
-def _legacy_slots(tree: Tree, optimizer: Any, node: Node) -> None:
-    from tf_keras.src.optimizers.legacy.optimizer_v2 import _var_key
-
-    if not getattr(optimizer, "_slots", None):
-        return
-    known = {_var_key(v): v for v in tree.variables if isinstance(v, tf.Variable)}
-    for key, slots in optimizer._slots.items():
-        if key in known:
-            for name, value in slots.items():
-                _slot(tree, node, slot_name(name), known[key], value)
+def _told_slots(tree: Tree, optimizer: Any, node: Node) -> None:
+    for variable in list(tree.variables):
+        for name in optimizer.get_slot_names():
+            try:
+                value = optimizer.get_slot(raw(variable), name)
+            except KeyError:  # tf_keras's way to say that there is none
+                continue
+            if value is not None:
+                of, child = tree.variable(variable), tree.variable(value, Role.SLOT)
+                node.slots.append(Slot(slot_name(name), of, child))
 
 
 def _scalar(tree: Tree, node: Node, attribute: str, variable: Any) -> None:
@@ -147,12 +152,3 @@ def _scalar(tree: Tree, node: Node, attribute: str, variable: Any) -> None:
     child = tree.variable(variable, role)
     if all(known is not child for _, known in node.children):
         node.children.append((name, child))
-
-
-def _slot(tree: Tree, node: Node, slot: str, of: Any, value: Any) -> None:
-    node.slots.append(Slot(slot, tree.variable(of), tree.variable(value, Role.SLOT)))
-
-
-def _is_optimizer(value: Any) -> bool:
-    flavour = flavour_of(value)
-    return flavour is not None and isinstance(value, flavour.optimizers)

@@ -13,10 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from tfckpt.live import optimizers
-from tfckpt.live.flavours import Flavour, flavour_of
+from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
 from tfckpt.live.variables import Trackable, is_variable, last_name, path, raw
 from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Role
+
+_Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
 
 # What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name.
 _TRAINER_ATTRIBUTES = frozenset(
@@ -54,13 +56,16 @@ class Tree:
 
     Attributes:
         unbuilt: layers that have no variables yet, with their nodes.
-        optimizers: the optimizers found, with their nodes.
-        seen: what each node stands for, by the node's id; TensorFlow's objects included.
+        optimizers: the optimizers found, with their nodes; of a loss-scale optimizer and the one
+            inside, which are one node, the outer.
+        keras: whether a Keras object is among them.
+        variables: the variables found.
     """
 
     def __init__(self) -> None:
         self.unbuilt: list[tuple[Any, Node]] = []
         self.optimizers: list[tuple[Any, Node]] = []
+        self.keras = False
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
         self.variables: list[Any] = []
@@ -78,10 +83,23 @@ class Tree:
             return None
         if (known := self._nodes.get(id(obj))) is not None:
             return known
+        flavour = flavour_of(obj)
+        self.keras |= flavour is not None
+        if flavour is not None and isinstance(obj, flavour.loss_scale):
+            return self._scaled(obj)
+        if flavour is None and isinstance(obj, _Delegating):
+            return self._delegated(obj, role)
         node = Node(Kind.GROUP)
         self._remember(obj, node)
-        flavour = flavour_of(obj)
-        if flavour is not None:
+        self._fill(obj, node, flavour)
+        return node
+
+    def _fill(self, obj: Any, node: Node, flavour: Flavour | None) -> None:
+        if is_optimizer(obj):
+            node.kind = Kind.OPTIMIZER
+            self.optimizers.append((obj, node))
+            optimizers.describe(self, obj, node)
+        elif flavour is not None:
             self._keras(obj, node, flavour)
         elif isinstance(obj, dict):
             for key, value in obj.items():
@@ -91,7 +109,6 @@ class Tree:
                 self.attach(node, str(index), value)
         else:
             self._trackable(obj, node)
-        return node
 
     def attach(self, parent: Node, edge: str, obj: Any) -> None:
         """Hang an object below a node, if it can hold a value."""
@@ -111,6 +128,25 @@ class Tree:
         self._nodes[id(obj)] = node
         self._keep.append(obj)  # an id is only unique while its object lives
 
+    def _scaled(self, outer: Any) -> Node | None:
+        """The node of the optimizer inside, and the outer one's own values with it."""
+        node = self.node(outer.inner_optimizer)
+        if node is not None:
+            self._remember(outer, node)
+            others = [(known, other) for known, other in self.optimizers if other is not node]
+            self.optimizers = [*others, (outer, node)]
+            optimizers.describe_scale(self, outer, node)
+        return node
+
+    def _delegated(self, obj: Any, role: Role) -> Node | None:
+        """The node of what an object says it is (tensorflow/python/trackable/base_delegate.py)."""
+        node = self.node(obj._trackable, role)
+        if node is not None:
+            self._remember(obj, node)
+            if node.role in (Role.OBJECT, Role.ITERATOR):
+                node.value = obj  # which is what TensorFlow's object graph reaches
+        return node
+
     def _trackable(self, obj: Any, node: Node) -> None:
         if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors or (
             getattr(obj, "_gather_saveables_for_checkpoint", None) is not None
@@ -127,11 +163,7 @@ class Tree:
                 self.attach(node, edge, child)
 
     def _keras(self, obj: Any, node: Node, flavour: Flavour) -> None:
-        if isinstance(obj, flavour.optimizers):
-            node.kind = Kind.OPTIMIZER
-            self.optimizers.append((obj, node))
-            optimizers.describe(self, obj, node)
-        elif isinstance(obj, flavour.metric):
+        if isinstance(obj, flavour.metric):
             for variable in obj.variables:
                 node.children.append((last_name(variable), self.variable(variable, Role.METRIC)))
         elif isinstance(obj, flavour.seeds):

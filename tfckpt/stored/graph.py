@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from tfckpt import names
 from tfckpt.names import Kind, Node, weak_base
+from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value
 from tfckpt.records import Role
 from tfckpt.stored.layer_names import Scope, layer_names
-from tfckpt.stored.optimizer_graph import OptimizerGraph
+from tfckpt.stored.optimizer_graph import OptimizerGraph, scale_values, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -70,6 +71,8 @@ class GraphReader:
             {child.local_name: child.node_id for child in node.children} for node in graph.nodes
         ]
         self._bases = KERAS_BASES | set(bases)
+        self._scaled = scaled(self)
+        self._outer = {inner: outer for outer, inner in self._scaled.items()}
         self._made: dict[int, Node] = {}
         self._optimizers: list[tuple[int, Node]] = []
 
@@ -96,12 +99,7 @@ class GraphReader:
             by_itself = hint is None or edge in hint  # else the root object's own
             if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
-        lone = roots.get(names.MODEL)
-        if lone is not None:
-            for edge, child in list(lone.children):
-                if edge == names.OPTIMIZER and child.kind is Kind.OPTIMIZER:
-                    lone.children.remove((edge, child))
-                    roots.setdefault(names.OPTIMIZER, child)
+        names.promote_optimizer(roots)
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
@@ -169,6 +167,7 @@ class GraphReader:
 
     def _node(self, index: int, without: Collection[str] = ()) -> Node:
         """The naming's node for a node of the graph, each once. Recursion is by an own stack."""
+        index = self._scaled.get(index, index)
         if (known := self._made.get(index)) is not None:
             return known
         todo = [index]
@@ -181,6 +180,7 @@ class GraphReader:
         return made[index]
 
     def _get(self, index: int, fresh: list[int]) -> Node:
+        index = self._scaled.get(index, index)
         node = self._made.get(index)
         if node is None:
             node = self._made[index] = Node(Kind.GROUP)
@@ -265,21 +265,17 @@ class GraphReader:
 
     def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
         node.kind = Kind.OPTIMIZER
-        scale = self.edges[index].get("loss_scale")
-        if (
-            scale is not None
-        ):  # tf_keras stores a loss-scale optimizer and its inner one as one node
-            node.label = "loss_scale_optimizer"
-            for edge, child in self.edges[scale].items():
-                name, role = names.optimizer_value(edge)
-                node.children.append((name, self._get(child, fresh)))
-                node.children[-1][1].role = role
-            inner = Node(Kind.OPTIMIZER)
-            node.children.append(("inner_optimizer", inner))
-            node = inner
         self._optimizers.append((index, node))
         for edge, child in OptimizerGraph(self, index, node).own():
             node.children.append((edge, self._get(child, fresh)))
+        if scale := scale_values(self, index, self._outer.get(index)):
+            group = Node(Kind.GROUP)
+            node.children.append((LOSS_SCALE, group))
+            for edge, child in scale.items():
+                name, role = optimizer_value(edge)
+                value = self._get(child, fresh)
+                group.children.append((name, value))
+                value.role = role
 
     def _seed_state(self, index: int) -> int | None:
         generator = self.edges[index].get("_generator")

@@ -10,16 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.names import (
-    OPTIMIZER,
-    Node,
-    Slot,
-    by_slot_path,
-    optimizer_value,
-    slot_name,
-    snake_case,
-    split_slot,
-)
+from tfckpt.names import OPTIMIZER, Node, Slot, snake_case
+from tfckpt.optimizer_names import LOSS_SCALE, by_slot_path, optimizer_value, slot_name, split_slot
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -27,7 +19,38 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.graph import GraphReader
 
+_INNER = "inner_optimizer"
+_SCALE = ("_iterations", "_learning_rate", "dynamic_scale", "step_counter")
 _BOOKS = frozenset({"_variables", "_trainable_variables", "_trainable_variables_indices"})
+
+
+def scaled(reader: GraphReader) -> dict[int, int]:
+    """Keras 3's loss-scale optimizers → the optimizers inside; tf_keras stores both as one node."""
+    found = {}
+    for index, edges in enumerate(reader.edges):
+        inner = edges.get(_INNER)
+        if inner is None or not (reader.is_optimizer(index) and reader.is_optimizer(inner)):
+            continue
+        # Its scale comes with its first use; before that, its name is all there is.
+        own = reader.full_name(edges["_iterations"]) if "_iterations" in edges else ""
+        if "dynamic_scale" in edges or re.match(r"loss_scale_optimizer(_\d+)?/", own):
+            found[index] = inner
+    return found
+
+
+def scale_values(reader: GraphReader, index: int, outer: int | None) -> dict[str, int]:
+    """Edge → node of a loss-scale optimizer's own values; nothing for any other optimizer.
+
+    Args:
+        reader: of the graph.
+        index: the optimizer inside, which is the outer one, too, in tf_keras's files.
+        outer: Keras 3's loss-scale optimizer around it, if there is one.
+    """
+    edges = reader.edges
+    if outer is not None:
+        return {edge: edges[outer][edge] for edge in _SCALE if edge in edges[outer]}
+    scale = edges[index].get(LOSS_SCALE)
+    return {} if scale is None else edges[scale]
 
 
 class OptimizerGraph:

@@ -1,0 +1,229 @@
+"""Beside Keras: the optimizers of ``tf.compat.v1.train``, and objects that stand for another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from zoo.variables import inner
+
+import tfckpt
+from tfckpt.live.inventory import collect
+from tfckpt.stored import commit
+from tfckpt.stored.checkpoint import open_checkpoint
+
+V1 = tf.compat.v1.train
+OPTIMIZERS = {
+    "gradient_descent": lambda: V1.GradientDescentOptimizer(0.1),
+    "momentum": lambda: V1.MomentumOptimizer(0.1, 0.9),
+    "adam": lambda: V1.AdamOptimizer(0.1),
+    "adagrad": lambda: V1.AdagradOptimizer(0.1),
+    "adadelta": lambda: V1.AdadeltaOptimizer(0.1),
+    "rms_prop": lambda: V1.RMSPropOptimizer(0.1, momentum=0.9, centered=True),
+    "ftrl": lambda: V1.FtrlOptimizer(0.1),
+}
+every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
+either_writer = pytest.mark.parametrize("writer", [tf.train.Checkpoint, tfckpt.Checkpoint])
+
+
+def net(k: Any = tf_keras) -> Any:
+    layers = [k.layers.Dense(4, name="hidden"), k.layers.Dense(2, name="head")]
+    return k.Sequential([k.Input((3,)), *layers])
+
+
+def step(model: Any, optimizer: Any, value: float) -> None:
+    variables = [inner(variable) for variable in model.trainable_variables]
+    optimizer.apply_gradients([(tf.fill(v.shape, value), v) for v in variables])
+
+
+def run(name: str, value: float, k: Any = tf_keras) -> tuple[Any, Any]:
+    model, optimizer = net(k), OPTIMIZERS[name]()
+    step(model, optimizer, value)
+    return model, optimizer
+
+
+def slots(model: Any, optimizer: Any) -> dict[tuple[str, str], np.ndarray]:
+    return {
+        (slot, variable.name): optimizer.get_slot(variable, slot).numpy()
+        for variable in model.trainable_variables
+        for slot in optimizer.get_slot_names()
+    }
+
+
+def values(optimizer: Any) -> list[bytes]:
+    """Those of the slots and of what belongs to no variable; TensorFlow's order is by number."""
+    return sorted(variable.numpy().tobytes() for variable in optimizer.variables())
+
+
+@every_optimizer
+@either_writer
+def test_a_v1_optimizer_beside_a_model_comes_back_whole(name, writer, tmp_path) -> None:
+    model, optimizer = run(name, 0.5)
+    path = writer(model=model, optimizer=optimizer).save(str(tmp_path / "ckpt"))
+    other, fresh = run(name, -2.0)
+    restored = tfckpt.Checkpoint(model=other, optimizer=fresh).restore(path)
+    restored.assert_consumed()
+    expected = slots(model, optimizer)
+    for key, value in slots(other, fresh).items():
+        np.testing.assert_array_equal(value, expected[key], str(key))
+    assert values(fresh) == values(optimizer)
+    for each in ((model, optimizer), (other, fresh)):
+        step(*each, 0.25)
+    for ours, theirs in zip(other.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@every_optimizer
+def test_every_variable_of_a_v1_optimizer_is_in_the_record_and_the_file(name, tmp_path) -> None:
+    model, optimizer = run(name, 0.5)
+    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
+    record = commit.read(path)
+    assert record is not None
+    reader = tf.train.load_checkpoint(path)
+    stored = [
+        reader.get_tensor(entry.key).tobytes()
+        for key, entry in record.inventory.entries.items()
+        if key.startswith("optimizer/")
+    ]
+    assert values(optimizer) == sorted(stored)
+    assert record.inventory.optimizers == {"optimizer": name}
+
+
+def test_a_v1_optimizers_values_have_the_names_of_keras_words() -> None:
+    model, optimizer = run("adam", 0.5)
+    entries = collect({"net": model, "opt": optimizer}).inventory.entries
+    assert {name for name in entries if name.startswith("optimizer/")} == {
+        "optimizer/beta1_power",
+        "optimizer/beta2_power",
+        *(
+            f"optimizer/{slot}/{layer}/{name}"
+            for slot in ("momentum", "velocity")
+            for layer in ("hidden", "head")
+            for name in ("kernel", "bias")
+        ),
+    }
+    assert entries["optimizer/velocity/head/kernel"].of == "model/head/kernel"
+
+
+@every_optimizer
+def test_plain_tensorflow_restores_a_saved_v1_optimizer(name, tmp_path) -> None:
+    model, optimizer = run(name, 0.5)
+    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
+    other, fresh = run(name, -2.0)
+    status = tf.train.Checkpoint(model=other, optimizer=fresh).restore(path)
+    status.assert_existing_objects_matched()
+    expected = slots(model, optimizer)
+    for key, value in slots(other, fresh).items():
+        np.testing.assert_array_equal(value, expected[key], str(key))
+
+
+def test_a_v1_optimizer_may_stand_beside_the_one_that_keras_compiled(tmp_path) -> None:
+    model, optimizer = run("adam", 0.5)
+    model.compile("sgd", "mse")
+    model.fit(np.ones((2, 3)), np.ones((2, 2)), verbose=0)
+    checkpoint = tfckpt.Checkpoint(model=model, optimizer=optimizer)
+    path = checkpoint.save(tmp_path / "ckpt")
+    record = commit.read(path)
+    assert record is not None
+    assert {"optimizer/beta1_power", "model/optimizer/iterations"} <= set(record.inventory.entries)
+    checkpoint.restore(path).assert_consumed()
+    plain = tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "plain"))
+    live = collect({"model": model, "optimizer": optimizer})
+    with open_checkpoint(plain, roots=live.roots) as stored:
+        kept = {n for n, entry in live.inventory.entries.items() if entry.role != "metric"}
+        assert kept == set(stored.inventory.entries)
+
+
+@every_optimizer
+def test_a_v1_optimizer_beside_a_keras_3_model_comes_back_too(name, tmp_path) -> None:
+    """TensorFlow alone does not save its slots: it finds none for a variable of Keras 3."""
+    model, optimizer = run(name, 0.5, keras)
+    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
+    other, fresh = run(name, -2.0, keras)
+    tfckpt.Checkpoint(model=other, optimizer=fresh).restore(path).assert_consumed()
+    assert values(fresh) == values(optimizer)
+    for each in ((model, optimizer), (other, fresh)):
+        step(*each, 0.25)
+    for ours, theirs in zip(other.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_v1_optimizer_that_took_no_step_is_not_passed_over(tmp_path) -> None:
+    model, optimizer = run("adam", 0.5)
+    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
+    other, fresh = net(), OPTIMIZERS["adam"]()
+    checkpoint = tfckpt.Checkpoint(model=other, optimizer=fresh)
+    with pytest.raises(tfckpt.StatusAssertionError, match="optimizer/momentum/hidden/kernel"):
+        checkpoint.restore(path).assert_consumed()
+    step(other, fresh, -2.0)
+    checkpoint.restore(path).assert_consumed()
+    assert values(fresh) == values(optimizer)
+
+
+def test_without_keras_a_v1_optimizer_is_restored_when_it_takes_its_first_step(tmp_path) -> None:
+    def run(value: float) -> dict[str, Any]:
+        return {"w": tf.Variable([value, value]), "optimizer": V1.AdamOptimizer(0.1)}
+
+    def train(w: Any, optimizer: Any) -> None:
+        optimizer.apply_gradients([(tf.constant([1.0, 2.0]), w)])
+
+    ours, theirs = run(1.0), run(2.0)
+    train(**ours)
+    path = tfckpt.Checkpoint(**ours).save(tmp_path / "ckpt")
+    status = tfckpt.Checkpoint(**theirs).restore(path)
+    for each in (ours, theirs):
+        train(**each)
+    status.assert_consumed()
+    np.testing.assert_array_equal(theirs["w"].numpy(), ours["w"].numpy())
+    assert values(theirs["optimizer"]) == values(ours["optimizer"])
+
+
+class Standing(
+    tf.__internal__.tracking.DelegatingTrackableMixin, tf.__internal__.tracking.Trackable
+):
+    """An object that is, to a checkpoint, another one."""
+
+
+def holder(value: float) -> tf.Module:
+    module = tf.Module()
+    module.w, module.more = tf.Variable(value), [tf.Variable([value, -value])]
+    return module
+
+
+@either_writer
+def test_an_object_that_stands_for_another_is_saved_and_restored_as_it(writer, tmp_path) -> None:
+    ours, theirs = holder(1.0), holder(2.0)
+    path = writer(net=net(keras), it=Standing(ours)).save(str(tmp_path / "ckpt"))
+    checkpoint = tfckpt.Checkpoint(net=net(keras), it=Standing(theirs))
+    checkpoint.restore(path).assert_consumed()
+    assert theirs.w.numpy() == 1.0
+    np.testing.assert_array_equal(theirs.more[0].numpy(), [1.0, -1.0])
+    assert {"it/w", "it/more/0"} <= set(collect({"it": Standing(ours)}).variables)
+
+
+@either_writer
+def test_it_may_stand_for_a_variable_or_a_table(writer, tmp_path) -> None:
+    def things(value: float) -> dict[str, Any]:
+        table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, -1.0)
+        table.insert(["a"], [value])
+        return {"variable": tf.Variable(value), "table": table}
+
+    ours, theirs = things(1.0), things(2.0)
+    standing = {name: Standing(thing) for name, thing in ours.items()}
+    path = writer(net=net(keras), **standing).save(str(tmp_path / "ckpt"))
+    standing = {name: Standing(thing) for name, thing in theirs.items()}
+    checkpoint = tfckpt.Checkpoint(net=net(keras), **standing)
+    checkpoint.restore(path).assert_consumed()
+    assert theirs["variable"].numpy() == 1.0
+    assert theirs["table"].lookup(tf.constant("a")).numpy() == 1.0
+
+
+def test_it_may_be_given_beside_what_it_stands_for(tmp_path) -> None:
+    ours, theirs = holder(1.0), holder(2.0)
+    path = tfckpt.Checkpoint(a=ours, b=Standing(ours)).save(tmp_path / "ckpt")
+    tfckpt.Checkpoint(a=theirs, b=Standing(theirs)).restore(path).assert_consumed()
+    assert theirs.w.numpy() == 1.0
