@@ -123,6 +123,7 @@ class _Planning:
         return claims
 
     def _place(self, live: Entry, claims: Sequence[Route], hints: RenameHints) -> None:
+        claims = sorted(claims, key=lambda route: route.stored.name)
         if (spared := self._spared(live.name, live)) is not None:
             self._spare(spared, live, claims[0].stored if claims else None)
             for route in claims[1:]:
