@@ -4,6 +4,7 @@
 
     TfckptError
     ├── PolicyError (ValueError)              a policy or config file says something it cannot mean
+    ├── NamingError (ValueError)              a keyword cannot begin the names of its values
     ├── CheckpointError                       about files
     │   ├── CheckpointNotFoundError (FileNotFoundError)   there is no checkpoint there
     │   ├── DamagedCheckpointError (ValueError)           there is one, and it cannot be trusted
@@ -56,6 +57,10 @@ class PolicyError(TfckptError, ValueError):
         super().__init__("\n".join(problem.show(file) for problem in problems))
         self.file = file
         self.problems = tuple(problems)
+
+
+class NamingError(TfckptError, ValueError):
+    """A keyword given to a checkpoint cannot be the first component of canonical names."""
 
 
 class CheckpointError(TfckptError):

@@ -30,7 +30,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.errors import TfckptError
+from tfckpt.errors import NamingError
 from tfckpt.records import Layer, Role
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ _SAME_BASE = {"model": "functional"}
 # tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
 # kernel beside it, keeps both names in both flavours.
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
-
-
-class NamingError(TfckptError, ValueError):
-    """A keyword given to a checkpoint cannot be the first component of canonical names."""
 
 
 class Kind(Enum):

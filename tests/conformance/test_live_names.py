@@ -13,8 +13,8 @@ from zoo import models
 from zoo.optimizers import compiled
 from zoo.variables import inner
 
+from tfckpt.errors import NamingError
 from tfckpt.live.inventory import Live, collect
-from tfckpt.names import NamingError
 
 KERNEL_AND_BIAS = ("bias", "kernel")
 CELL = ("bias", "kernel", "recurrent_kernel")

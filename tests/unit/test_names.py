@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tfckpt.errors import NamingError
 from tfckpt.names import (
     Kind,
     Names,
-    NamingError,
     Node,
     Slot,
     assign,

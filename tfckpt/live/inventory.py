@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt import names
+from tfckpt.errors import NamingError
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree
 from tfckpt.live.variables import raw
-from tfckpt.names import Kind, Names, NamingError, Node
+from tfckpt.names import Kind, Names, Node
 from tfckpt.records import Entry, Inventory, Role
 
 if TYPE_CHECKING:
