@@ -345,18 +345,79 @@ def test_an_assertion_that_fails_puts_everything_back(source, trained) -> None:
     assert target.state() == before
 
 
-def test_what_has_changed_since_is_left_alone(source, trained) -> None:
+def test_where_one_has_changed_since_none_is_put_back(source, trained) -> None:
     target = trained(2, extra=1)
-    before = target.state()
     status = target.checkpoint.restore(source.path)
+    restored = target.state()
     trained_since = target.model.variables[0]
     trained_since.assign(trained_since + 1)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="changed since the restore, and none was put back"):
         status.assert_consumed()
     after = target.state()
-    assert after[1:] == before[1:]
+    assert after[1:] == restored[1:]
     expected = source.model.variables[0].numpy() + 1
     np.testing.assert_array_equal(target.model.variables[0].numpy(), expected)
+
+
+def test_nothing_is_restored_late_after_it_was_taken_back(keras_trained, tmp_path) -> None:
+    source, target = keras_trained(1), keras_trained(2, extra=1)
+    late = tfckpt.Checkpoint(model=source.model, late=tf.Variable(7.0)).save(tmp_path / "late")
+    checkpoint = tfckpt.Checkpoint(model=target.model)
+    status = checkpoint.restore(late)
+    with pytest.raises(AssertionError, match="every variable has its old value again"):
+        status.assert_existing_objects_matched()
+    checkpoint.late = tf.Variable(0.0)
+    assert float(checkpoint.late) == 0.0
+
+
+def test_an_object_given_after_the_restore_is_restored(source, trained, tmp_path) -> None:
+    path = tfckpt.Checkpoint(model=source.model, late=tf.Variable(7.0)).save(tmp_path / "late")
+    checkpoint = tfckpt.Checkpoint(model=trained(2).model)
+    status = checkpoint.restore(path)
+    with pytest.raises(AssertionError):
+        checkpoint.restore(path).assert_consumed()
+    status = checkpoint.restore(path)
+    checkpoint.late = tf.Variable(0.0)
+    assert float(checkpoint.late) == 7.0
+    status.assert_consumed()
+
+
+@pytest.mark.parametrize(
+    ("stored", "dtype"),
+    [
+        (1e6, "float16"),
+        (float(2**40), "int32"),
+        (float("nan"), "int32"),
+        (-1.0, "uint8"),
+        (0.5, "int8"),
+    ],
+)
+def test_a_cast_that_would_lose_a_value_is_refused(stored, dtype, tmp_path) -> None:
+    path = tfckpt.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(stored)).save(tmp_path / "ckpt")
+    a, b = tf.Variable(0.0), tf.Variable(tf.cast(3, dtype))
+    policy = {"on_dtype_mismatch": "cast"}
+    with pytest.raises(tfckpt.RestoreError, match=f"b: {dtype} cannot hold"):
+        tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
+    assert (float(a), int(b)) == (0.0, 3)
+
+
+def test_a_cast_that_rounds_is_a_cast(tmp_path) -> None:
+    path = tfckpt.Checkpoint(a=tf.Variable(1.1), b=tf.Variable(float("inf"))).save(tmp_path / "c")
+    a, b = tf.Variable(tf.cast(0, "bfloat16")), tf.Variable(tf.cast(0, "float16"))
+    policy = {"on_dtype_mismatch": "cast"}
+    tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
+    assert float(a) == float(tf.cast(1.1, "bfloat16"))
+    assert float(b) == float("inf")
+
+
+def test_an_object_whose_key_needs_escapes_is_restored(trained, tmp_path) -> None:
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    table.insert(tf.constant(["x"]), tf.constant([5], tf.int64))
+    checkpoint = tfckpt.Checkpoint(model=trained(1).model, tables={"a.Sb": table})
+    path = checkpoint.save(tmp_path / "ckpt")
+    table.remove(tf.constant(["x"]))
+    checkpoint.restore(path).assert_consumed()
+    assert int(table.lookup(tf.constant("x"))) == 5
 
 
 def test_an_assertion_that_holds_puts_nothing_back(source, trained) -> None:

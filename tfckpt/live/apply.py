@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tfckpt.errors import RestoreError
 from tfckpt.live.variables import raw
+from tfckpt.planning import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,11 +83,25 @@ class Undo:
             if kept.new is None:
                 kept.new = kept.variable.read_value()
 
+    def take_back(self) -> bool:
+        """Put every value back, or none where one was changed since; whether that was done.
+
+        A model of which one half was trained on and the other put back would be neither.
+        """
+        changed = any(
+            kept.new is not None and not _same(kept.variable.read_value(), kept.new)
+            for kept in self._kept
+        )
+        if changed:
+            self.forget()
+            return False
+        self.roll_back()
+        return self.complete
+
     def roll_back(self) -> None:
-        """Put every kept value back, unless something else has changed the variable since."""
+        """Put every kept value back."""
         for kept in reversed(self._kept):
-            value = kept.variable.read_value()
-            if _same(value, kept.old) or not (kept.new is None or _same(value, kept.new)):
+            if _same(kept.variable.read_value(), kept.old):
                 continue
             try:
                 kept.variable.assign(kept.old)
@@ -147,8 +162,8 @@ def apply(
 
     Raises:
         DamagedCheckpointError: a value is not what its checksum says; nothing was changed.
-        RestoreError: a variable or another object would not take its value; no variable was
-            changed.
+        RestoreError: a variable or another object would not take its value, or its type cannot
+            hold it; no variable was changed.
     """
     steps = [
         (step.name, step.stored.key)
@@ -157,6 +172,7 @@ def apply(
     ]
     if verify != "none":
         stored.bundle.verify(key for _, key in steps)
+    _check_casts(plan, stored, variables)
     if then is not None:
         _restore_objects(then, stored.prefix)
     undo = Undo(keep_all=keep_all or verify == "none")
@@ -180,6 +196,12 @@ def apply(
     return undo
 
 
+def _check_casts(plan: Plan, stored: StoredCheckpoint, variables: Mapping[str, Any]) -> None:
+    for step in plan.assignments:
+        if step.status is Status.CAST and step.stored is not None:
+            _cast(step.name, variables[step.name], stored.bundle.read(step.stored.key))
+
+
 def _restore_objects(then: Callable[[], None], prefix: str) -> None:
     try:
         then()
@@ -191,10 +213,33 @@ def _restore_objects(then: Callable[[], None], prefix: str) -> None:
         ) from error
 
 
-def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
+def _cast(name: str, variable: Any, value: Any) -> Any:
+    """The value in the variable's type.
+
+    Raises:
+        RestoreError: the type cannot hold it: 1e6 in float16, 0.5 or NaN in an integer.
+    """
     dtype = raw(variable).dtype.base_dtype.as_numpy_dtype
-    if value.dtype not in (dtype, object):
-        value = value.astype(dtype)
+    if value.dtype in (dtype, object):
+        return value
+    with np.errstate(all="ignore"):
+        cast = value.astype(dtype)
+        if raw(variable).dtype.is_integer:
+            kept = cast.astype(value.dtype) == value
+        else:
+            kept = np.isfinite(cast) == np.isfinite(value)
+    if not np.all(kept):
+        lost = value[~kept].flat[0]
+        raise RestoreError(
+            f"{name}: {np.dtype(dtype).name} cannot hold {lost}, which the checkpoint has as "
+            f"{value.dtype.name}; nothing was changed",
+            hint="exclude it, or give the variable a wider type",
+        )
+    return cast
+
+
+def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
+    value = _cast(name, variable, value)
     try:
         undo.assign(variable, value)
     except (ValueError, TypeError, tf.errors.OpError) as error:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.errors import CheckpointNotFoundError, NamingError
 from tfckpt.live import save
 from tfckpt.live.apply import Undo
-from tfckpt.live.coverage import whole_view
+from tfckpt.live.coverage import EXTRA, whole_view
 from tfckpt.live.delayed import Late
 from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
@@ -144,6 +144,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return self._write(file_prefix, options)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == EXTRA:
+            raise NamingError(f"the keyword {EXTRA!r} is reserved; give the object another one")
         super().__setattr__(name, value)
         late = self.__dict__.get("_tfckpt_late")
         if late is not None and self._root is None:
@@ -167,7 +169,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
-            return LoadStatus(prepared.report(), undo, later=later, created=late.created)
+            return LoadStatus(prepared.report(), undo, later=later, late=late)
 
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
@@ -185,7 +187,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         undo.settle()
         if prepared.policy.api == "restore" and hasattr(later, "add_to_optionally_restored"):
             later.add_to_optionally_restored(self.save_counter)  # TF1 counted no saves
-        return LoadStatus(prepared.report(), undo, later=later, plain=True)
+        return LoadStatus(prepared.report(), undo, later=later)
 
     def _tfckpt_may_come(self, prepared: Prepared) -> bool:
         """Whether TensorFlow may find a value where no name matches.

@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.live.inventory import collect
+from tfckpt.stored.keys import edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,17 +31,11 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
     """
     for key, obj in objects.items():
         chain = obj
-        for edge in reversed(_edges(key)):
+        for edge in reversed(edges(key)):
             holder = tf.train.Checkpoint()
             setattr(holder, edge, chain)
             chain = holder
-        chain.read(prefix).assert_nontrivial_match().expect_partial()
-
-
-def _edges(key: str) -> list[str]:
-    """The path in a key, TensorFlow's escapes undone (python/trackable/trackable_utils.py)."""
-    path = key.partition("/.ATTRIBUTES/")[0]
-    return [edge.replace(".S", "/").replace("..", ".") for edge in path.split("/")]
+        chain.read(prefix).assert_existing_objects_matched().expect_partial()
 
 
 class Late:
@@ -74,6 +69,10 @@ class Late:
             return
         self.objects[keyword] = obj
         self._read({keyword: obj})
+
+    def stop(self) -> None:
+        """Restore nothing more: the restore was taken back."""
+        self._wanted = set()
 
     def created(self) -> Iterable[str]:
         """The names of the values that have come to exist."""

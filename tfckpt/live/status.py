@@ -1,8 +1,9 @@
 """What ``restore`` and ``read`` return: TensorFlow's four assertions, about every variable.
 
 They mean what TensorFlow's mean, with three differences, each for a silence of TensorFlow's: an
-assertion that fails puts every variable back; ``assert_nontrivial_match`` wants a value and not
-only an object to match; a value that hangs in a Python list counts.
+assertion that fails puts every variable back, unless one was changed since, or TensorFlow's delayed
+restoration still waits for variables; ``assert_nontrivial_match`` wants a value and not only an
+object to match; a value that hangs in a Python list counts.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from tfckpt.planning import Severity, Status
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from typing_extensions import Self
 
     from tfckpt.live.apply import Undo
+    from tfckpt.live.delayed import Late
     from tfckpt.planning import Plan, RestoreReport, Step
 
 _SHOWN = 10
@@ -37,8 +39,7 @@ class LoadStatus:
         undo: Undo,
         *,
         later: Any = None,
-        plain: bool = False,
-        created: Callable[[], Iterable[str]] = tuple,
+        late: Late | None = None,
     ) -> None:
         """The status of a restore that has happened.
 
@@ -46,14 +47,14 @@ class LoadStatus:
             report: what was restored.
             undo: the values before.
             later: TensorFlow's own status, where its delayed restoration goes on.
-            plain: whether TensorFlow's status speaks of every object, so that it decides.
-            created: the names of values that have come to exist since.
+            late: what it goes on for, beside Keras objects; without one TensorFlow's status speaks
+                of every object, and decides.
         """
         self.report = report
         self._undo = undo
         self._later = later
-        self._plain = plain
-        self._created = created
+        self._late = late
+        self._plain = late is None
         self._rolled_back = False
 
     def assert_consumed(self) -> Self:
@@ -119,21 +120,28 @@ class LoadStatus:
 
     def _fail(self, name: str, problems: list[str]) -> None:
         """Raise; what was assigned is put back, unless TensorFlow may still assign the rest."""
-        waiting = self._plain and any(
+        waiting = self._later is not None and any(
             step.status is Status.UNEXPECTED for step in self.report.plan.steps
         )
-        if not waiting:
-            self._rolled_back = True
-            self._undo.roll_back()
+        if waiting:
+            what = "values wait for their variables, and nothing was put back"
+        else:
+            what = self._take_back()
         shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN])
         more = len(problems) - _SHOWN
         raise StatusAssertionError(
-            f"{name} failed on {self.report.path}; "
-            + ("values wait for their variables\n" if waiting else "")
-            + ("" if waiting else "every variable has its old value again\n")
+            f"{name} failed on {self.report.path}; {what}\n"
             + shown
             + (f"\n  … and {more} more: see .report" if more > 0 else "")
         )
+
+    def _take_back(self) -> str:
+        self._rolled_back = True
+        if self._late is not None:
+            self._late.stop()
+        if self._undo.take_back():
+            return "every variable has its old value again"
+        return "variables were changed since the restore, and none was put back"
 
     def _missing(self) -> list[str]:
         unsaved = {Role.METRIC} if self._complete else {Role.METRIC, Role.SEED}
@@ -145,7 +153,7 @@ class LoadStatus:
 
     def _unexpected(self) -> list[str]:
         steps = [step for step in self.report.plan.steps if _left_over(step)]
-        created = set(self._created()) if steps else set()
+        created = set(self._late.created()) if steps and self._late is not None else set()
         return [f"{step.source}: {step.reason}" for step in steps if step.source not in created]
 
     def _nothing(self) -> list[str]:

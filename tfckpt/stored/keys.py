@@ -1,0 +1,25 @@
+"""Checkpoint keys: the path of an object, then what of it is stored.
+
+TensorFlow writes ``.`` as ``..`` and ``/`` as ``.S`` in each edge
+(tensorflow/python/trackable/trackable_utils.py).
+"""
+
+from __future__ import annotations
+
+import re
+
+ATTRIBUTES = "/.ATTRIBUTES/"
+
+
+def edges(key: str) -> list[str]:
+    """The edges from the root to the object that a key belongs to.
+
+    >>> edges("model/a..b/seed.Sdropout/.ATTRIBUTES/VARIABLE_VALUE")
+    ['model', 'a.b', 'seed/dropout']
+    """
+    path = key.partition(ATTRIBUTES)[0]
+    return [_unescape(edge) for edge in path.split("/")]
+
+
+def _unescape(edge: str) -> str:
+    return re.sub(r"\.\.|\.S", lambda match: "." if match[0] == ".." else "/", edge)
