@@ -25,7 +25,7 @@ class Resumable(Protocol):
     epoch: int
     report: RestoreReport | None
 
-    def restore(self) -> RestoreReport: ...
+    def begin(self) -> RestoreReport | None: ...
 
     def take_epoch(self) -> int: ...
 
@@ -90,7 +90,7 @@ def callback_for(run: Resumable, objects: Iterable[Any], verbose: int) -> Any:
 
         def on_train_begin(self, logs: Any = None) -> None:
             if run.report is None:  # another `fit` of the same run goes on from where it is
-                say(_summary(run.restore(), run.epoch))
+                say(_summary(run.begin(), run.epoch))
             self._resumed.begin(self.model)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -113,11 +113,14 @@ def _is_tf_keras(objects: Iterable[Any]) -> bool:
     return flavour is not None and flavour.name == "tf_keras"
 
 
-def _summary(report: RestoreReport, epoch: int) -> str:
+def _summary(report: RestoreReport | None, epoch: int) -> str:
+    if report is None:
+        return "nothing is restored: the config has no `restore` section"
+    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     if not report.path:
-        return "no checkpoint yet: training starts from the initial values"
+        return f"{passed_over}no checkpoint yet: training starts from the initial values"
     counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
-    return f"restored {report.path} (epoch {epoch}): {counts}"
+    return f"{passed_over}restored {report.path} (epoch {epoch}): {counts}"
 
 
 def _print(line: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from tfckpt.callbacks import callback_for
 from tfckpt.errors import TfckptError
 from tfckpt.live.checkpoint import Checkpoint
@@ -53,6 +55,8 @@ class Run:
         self.report: RestoreReport | None = None
         self.epoch = 0
         self._objects = dict(objects)
+        if "step" in objects:
+            _check_step(objects["step"])
         self._last_step: int | None = None
         self._resume_at = 0
 
@@ -67,10 +71,11 @@ class Run:
             DamagedCheckpointError: a source holds only damaged ones.
             NotBuiltError: a model has no variables yet.
             RefusedError: the plan has errors.
+            RestoreError: the config has no ``restore`` section.
         """
         _ = self.checkpoint.save_counter  # so that it is restored, too
         found = first_readable(self.config, self._attempt_restore)
-        report = found.result if found else RestoreReport(Plan("", "", ()), "")
+        report = found.result or RestoreReport(Plan("", "", ()), "", rejected=found.rejected)
         assert isinstance(report, RestoreReport)  # noqa: S101 (narrows the type)
         self.report = report
         self._last_step = self._step()
@@ -83,12 +88,23 @@ class Run:
             CheckpointNotFoundError: no source holds a checkpoint.
             DamagedCheckpointError: a source holds only damaged ones.
             NotBuiltError: a model has no variables yet.
+            RestoreError: the config has no ``restore`` section.
         """
         _ = self.checkpoint.save_counter
         found = first_readable(self.config, self._attempt_plan)
-        plan = found.result if found else Plan("", "", ())
+        for reason in found.rejected:
+            logging.warning("passed over: %s", reason)
+        plan = found.result or Plan("", "", ())
         assert isinstance(plan, Plan)  # noqa: S101 (narrows the type)
         return plan
+
+    def begin(self) -> RestoreReport | None:
+        """What the callback does first: ``restore``, or nothing where the config only saves."""
+        if self.config.restore is not None:
+            return self.restore()
+        if self._last_step is None:
+            self._last_step = self._step()
+        return None
 
     def _attempt_restore(
         self, prefix: str, policy: Policy, rejected: tuple[str, ...]
@@ -120,13 +136,13 @@ class Run:
 
         Args:
             epoch: epochs finished.
-            metrics: measured at this step, for the commit record.
+            metrics: measured at this step, for the commit record; finite, or NaN.
 
         Returns:
             The path; the checkpoint is complete and on disk.
 
         Raises:
-            SaveError: it failed; no file of it is left.
+            SaveError: it failed, or a number is none; no file of it is left.
             TfckptError: the config has no ``manager`` section.
         """
         if self.manager is None:
@@ -136,11 +152,9 @@ class Run:
             )
         epoch = self.epoch if epoch is None else epoch
         step = self._step()
-        numbers = {name: float(value) for name, value in (metrics or {}).items()}
-        about = About(step=step, epoch=epoch, metrics=numbers)
-        path = self.manager.save(about=about)
+        path = self.manager.save(about=About(step=step, epoch=epoch, metrics=metrics or {}))
         assert path is not None, "no interval holds this save back"  # noqa: S101
-        self._last_step, self.epoch = step, epoch
+        self._last_step, self.epoch = step, as_int(epoch)
         return path
 
     def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None:
@@ -186,6 +200,16 @@ class Run:
         return [getattr(obj, "optimizer", None) for obj in self._objects.values()]
 
 
+def _check_step(counter: Any) -> None:
+    try:
+        as_int(counter)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TfckptError(
+            f"`step` is to hold the number of the training step: {error}",
+            hint="give an object that holds something else another keyword",
+        ) from None
+
+
 def from_config(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects: Any) -> Run:
     """Tie live objects to a config.
 
@@ -195,6 +219,7 @@ def from_config(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **o
 
     Raises:
         PolicyError: everything that is wrong with the config, each with its line.
+        TfckptError: ``step`` holds no number.
 
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -221,9 +246,13 @@ def plan(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects:
 def inventory(**objects: Any) -> Inventory:
     """The canonical names of live objects, as policies and reports use them.
 
+    Raises:
+        ValueError: an argument is not trackable.
+
     >>> import keras, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
     >>> list(tfckpt.inventory(model=model).entries)
     ['model/out/bias', 'model/out/kernel']
     """
+    Checkpoint(**objects)  # takes what it can hold, and refuses the rest
     return collect(objects).inventory

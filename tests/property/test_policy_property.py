@@ -66,6 +66,7 @@ WITH_ACTIONS = {**FIELDS, "on_missing": ACTIONS, "on_unexpected": ACTIONS}
 WITH_ASSERT = {
     **FIELDS,
     "expect_partial": st.just(False),
+    "on_shape_mismatch": st.just("error"),
     "assert_": st.sampled_from(
         ["consumed", "existing_objects_matched", "nontrivial_match", "none"]
     ),

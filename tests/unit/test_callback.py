@@ -178,6 +178,30 @@ def test_it_says_what_it_does_and_can_be_silent(run, capsys) -> None:
     assert capsys.readouterr().out == ""
 
 
+def test_a_config_that_only_saves_restores_nothing_and_says_so(flavour, tmp_path, capsys) -> None:
+    manager = {"directory": str(tmp_path / "run"), "save": {"every_epochs": 1}}
+    for already in range(2):
+        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+        model.compile("sgd", "mse")
+        only_saves = tfckpt.from_config({"version": 1, "manager": manager}, model=model)
+        callback = only_saves.callback()
+        assert fit(model, 2, callback) == [0, 1]
+        assert "no `restore` section" in capsys.readouterr().out
+        assert only_saves.report is None
+        assert len(saved(only_saves)) == 2 * (already + 1)
+
+
+def test_it_names_a_path_with_nothing_there(flavour, tmp_path, capsys) -> None:
+    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+    model.compile("sgd", "mse")
+    restore = {"path": str(tmp_path / "imagnet" / "ckpt-900"), "if_none": "initialize"}
+    run = tfckpt.from_config({"version": 1, "restore": restore}, model=model)
+    fit(model, 1, run.callback())
+    out = capsys.readouterr().out
+    assert f"nothing at {restore['path']}" in out
+    assert "no checkpoint yet" in out
+
+
 def test_damage_stops_the_fit_before_it_trains(run, tmp_path) -> None:
     model, first = run(every_epochs=1)
     fit(model, 1, first.callback(verbose=0))

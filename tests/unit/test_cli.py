@@ -146,6 +146,15 @@ def test_inspect_of_damage_alone_is_an_error_of_one_sentence_each(tmp_path, caps
     assert "Traceback" not in captured.err
 
 
+def test_inspect_of_a_lost_index_alone_is_damage(tmp_path, capsys):
+    (tmp_path / "ckpt-1.data-00000-of-00001").touch()
+    (tmp_path / "ckpt-1.tfckpt.json").touch()
+    assert run("inspect", tmp_path) == 1
+    error = capsys.readouterr().err
+    assert "none of its 1 checkpoints can be read" in error
+    assert "index" in error
+
+
 def test_inspect_of_a_missing_data_file_lists_and_complains(runs, tmp_path, capsys):
     (tmp_path / "ckpt-1.index").write_bytes((runs / "ckpt-1.index").read_bytes())
     assert run("inspect", tmp_path / "ckpt-1") == 1
@@ -263,6 +272,16 @@ def test_a_model_that_cannot_be_built_shows_where(module, capsys):
     error = capsys.readouterr().err
     assert "Traceback" in error
     assert "undefined_name" in error
+
+
+@pytest.mark.parametrize("returned", ["None", "3", "{'model': None}"])
+def test_a_callable_that_returns_no_model_is_misuse(module, tmp_path, capsys, returned):
+    (tmp_path / "c.yaml").write_text("version: 1\nrestore: {path: zoo/ckpt-1}\n")
+    target = module(f"def build(): return {returned}\n")
+    assert run("plan", tmp_path / "c.yaml", "--model", target) == 2
+    error = capsys.readouterr().err
+    assert f"train_script:build returned model = {3 if returned == '3' else None}" in error
+    assert "Traceback" not in error
 
 
 # --- policy check

@@ -36,6 +36,17 @@ def test_a_record_makes_a_checkpoint_committed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_committed_checkpoint_that_lost_its_index_is_still_one(tmp_path: Path) -> None:
+    shard = "data-00000-of-00001"
+    touch(tmp_path, "ckpt-1.index", f"ckpt-4.{shard}", "ckpt-5.tfckpt.json", "ckpt-6.index")
+    touch(tmp_path, f"ckpt-7.{shard}", "ckpt-7.tfckpt.json", f"best-8.{shard}")
+    assert candidates(str(tmp_path)) == [
+        Candidate(7, f"{tmp_path}/ckpt-7", Kind.COMMITTED),
+        Candidate(6, f"{tmp_path}/ckpt-6", Kind.FOREIGN),
+        Candidate(1, f"{tmp_path}/ckpt-1", Kind.FOREIGN),
+    ]
+
+
 def test_the_state_file_has_no_say(tmp_path: Path) -> None:
     touch(tmp_path, "ckpt-1.index")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/ckpt-9"\n')

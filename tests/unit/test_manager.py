@@ -218,17 +218,85 @@ def test_none_that_can_be_read_is_no_fresh_start(manager, value, tmp_path) -> No
         again.restore_or_initialize()
 
 
+def test_a_lost_index_is_damage_and_no_fresh_start(manager, value, tmp_path) -> None:
+    save(manager(), value, 1)
+    (tmp_path / "run" / "ckpt-1.index").unlink()
+    again = manager(init_fn=lambda: pytest.fail("a fresh start"))
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1"):
+        again.restore_or_initialize()
+    assert again.latest_checkpoint is not None
+
+
+def test_a_lost_index_costs_the_others_nothing(manager, value, tmp_path) -> None:
+    first = manager(max_to_keep=2)
+    save(first, value, 1)
+    save(first, value, 2)
+    (tmp_path / "run" / "ckpt-2.index").unlink()
+    value.assign(0)
+    again = manager(max_to_keep=2)
+    assert again.restore_or_initialize().endswith("ckpt-1")
+    assert value.numpy() == 1
+    assert save(again, value, 3).endswith("ckpt-3")
+    assert tf.train.latest_checkpoint(str(tmp_path / "run")) == again.latest_checkpoint
+    assert tf.train.get_checkpoint_state(str(tmp_path / "run")).all_model_checkpoint_paths == [
+        str(tmp_path / "run" / "ckpt-3")
+    ]
+    save(again, value, 4)
+    assert {name.split(".")[0] for name in listing(tmp_path / "run")} == {
+        "checkpoint",
+        "ckpt-3",
+        "ckpt-4",
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
         ({"max_to_keep": 0}, ValueError),
         ({"max_to_keep": -1}, ValueError),
         ({"checkpoint_interval": 3}, ValueError),
+        ({"max_to_keep": 1.5}, TypeError),
+        ({"max_to_keep": "3"}, TypeError),
+        ({"max_to_keep": True}, TypeError),
+        ({"keep_checkpoint_every_n_hours": "2"}, TypeError),
+        ({"keep_checkpoint_every_n_hours": -1}, ValueError),
+        ({"keep_checkpoint_every_n_hours": float("nan")}, ValueError),
+        ({"checkpoint_name": ""}, ValueError),
+        ({"checkpoint_name": "a/b"}, ValueError),
+        ({"checkpoint_name": "a\0b"}, ValueError),
+        ({"checkpoint_name": None}, TypeError),
     ],
 )
 def test_what_the_constructor_refuses(manager, arguments, error) -> None:
     with pytest.raises(error):
         manager(**arguments)
+
+
+@pytest.mark.parametrize("number", [-3, 1.5, "7", True, 10**18])
+def test_a_number_that_no_checkpoint_has_is_refused_before_anything_is_written(
+    manager, tmp_path, number
+) -> None:
+    first = manager()
+    with pytest.raises(tfckpt.SaveError, match="checkpoint_number"):
+        first.save(checkpoint_number=number)
+    assert not (tmp_path / "run").exists()
+    assert int(first.checkpoint.save_counter) == 0
+    assert first.save(checkpoint_number=0).endswith("ckpt-0")
+
+
+def test_weights_that_the_checkpoint_does_not_have_are_named(flavour, tmp_path, caplog) -> None:
+    def build(*names: str) -> Any:
+        layers = [flavour.layers.Dense(4, name=name) for name in names]
+        model = flavour.Sequential([flavour.Input((4,)), *layers])
+        return tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), tmp_path, 3)
+
+    build("a").save()
+    assert build("a").restore_or_initialize().endswith("ckpt-1")
+    assert "model/a" not in caplog.text
+    assert build("a", "head").restore_or_initialize().endswith("ckpt-1")
+    assert "model/head/kernel" in caplog.text
+    assert "model/head/bias" in caplog.text
+    assert "model/a" not in caplog.text
 
 
 def test_a_plain_checkpoint_is_refused(tmp_path) -> None:

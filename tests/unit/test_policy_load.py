@@ -92,6 +92,18 @@ def test_a_contradiction_names_both_lines(tmp_path: Path) -> None:
     assert "`assert` is on line 5" in problem.message
 
 
+def test_a_bad_pattern_of_a_rename_has_the_line_of_its_own_side(tmp_path: Path) -> None:
+    text = (
+        "version: 1\npolicies:\n  a:\n    rename:\n"
+        "      - checkpoint: 're:('\n        model: b\n"
+        "      - checkpoint: a\n        model: 're:b'\n"
+    )
+    first, second = refused(write(tmp_path, text)).problems
+    assert (first.line, second.line) == (5, 8)
+    assert "rename[0].checkpoint: '(' is never closed" in first.message
+    assert "rename[1].model" in second.message
+
+
 def test_hints_name_the_nearest_word(tmp_path: Path) -> None:
     text = "version: 1\nrestor: {path: a}\npolicies: {a: {api: raed, optimizer: {slot: reset}}}\n"
     hints = [problem.hint for problem in refused(write(tmp_path, text)).problems]
@@ -239,3 +251,8 @@ def test_keys_of_a_mapping_that_are_no_text_are_refused() -> None:
 def test_an_unknown_key_may_be_spelt_in_any_way(key: str) -> None:
     for source in ({"version": 1, key: 2}, {"version": 1, "policies": {"a": {key: 2}}}):
         assert "unknown key" in str(refused(source))
+
+
+@pytest.mark.parametrize("source", [None, 3, ["a.yaml"], b"a.yaml", Policy()])
+def test_what_is_no_source_at_all_is_refused_in_words(source: Any) -> None:
+    assert "expected the path of a YAML file, or a mapping" in str(refused(source))

@@ -54,6 +54,14 @@ def test_presets(fields: dict[str, Any], missing: str, unexpected: str) -> None:
         ({"assert_": "consumed", "on_unexpected": "warn"}, ["on_unexpected: warn", "consumed"]),
         ({"assert_": "none", "on_missing": "error"}, ["on_missing: error", "assert: none"]),
         (
+            {"assert_": "consumed", "on_shape_mismatch": "skip"},
+            ["on_shape_mismatch: skip", "assert: consumed"],
+        ),
+        (
+            {"assert_": "existing_objects_matched", "on_shape_mismatch": "skip"},
+            ["on_shape_mismatch: skip", "assert: existing_objects_matched"],
+        ),
+        (
             {
                 "assert_": "existing_objects_matched",
                 "expect_partial": True,
@@ -80,6 +88,10 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Policy(exclude=["a", "re:("]), "exclude[1]: '(' is never closed"),
         (lambda: Policy(rename=[{"checkpoint": "a/*", "model": "b"}]), "same wildcards"),
         (lambda: Policy(rename=[{"checkpoint": "a"}]), "rename[0].model: the key is missing"),
+        (
+            lambda: Policy(rename=[{"checkpoint": "re:(", "model": "b"}]),
+            "rename[0].checkpoint: '(' is never closed",
+        ),
         (lambda: Policy(assert_="nontrivial"), "did you mean `nontrivial_match`"),
         (lambda: Policy(min_restored=1.5), "expected at most 1"),
         (lambda: Policy(min_restored="0.5"), "expected a number, found the text '0.5'"),
@@ -133,6 +145,11 @@ def test_what_cannot_be_meant_is_refused_in_plain_words(make: Any, text: str) ->
     assert text in str(caught.value)
     assert "pydantic" not in str(caught.value)
     assert "Input should" not in str(caught.value)
+
+
+@pytest.mark.parametrize("assertion", [None, "nontrivial_match", "none"])
+def test_shapes_may_be_skipped_where_no_assertion_wants_every_variable(assertion: Any) -> None:
+    assert Policy(assert_=assertion, on_shape_mismatch="skip").on_shape_mismatch == "skip"
 
 
 def test_every_fault_of_a_value_is_found_at_once() -> None:

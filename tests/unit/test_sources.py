@@ -66,20 +66,36 @@ def test_the_first_source_that_holds_one_wins(restored) -> None:
 
 
 @pytest.mark.parametrize(
-    "nothing",
+    ("nothing", "rejected"),
     [
-        {"directory": "none"},
-        {"directory": "empty"},
-        {"path": "none/ckpt-1"},
-        {"path": "empty/best"},
+        ({"directory": "none"}, ()),
+        ({"directory": "empty"}, ()),
+        ({"path": "none/ckpt-1"}, ("nothing at none/ckpt-1",)),
+        ({"path": "empty/best"}, ("nothing at empty/best",)),
     ],
 )
-def test_a_source_that_holds_none_falls_through(restored, nothing) -> None:
+def test_a_source_that_holds_none_falls_through(restored, nothing, rejected) -> None:
     Path("empty").mkdir()
     save("b/ckpt", 2.0)
     value, report = restored([nothing, {"directory": "b"}])
     assert value == 2
-    assert report.rejected == ()
+    assert report.rejected == rejected
+
+
+def test_a_path_with_nothing_there_is_named_where_the_start_is_fresh(restored) -> None:
+    sources = [{"directory": "none"}, {"path": "zoo/imagnet/ckpt-900"}]
+    value, report = restored(sources, if_none="initialize")
+    assert value == -1
+    assert report.rejected == ("nothing at zoo/imagnet/ckpt-900",)
+    assert "zoo/imagnet/ckpt-900" in str(report)
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="imagnet"):
+        restored(sources)
+
+
+def test_a_path_with_nothing_there_does_not_hide_damage_after_it(restored) -> None:
+    tear_the_index(save("run/ckpt", 1.0))
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="run/ckpt-1"):
+        restored([{"path": "none/ckpt-1"}, {"directory": "run"}], if_none="initialize")
 
 
 def test_a_directory_of_other_checkpoints_holds_none_of_the_name(restored) -> None:
@@ -138,6 +154,27 @@ def test_where_all_are_damaged_nothing_else_is_restored(restored, damage) -> Non
     assert "on_damaged: next" in str(error.value)
     with pytest.raises(tfckpt.DamagedCheckpointError):
         restored([{"path": "run/ckpt-1"}, {"directory": "zoo"}], if_none="initialize")
+
+
+def test_a_directory_whose_only_checkpoint_lost_its_index_is_damaged(restored) -> None:
+    Path(save("run/ckpt", 1.0) + ".index").unlink()
+    save("zoo/ckpt", 2.0)
+    sources = [{"directory": "run"}, {"directory": "zoo"}]
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="run/ckpt-1"):
+        restored(sources, if_none="initialize")
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="run/ckpt-1"):
+        restored([{"directory": "run", "select": 1}], if_none="initialize")
+    value, report = restored([{**sources[0], "on_damaged": "next"}, sources[1]])
+    assert value == 2
+    (reason,) = report.rejected
+    assert "run/ckpt-1" in reason
+    assert "index" in reason
+
+
+def test_data_alone_is_what_an_unfinished_save_left(restored) -> None:
+    Path("run").mkdir()
+    Path("run/ckpt-1.data-00000-of-00001").write_bytes(b"debris")
+    assert restored([{"directory": "run"}], if_none="initialize")[0] == -1
 
 
 @DAMAGES
@@ -215,3 +252,13 @@ def test_a_plan_names_the_same_checkpoint_and_assigns_nothing() -> None:
     assert plan.source.endswith("ckpt-1")
     assert plan.ok
     assert value.numpy() == -1
+
+
+def test_a_plan_says_what_was_passed_over(caplog) -> None:
+    save("run/ckpt", 1.0)
+    tear_the_index(save("run/ckpt", 2.0))
+    sources = [{"path": "zoo/imagnet/ckpt-900"}, {"directory": "run"}]
+    config = {"version": 1, "restore": {"first_of": sources}}
+    assert tfckpt.plan(config, value=tf.Variable(-1.0)).source.endswith("ckpt-1")
+    assert "zoo/imagnet/ckpt-900" in caplog.text
+    assert "run/ckpt-2" in caplog.text

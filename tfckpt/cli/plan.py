@@ -19,6 +19,7 @@ from absl import flags
 
 import tfckpt
 from tfckpt.cli.command import Given, Misuse
+from tfckpt.policy.messages import short
 
 
 def run(given: Given) -> int:
@@ -28,7 +29,16 @@ def run(given: Given) -> int:
         raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
     with contextlib.redirect_stdout(sys.stderr):
         objects = _objects(given.model)
-        plan = tfckpt.plan(config, **objects)
+        try:
+            plan = tfckpt.plan(config, **objects)
+        except ValueError as error:
+            unfit = [] if isinstance(error, tfckpt.TfckptError) else _unfit(objects)
+            if not unfit:
+                raise
+            raise Misuse(
+                f"--model {given.model} returned {', '.join(unfit)}: expected the model, or a "
+                "dict of keyword objects"
+            ) from None
     if given.json:
         print(json.dumps(plan.to_json(), indent=2))
     else:
@@ -52,6 +62,17 @@ def _objects(target: str) -> dict[str, Any]:
             traceback.print_exc()
         raise Misuse(f"--model {target}: {type(error).__name__}: {error}") from None
     return dict(made) if isinstance(made, Mapping) else {"model": made}
+
+
+def _unfit(objects: Mapping[str, Any]) -> list[str]:
+    """What no checkpoint takes, as it is shown."""
+    from tfckpt.live.variables import Trackable
+
+    return [
+        f"{name} = {short(repr(obj))}"
+        for name, obj in objects.items()
+        if not isinstance(obj, (Trackable, list, tuple, dict))
+    ]
 
 
 def _is_absent(error: Exception, module: str, name: str) -> bool:

@@ -20,12 +20,19 @@ from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.live.checkpoint import Checkpoint, TensorFlowManager, local_path
 from tfckpt.live.save import About, last_number
 from tfckpt.live.variables import as_int
+from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import sweep
+from tfckpt.planning import Status
+from tfckpt.records import Role
 from tfckpt.stored.discover import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tfckpt.planning import RestoreReport
+
+_SHOWN = 10
 
 
 class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
@@ -43,7 +50,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         last_checkpoint_step: the step that ``checkpoint_interval`` counts from.
 
     Raises:
-        ValueError: ``max_to_keep`` is not positive, or an interval is given without a counter.
+        TypeError: an argument is of the wrong type.
+        ValueError: ``max_to_keep`` is not positive, ``checkpoint_name`` no plain file name, or an
+            interval is given without a counter.
 
     >>> import tempfile, tensorflow as tf, tfckpt
     >>> checkpoint = tfckpt.Checkpoint(step=tf.Variable(0))
@@ -75,15 +84,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         # TensorFlow's own constructor would trust the state file; everything it sets is set here.
         if not isinstance(checkpoint, Checkpoint):
             raise TypeError(f"expected a tfckpt.Checkpoint, found {type(checkpoint).__name__}")
-        if max_to_keep is not None and max_to_keep <= 0:
-            raise ValueError(f"max_to_keep is a positive integer or None, found {max_to_keep}")
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval needs a step_counter to count by")
         self._checkpoint = checkpoint
         self._directory = os.fspath(directory)
-        self._files = Directory(self._directory, checkpoint_name)
-        self._max_to_keep = max_to_keep
-        self._every_n_hours = keep_checkpoint_every_n_hours
+        self._files = Directory(self._directory, arguments.checkpoint_name(checkpoint_name))
+        self._max_to_keep = arguments.max_to_keep(max_to_keep)
+        self._every_n_hours = arguments.hours(keep_checkpoint_every_n_hours)
         self._checkpoint_prefix = str(Path(self._directory) / checkpoint_name)
         self._step_counter = step_counter
         self._checkpoint_interval = checkpoint_interval
@@ -151,8 +158,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             The path, complete and on disk; None where no save was due.
 
         Raises:
-            SaveError: it failed; no file of it is left and no counter has moved.
+            SaveError: it failed, or an argument is no number that a record can hold; no file of it
+                is left and no counter has moved.
         """
+        if checkpoint_number is not None:
+            checkpoint_number = arguments.checkpoint_number(checkpoint_number)
+        if about is not None:
+            about = arguments.about(about)
         step = None if self._checkpoint_interval is None else as_int(self._step_counter)
         if step is not None and not self._due(step, check_interval):
             return None
@@ -160,7 +172,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         before = as_int(counter)
         number = last_number(self._checkpoint_prefix, before) + 1
         if checkpoint_number is not None:
-            number = as_int(checkpoint_number)
+            number = checkpoint_number
         counter.assign(number if checkpoint_number is None else before + 1)
         try:
             path = self._checkpoint._write(f"{self._checkpoint_prefix}-{number}", options, about)
@@ -216,6 +228,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
 
+        Weights of the model that the checkpoint does not have keep their values, as in TensorFlow;
+        a warning names them, since no status is returned.
+
         Returns:
             The path restored from; None where there was no checkpoint.
 
@@ -228,13 +243,14 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             if doubt:
                 logging.warning("tried because none that was committed can be read: %s", doubt)
             try:
-                self._checkpoint.restore(path).expect_partial()
+                status = self._checkpoint.restore(path).expect_partial()
             except CheckpointError as error:
                 logging.warning("passed over: %s", error)
                 rejected.append(str(error))
                 continue
             if self._checkpoint_interval is not None:
                 self._last_checkpoint_step = as_int(self._step_counter)
+            _warn_of_missing(status.report)
             return path
         if rejected:
             raise DamagedCheckpointError(
@@ -245,3 +261,19 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if self._init_fn is not None:
             self._init_fn()
         return None
+
+
+def _warn_of_missing(report: RestoreReport) -> None:
+    missing = [
+        step.name
+        for step in report.plan.steps
+        if step.status is Status.MISSING and step.entry.role is Role.WEIGHT
+    ]
+    if missing:
+        more = len(missing) - _SHOWN
+        logging.warning(
+            "%s has no value for %d of the weights, which stay as they were: %s",
+            report.path,
+            len(missing),
+            ", ".join(missing[:_SHOWN]) + (f" and {more} more" if more > 0 else ""),
+        )

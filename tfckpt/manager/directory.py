@@ -66,10 +66,14 @@ class Directory:
         return datetime.datetime.fromisoformat(record.created).timestamp() if record else None
 
     def write_state(self, times: dict[str, float], last_preserved: float) -> None:
-        """Tell TensorFlow's tools which checkpoints there are, the newest last."""
-        names = [Path(path).name for path in times]
+        """Tell TensorFlow's tools which checkpoints there are, the newest last.
+
+        One that lost its index is none to them: `latest_checkpoint` would answer None for all.
+        """
+        whole = {path: time for path, time in times.items() if LOCAL.exists(f"{path}.index")}
+        names = [Path(path).name for path in whole]
         state = state_file.CheckpointState(
-            names[-1], tuple(names), tuple(times.values()), last_preserved
+            names[-1], tuple(names), tuple(whole.values()), last_preserved
         )
         LOCAL.write_atomic(self._file(STATE_FILE), state_file.render(state).encode())
 

@@ -2,8 +2,10 @@
 
 "None exists" and "none is readable" are different answers: a source falls through to the next only
 where it holds no checkpoint at all, or says ``on_damaged: next`` and its checkpoints are damaged or
-do not fit. A damaged run must not quietly become a fine-tune, nor a misspelt path a start from
-scratch.
+do not fit: a damaged run must not quietly become a fine-tune. A directory may well be empty when a
+run begins; a ``path`` names an artefact that somebody knew of, and may be misspelt. Where the name
+only goes on, or another number of it is there, it is an error; with nothing of the kind there, it
+is passed over like an empty directory, and what comes out names it among what was rejected.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from tfckpt.errors import (
     CheckpointNotFoundError,
     DamagedCheckpointError,
     RefusedError,
+    RestoreError,
 )
 from tfckpt.manager.directory import Directory
 
@@ -31,34 +34,44 @@ _NUMBER = re.compile(r"[0-9]+$")
 
 
 class Found(NamedTuple):
-    """Something restored or planned, and what was passed over on the way."""
+    """Something restored or planned, None where nothing was, and what was passed over."""
 
-    result: object
+    result: object | None
     rejected: tuple[str, ...]
 
 
-def first_readable(config: Config, attempt: _Attempt) -> Found | None:
+def first_readable(config: Config, attempt: _Attempt) -> Found:
     """Try the sources of a config in order.
 
     Args:
-        config: one with a ``restore`` section.
+        config: what was declared.
         attempt: called with a prefix, the policy for it, and what was passed over so far;
             what it returns is the result, a CheckpointError rejects that checkpoint, a
             RefusedError the whole source, since its older checkpoints fit no better.
 
     Returns:
-        The first result; None where no source holds a checkpoint and ``if_none: initialize``.
+        The first result, or none where no source holds a checkpoint and ``if_none: initialize``;
+        and what was passed over, a path with nothing there included.
 
     Raises:
+        RestoreError: the config has no ``restore`` section.
         CheckpointNotFoundError: no source holds one, and ``if_none: error``.
         DamagedCheckpointError: a source holds checkpoints and none can be read.
         RefusedError: a source's checkpoint does not fit.
     """
     restore = config.restore
     if restore is None:
-        return None
+        raise RestoreError(
+            "the config has no `restore` section, so there is nothing to restore from",
+            hint="add `restore: {directory: …}` or `restore: {path: …}`",
+        )
     rejected: list[str] = []
+    absent = 0
     for source in restore.first_of:
+        if source.path is not None and not _anything(source.path):
+            rejected.append(f"nothing at {source.path}")
+            absent += 1
+            continue
         before = len(rejected)
         for result in _attempts(source, config.policy_of(source), attempt, rejected):
             return Found(result, tuple(rejected))
@@ -69,10 +82,10 @@ def first_readable(config: Config, attempt: _Attempt) -> Found | None:
                 "to go on with the next source all the same, set on_damaged: next",
             )
     places = ", ".join(source.path or source.directory or "" for source in restore.first_of)
-    if rejected:
+    if len(rejected) > absent:
         raise _none_readable(rejected, places, "if_none is for where no source holds a checkpoint")
     if restore.if_none == "initialize":
-        return None
+        return Found(None, tuple(rejected))
     raise CheckpointNotFoundError(
         f"no checkpoint in {places}",
         hint="to start from the initial values where there is none, set if_none: initialize",
@@ -110,7 +123,7 @@ def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckp
 def _prefixes(source: Source) -> list[tuple[str, str]]:
     """The checkpoints of a source in the order to try them, each with what speaks against it."""
     if source.path is not None:
-        return [(source.path, "")] if _anything(source.path) else []
+        return [(source.path, "")]
     directory = Directory(source.directory or "", source.checkpoint_name)
     if source.select == "latest":
         return directory.restorable()

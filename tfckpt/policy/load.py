@@ -21,7 +21,7 @@ from tfckpt.errors import PolicyError, Problem
 from tfckpt.policy.config import Config
 from tfckpt.policy.environment import fill_in
 from tfckpt.policy.fields import Model
-from tfckpt.policy.messages import Found, Path, did_you_mean, keys_of, problems_of
+from tfckpt.policy.messages import Found, Path, did_you_mean, keys_of, problems_of, show_value
 from tfckpt.policy.model import Places, Policy
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
 
@@ -90,12 +90,16 @@ def load_policy(source: _Source | Policy, env: Mapping[str, str] = os.environ) -
     return policy
 
 
-def _read(source: _Source) -> tuple[Document, str]:
+def _read(source: object) -> tuple[Document, str]:
     if isinstance(source, Mapping):
         file = "the given mapping"
         values: dict[Path, tuple[int, int]] = {}
         data = _plain(source, (), values, file)
         return Document(data, values, {}, ()), file
+    if not isinstance(source, str | os.PathLike):
+        found = show_value(source)
+        problem = Problem(f"expected the path of a YAML file, or a mapping, found {found}")
+        raise PolicyError("the given config", [problem])
     file = os.fspath(source)
     try:
         with FilePath(file).open("rb") as stream:

@@ -71,7 +71,7 @@ class Places:
 class Rename(Model):
     """One pair: stored names that match ``checkpoint`` are called what ``model`` says."""
 
-    checkpoint: str
+    checkpoint: SelectorText
     """Selector over stored names."""
     model: str
     """What they are called in the live model; the same wildcards, or groups as \\1."""
@@ -249,6 +249,19 @@ class Policy(Model):
                 f"`{info.field_name}: {value}` contradicts `assert: {assertion}`{partial}, which "
                 f"means `{info.field_name}: {meant[str(info.field_name)]}`",
                 hint="leave one of the two out",
+                other="assert",
+            )
+        return value
+
+    @field_validator("on_shape_mismatch")
+    @classmethod
+    def _skips_no_variable(cls, value: str, info: ValidationInfo) -> str:
+        assertion = info.data.get("assert_")
+        if value == "skip" and _PRESETS[assertion][0] == "error" and assertion is not None:
+            raise fault(
+                f"`on_shape_mismatch: skip` contradicts `assert: {assertion}`, which lets no "
+                "variable go without its value",
+                hint="leave one of the two out, or exclude those that may keep theirs",
                 other="assert",
             )
         return value

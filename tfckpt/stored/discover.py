@@ -2,8 +2,10 @@
 
 TensorFlow asks the state file, which may be lost, stale or somebody else's; names on disk cannot
 be. A checkpoint is *committed* where tfckpt's record stands beside its index, *foreign* where not:
-plain TensorFlow wrote it, or a save was not finished. Nothing is opened, and no name is taken for
-a pattern.
+plain TensorFlow wrote it, or a save was not finished. A record beside data whose index is gone is a
+committed checkpoint, too, and a damaged one: left out, it would be no checkpoint at all, and its
+run would start anew. Data alone, or a record alone, is what a save or a deletion left behind.
+Nothing is opened, and no name is taken for a pattern.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from tfckpt.stored.commit import SUFFIX
 from tfckpt.stored.files import LOCAL, Files, join, reading
 
 # Eighteen digits: save counters are 64 bits wide.
-_INDEX = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})\.index", re.DOTALL)
+_BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
+_INDEX = ".index"
+_DATA = re.compile(r"(?P<base>.*)\.data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 
 
 class Kind(str, Enum):
@@ -50,14 +54,16 @@ def candidates(
     Returns:
         [] where there is none, or no directory.
     """
-    names = set(_listing(directory, files))
+    names = _listing(directory, files)
+    indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
+    recorded = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+    with_data = {match["base"] for match in map(_DATA.fullmatch, names) if match}
     found = []
-    for name in names:
-        match = _INDEX.fullmatch(name)
+    for base in indexed | (recorded & with_data):
+        match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
-        base = name[: -len(".index")]
-        kind = Kind.COMMITTED if base + SUFFIX in names else Kind.FOREIGN
+        kind = Kind.COMMITTED if base in recorded else Kind.FOREIGN
         found.append(Candidate(int(match["number"]), join(directory, base), kind))
     return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)
 

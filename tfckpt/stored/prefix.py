@@ -12,7 +12,12 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.errors import CheckpointError, CheckpointNotFoundError, UnsupportedCheckpointError
+from tfckpt.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    UnsupportedCheckpointError,
+)
 from tfckpt.stored.files import Files, join, reading
 from tfckpt.stored.table import looks_like_table
 
@@ -50,6 +55,9 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
         return _other_format(prefix, files)
     elif any(other.startswith(f"{name}.data-") for other in beside):
         message = f"the data of the checkpoint is there, its index {name + '.index'!r} is not"
+        if name + ".tfckpt.json" in beside:
+            hint = "Its record says that it was complete: the index was lost, or not copied."
+            return DamagedCheckpointError(message, path=prefix, hint=hint)
         hint = "The save was not finished, or the index was not copied along."
     else:
         hint = _similar(directory, name, beside)

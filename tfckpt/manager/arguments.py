@@ -1,0 +1,112 @@
+"""What a manager and a save are given, checked before anything is written.
+
+Python takes 1.5 for a number of checkpoints and -1 for an epoch until the commit has happened; then
+the save fails although its files are there, or succeeds with a record that no reader accepts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import os
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import SaveError
+
+if TYPE_CHECKING:
+    from tfckpt.live.save import About
+
+# As many digits as are looked for in file names, where numbers are found again.
+_MAX_NUMBER = 10**18 - 1
+# Counters are 64 bits wide.
+_MAX_COUNT = 2**63 - 1
+
+
+def max_to_keep(value: Any) -> int | None:
+    """A positive whole number, or None for all.
+
+    >>> max_to_keep(3)
+    3
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"max_to_keep is a positive integer or None, found {value!r}")
+    if (number := operator.index(value)) <= 0:
+        raise ValueError(f"max_to_keep is a positive integer or None, found {value}")
+    return number
+
+
+def hours(value: Any) -> float | None:
+    """A number of hours, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise TypeError(f"keep_checkpoint_every_n_hours is a number or None, found {value!r}")
+    if not (number := float(value)) >= 0:
+        raise ValueError(f"keep_checkpoint_every_n_hours is at least 0, found {value}")
+    return number
+
+
+def checkpoint_name(value: Any) -> str:
+    """What file names may begin with.
+
+    >>> checkpoint_name("ckpt")
+    'ckpt'
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"checkpoint_name is text, found {value!r}")
+    if not value or any(mark and mark in value for mark in ("/", os.sep, os.altsep, "\0")):
+        raise ValueError(f"checkpoint_name is a plain file name, found {value!r}")
+    return value
+
+
+def checkpoint_number(value: Any) -> int:
+    """The number of a checkpoint, from a number, a tensor or a variable.
+
+    Raises:
+        SaveError: it is none.
+    """
+    return _natural("checkpoint_number", value, _MAX_NUMBER)
+
+
+def about(given: About) -> About:
+    """What the record is to say, as it can be written and read again.
+
+    Raises:
+        SaveError: step or epoch is no whole number from 0 on, or a metric no finite number or NaN.
+    """
+    step = None if given.step is None else _natural("step", given.step, _MAX_COUNT)
+    epoch = None if given.epoch is None else _natural("epoch", given.epoch, _MAX_COUNT)
+    metrics = {_text(name): _metric(name, value) for name, value in given.metrics.items()}
+    return dataclasses.replace(given, step=step, epoch=epoch, metrics=metrics)
+
+
+def _natural(what: str, value: Any, most: int) -> int:
+    plain = value.numpy() if hasattr(value, "numpy") else value
+    try:
+        number = -1 if isinstance(plain, bool) else operator.index(plain)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise _refused(f"{what} is a whole number from 0 to {most}, found {plain!r}")
+    return number
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise _refused(f"the name of a metric is text, found {name!r}")
+    return name
+
+
+def _metric(name: str, value: Any) -> float:
+    try:
+        if not isinstance(value, str | bytes):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise _refused(f"the metric {name!r} is a number, found {value!r}")
+
+
+def _refused(message: str) -> SaveError:
+    return SaveError(message, hint="nothing was written")
