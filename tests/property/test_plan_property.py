@@ -10,7 +10,11 @@ from tfckpt.policy import Policy
 from tfckpt.records import Entry, Inventory, Layer, Role
 
 LAYERS = ("dense", "dense_1", "dense_2", "conv", "head")
-names = st.builds("model/{}/{}".format, st.sampled_from(LAYERS), st.sampled_from(("w", "b")))
+names = st.builds(
+    "model/{}/{}".format,
+    st.sampled_from((*LAYERS, "layer_with_weights-1")),
+    st.sampled_from(("w", "b")),
+)
 dtypes = st.sampled_from(("float32", "float16", "int64", "string"))
 shapes = st.sampled_from(((), (1,), (2, 3), None))
 weights = st.builds(Entry, names, st.just(Role.WEIGHT), dtypes, shapes, st.just(4))
@@ -36,8 +40,15 @@ others = st.sampled_from(
         Entry("save_counter", Role.STATE, "int64", (), 8),
     )
 )
-layers = st.lists(st.sampled_from(LAYERS), unique=True).map(
-    lambda found: tuple(Layer(name, "dense" if "dense" in name else "") for name in found)
+UNTOLD = "layer_with_weights-1"
+layers = st.lists(
+    st.tuples(st.sampled_from((*LAYERS, UNTOLD)), st.sampled_from(("", "", "a", "b"))),
+    unique_by=lambda found: found[0],
+).map(
+    lambda found: tuple(
+        Layer(name, "dense" if "dense" in name else "", label, told=name != UNTOLD)
+        for name, label in found
+    )
 )
 inventories = st.builds(
     lambda entries, stack, aliases, kind, complete: Inventory(
@@ -135,6 +146,9 @@ def test_what_is_assigned_fits(policy, stored, live):
     for step in make_plan(policy, stored, live).assignments:
         assert step.stored.shape == step.live.shape
         assert step.stored.dtype == step.live.dtype or step.status is Status.CAST
+        if step.live.of and not policy.rename and policy.match != ("structure",):
+            pair = step.live.of, step.stored.of
+            assert len(set(pair)) == 1 or UNTOLD in pair[1] or live.aliases or stored.aliases
         assert step.live.role is not Role.SLOT or policy.optimizer.slots == "restore"
 
 

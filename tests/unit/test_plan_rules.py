@@ -1,5 +1,7 @@
 """Renaming, aliases, expected differences, and rules that meet nothing."""
 
+import dataclasses
+
 import pytest
 
 from tfckpt.planning import make_plan
@@ -103,6 +105,73 @@ def test_two_stored_values_for_an_excluded_live_value_do_no_harm():
     assert make_plan(policy, stored, inventory("model/a", "model/c")).ok
 
 
+# --- slots and their variables
+
+
+def numbered(of, name):
+    return dataclasses.replace(slot(of), name=name)
+
+
+COLLIDING = (
+    numbered("model/enc/k", "optimizer/momentum/enc/k"),
+    numbered("enc/k", "optimizer/momentum/enc/k~2"),
+)
+
+
+def test_a_slot_is_its_variables_whatever_its_own_name():
+    stored = inventory("model/enc/k", "enc/k", *COLLIDING)
+    live = inventory(
+        "model/enc/k",
+        "enc/k",
+        numbered("enc/k", "optimizer/momentum/enc/k"),
+        numbered("model/enc/k", "optimizer/momentum/enc/k~2"),
+    )
+    plan = make_plan(Policy(), stored, live)
+    assert plan.ok
+    slots = [step for step in plan.assignments if step.live.role is Role.SLOT]
+    assert len(slots) == 2
+    assert all(step.live.of == step.stored.of for step in slots)
+
+
+@pytest.mark.parametrize("rules", [(), rename(("optimizer/**", "optimizer/**"))])
+def test_a_slot_of_another_variable_is_never_loaded(rules):
+    stored = inventory("model/enc/k", "enc/k", COLLIDING[0])
+    live = inventory("model/enc/k", "enc/k", numbered("enc/k", "optimizer/momentum/enc/k"))
+    policy = Policy(rename=rules, on_missing="warn", on_unexpected="warn")
+    plan = make_plan(policy, stored, live)
+    left = [s for s in plan.steps if s.entry.role is Role.SLOT]
+    assert sorted(step.status.value for step in left) == ["MISSING", "UNEXPECTED"]
+    (step,) = (step for step in left if step.stored)
+    assert "a slot of enc/k here, not of model/enc/k" in step.reason
+
+
+def test_slots_of_an_optimizer_alone_go_by_their_names():
+    label = dataclasses.replace(slot("model/a"), of="a")
+    for stored, live in ((slot("model/a"), label), (label, slot("model/a"))):
+        sides = [inventory(s, *([s.of] if s.of == "model/a" else [])) for s in (stored, live)]
+        plan = make_plan(Policy(on_missing="warn", on_unexpected="warn"), *sides)
+        assert sources(plan)["optimizer/momentum/a"] == ("LOADED", "optimizer/momentum/a")
+
+
+def test_a_rule_for_the_optimizer_leaves_its_slots_to_their_variables():
+    policy = Policy(rename=rename(("model/**", "generator/**"), ("optimizer/**", "g_opt/**")))
+    stored = inventory("model/a", slot("model/a"))
+    live = inventory("generator/a", slot("generator/a", path="g_opt"))
+    plan = make_plan(policy, stored, live)
+    assert plan.ok
+    assert sources(plan)["g_opt/momentum/generator/a"] == ("RENAMED", "optimizer/momentum/a")
+
+
+def test_a_left_over_value_says_what_it_was_meant_for():
+    policy = Policy(rename=rename(("old/**", "model/**")), on_unexpected="warn")
+    plan = make_plan(policy, inventory("model/a", "old/b"), inventory("model/a"))
+    assert only(plan, "old/b").target == "model/b"
+    assert {step["source"]: step["target"] for step in plan.to_json()["steps"]} == {
+        "model/a": "",
+        "old/b": "model/b",
+    }
+
+
 # --- one value, several names
 
 
@@ -177,6 +246,30 @@ def test_a_selector_that_matches_nothing_is_a_problem_with_a_suggestion(field):
     assert problem.message == f"{field}: 'model/enc0der/**' matches nothing"
     assert "'model/encoder/kernel'" in problem.hint
     assert not plan.ok
+
+
+TIED = {"model/tied": "model/a"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "tied"),
+    [
+        ({"exclude": ("model/tied/**",)}, "live"),
+        ({"include": ("**", "model/tied/*")}, "live"),
+        ({"expect_missing": ("model/tied/*",)}, "live"),
+        ({"exclude_checkpoint": ("model/tied/**",)}, "stored"),
+        ({"expect_unexpected": ("model/tied/**",)}, "stored"),
+        ({"rename": rename(("model/tied/**", "model/b/**"))}, "stored"),
+    ],
+)
+def test_a_selector_that_only_matches_a_further_name_is_told_the_canonical_one(policy, tied):
+    sides = {
+        side: inventory("model/a/k", "model/b/k", aliases=TIED if side == tied else {})
+        for side in ("stored", "live")
+    }
+    (problem,) = make_plan(Policy(**policy), **sides).problems
+    assert "matches nothing" in problem.message
+    assert "'model/tied/k' is another name of 'model/a/k'" in problem.hint
 
 
 def test_names_with_the_same_last_component_are_suggested():

@@ -1,5 +1,6 @@
 """Each status a value can end in, and what the policy has to say about it."""
 
+import dataclasses
 import math
 
 import pytest
@@ -116,6 +117,43 @@ def test_absent_seeds_are_noted_where_the_writer_never_saves_them_and_refused_wh
     )
     own = make_plan(Policy(), inventory("model/a", complete=True), live)
     assert only(own, SEED.name).severity == "error"
+
+
+def seeds(*numbers, base="dropout"):
+    names = (f"seed/{base}_{number}" if number else f"seed/{base}" for number in numbers)
+    return inventory(
+        "model/a", *(value(n, Role.SEED, "uint32", (2,)) for n in names), complete=True
+    )
+
+
+@pytest.mark.parametrize(("there", "here"), [([0, 1], [0]), ([0], [0, 1, 2])])
+def test_a_dropout_more_or_less_gives_no_dropout_its_neighbours_seed_and_refuses_nothing(
+    there, here
+):
+    plan = make_plan(Policy(assert_="consumed"), seeds(*there), seeds(*here))
+    assert plan.ok
+    assert [step.name for step in plan.assignments] == ["model/a"]
+    left = [step for step in plan.steps if step.entry.role is Role.SEED]
+    assert len(left) == len(there) + len(here)
+    for step in left:
+        assert step.severity == "note"
+        assert "which seed is whose is not known" in step.reason
+
+
+def test_seeds_of_another_class_or_of_chosen_names_are_loaded():
+    plan = make_plan(Policy(on_unexpected="warn"), seeds(1, 2, base="drop"), seeds(2, base="drop"))
+    assert {step.name for step in plan.assignments} == {"model/a", "seed/drop_2"}
+    noise = value("seed/noise", Role.SEED, "uint32", (2,))
+    old, new = (
+        dataclasses.replace(side, entries={**side.entries, noise.name: noise})
+        for side in (seeds(0, 1), seeds(0))
+    )
+    assert {step.name for step in make_plan(Policy(), old, new).assignments} == {
+        "model/a",
+        "seed/noise",
+    }
+    trusting = make_plan(Policy(match="name", on_unexpected="warn"), old, new)
+    assert "seed/dropout" in {step.name for step in trusting.assignments}
 
 
 def test_seeds_stay_where_training_state_does_not_list_them():
@@ -352,5 +390,6 @@ def test_a_plan_as_json_has_plain_types_and_says_what_is_on_either_side():
             "stored": {"dtype": "float16", "shape": [2, 3], "nbytes": 24},
             "reason": "float16 → float32",
             "hint": "",
+            "target": "",
         }
     ]

@@ -166,6 +166,48 @@ def test_a_rule_for_a_variable_does_not_vouch_for_its_layer():
     assert suspects(stored, live, rename=rules) == set(live.entries)
 
 
+# --- lists and dicts
+
+
+def listed(*labels, slots=("momentum",)):
+    """A list of layers, each with the name the user gave it, ``""`` for none."""
+    plain = model(("model/blocks", *map(str, range(len(labels)))), slots=slots)
+    layers = tuple(Layer(str(index), label=label) for index, label in enumerate(labels))
+    return dataclasses.replace(plain, stacks={"model/blocks": layers})
+
+
+def test_layers_that_change_places_in_a_list_are_suspect_with_their_slots():
+    assert suspects(listed("a", "b"), listed("b", "a")) == set(listed("a", "b").entries)
+    assert suspects(listed("a", "b", "c"), listed("a", "c"), on_unexpected="warn") == {
+        "model/blocks/1/kernel",
+        "optimizer/momentum/blocks/1/kernel",
+    }
+
+
+def test_the_reason_names_both_layers_of_a_list_and_where_the_stored_one_is():
+    plan = make_plan(Policy(), listed("a", "b"), listed("b", "c"))
+    reasons = {step.name: step.reason for step in plan.errors}
+    assert "'b' here and 'a' in the checkpoint, not here" in reasons["model/blocks/0/kernel"]
+    assert (
+        "'c' here and 'b' in the checkpoint, which is model/blocks/0 here"
+        in (reasons["model/blocks/1/kernel"])
+    )
+
+
+@pytest.mark.parametrize("match", ["name", "structure"])
+def test_the_indices_of_a_list_can_be_trusted(match):
+    plan = make_plan(Policy(match=match), listed("a", "b"), listed("b", "a"))
+    assert plan.ok
+    assert {step.name: step.source for step in plan.assignments} == {
+        name: name for name in listed("a", "b").entries
+    }
+
+
+def test_layers_of_a_list_that_nobody_named_go_by_their_index():
+    assert make_plan(Policy(), listed("", ""), listed("a", "b")).ok
+    assert make_plan(Policy(), listed("a", ""), listed("a", "b")).ok
+
+
 # --- by position
 
 

@@ -97,3 +97,42 @@ def test_a_wrong_spec_is_said(subclassed, prefix) -> None:
     wide = [{"shape": [None, 7]}] * 2
     with pytest.raises(tfckpt.RefusedError, match="model/branches"):
         tfckpt.restore(config(path, build={"model": wide}), model=subclassed(2))
+
+
+RENAMED = {
+    "api": "read",
+    "assert": "existing_objects_matched",
+    "rename": [{"checkpoint": "backbone/**", "model": "encoder/**"}],
+}
+
+
+def head(flavour) -> Any:
+    return flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="out")])
+
+
+def test_an_unbuilt_model_that_a_rule_renames_is_not_left_random(
+    flavour, subclassed, prefix
+) -> None:
+    source, target = subclassed(), subclassed()
+    source(X)
+    path = tfckpt.Checkpoint(backbone=source, head=head(flavour)).save(prefix)
+    with pytest.raises(tfckpt.NotBuiltError, match=r"encoder .* has no variables yet") as error:
+        tfckpt.restore(config(path, **RENAMED), encoder=target, head=head(flavour))
+    assert "backbone/" in str(error.value)
+    target(X)
+    tfckpt.restore(config(path, **RENAMED), encoder=target, head=head(flavour))
+    np.testing.assert_array_equal(target(X).numpy(), source(X).numpy())
+
+
+def test_an_unbuilt_optimizer_that_a_rule_renames_is_not_left_at_zero(flavour, prefix) -> None:
+    source, target = head(flavour), head(flavour)
+    adam = flavour.optimizers.Adam()
+    adam.build(source.trainable_variables)
+    path = tfckpt.Checkpoint(model=source, old=adam).save(prefix)
+    policy = {
+        "assert": "existing_objects_matched",
+        "rename": [{"checkpoint": "old/**", "model": "new/**"}],
+    }
+    names = {"model": target, "new": flavour.optimizers.Adam(), "other": flavour.optimizers.SGD()}
+    with pytest.raises(tfckpt.NotBuiltError, match=r"new \(Adam\) has no variables yet"):
+        tfckpt.restore(config(path, **policy), **names)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.live.inventory import Live
-    from tfckpt.planning import Plan
+    from tfckpt.planning import Plan, Step
     from tfckpt.records import Inventory
 
 
@@ -128,7 +128,7 @@ def check_built(live: Live, plan: Plan) -> None:
         waiting = [
             step.source
             for step in plan.steps
-            if not step.name and step.source.startswith(path + "/")
+            if not step.name and _meant(step).startswith(path + "/")
         ]
         if waiting:
             what = "model" if is_model(layer) else "layer"
@@ -144,7 +144,9 @@ def check_built(live: Live, plan: Plan) -> None:
         waiting = [
             step.source
             for step in plan.steps
-            if not step.name and step.entry.role is Role.SLOT and step.source.startswith(path + "/")
+            if not step.name
+            and step.entry.role is Role.SLOT
+            and _meant(step).startswith(path + "/")
         ]
         if waiting:
             raise NotBuiltError(
@@ -153,3 +155,8 @@ def check_built(live: Live, plan: Plan) -> None:
                 hint="build it before restoring: optimizer.build(model.trainable_variables); or "
                 "give the model it trains to the checkpoint, too",
             )
+
+
+def _meant(step: Step) -> str:
+    """The live name that a stored value was meant for; a rename rule may have given it."""
+    return step.target or step.source

@@ -17,6 +17,7 @@ from tfckpt.records import Role
 
 if TYPE_CHECKING:
     from tfckpt.planning.route import Route
+    from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
@@ -28,11 +29,11 @@ _COMPLEX = "complex"
 class Comparison:
     """Steps for pairs that a policy has selected."""
 
-    def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, policy: Policy, stored: Inventory, live: Inventory, untold: Untold) -> None:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
-        self._layers = Layers(stored, live)
+        self._layers = Layers(stored, live, untold)
         self._optimizers = Optimizers(stored, live)
 
     def step(self, route: Route, live: Entry) -> Step:
@@ -47,8 +48,8 @@ class Comparison:
             return step(Status.SUSPECT, severity=error, reason=doubt, hint=hint)
         cast = f"{stored.dtype} → {live.dtype}" if stored.dtype != live.dtype else ""
         trusted = f"{doubt} (match: name)" if doubt else ""
-        reason = "; ".join(filter(None, (cast, _how(route), trusted)))
-        severity = Severity.NOTE if cast or trusted else Severity.OK
+        reason = "; ".join(filter(None, (cast, _how(route), route.untold, trusted)))
+        severity = Severity.NOTE if cast or trusted or route.untold else Severity.OK
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
         return step(Status.CAST if cast else status, severity=severity, reason=reason)
 

@@ -12,6 +12,7 @@ is where ``exclude`` names it.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning.compare import Comparison
@@ -19,7 +20,9 @@ from tfckpt.planning.coverage import coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
 from tfckpt.planning.plan import Plan, Severity, Status, Step
 from tfckpt.planning.route import Route, Router
-from tfckpt.planning.rules import Renames, Rules
+from tfckpt.planning.rules import Renames, Rules, also_known
+from tfckpt.planning.seeds import Seeds
+from tfckpt.planning.untold import Untold
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -70,8 +73,10 @@ class _Planning:
         self._expect_missing = Rules(policy, "expect_missing")
         self._expect_unexpected = Rules(policy, "expect_unexpected")
         self._renames = Renames(policy)
-        self._router = Router(policy, self._renames, stored, live)
-        self._comparison = Comparison(policy, stored, live)
+        self._untold = Untold(stored, live)
+        self._router = Router(policy, self._renames, stored, live, self._untold)
+        self._comparison = Comparison(policy, stored, live, self._untold)
+        self._seeds = Seeds(policy, stored, live)
         self._reset, self._kept = _by_role(policy)
         self._moved: dict[str, str] = {}
         self._steps: list[Step] = []
@@ -106,7 +111,10 @@ class _Planning:
                 reason = "api: read takes no save counter, so assert: consumed cannot hold"
                 self._unexpected(stored, reason)
             else:
-                routes[name] = self._router.route(stored)
+                route = self._router.route(stored)
+                if not route.rule and (reason := self._seeds.doubt(stored)):
+                    route = dataclasses.replace(route, live=None, misled=reason)
+                routes[name] = route
         return routes
 
     def _claims(self, routes: dict[str, Route]) -> dict[str, list[Route]]:
@@ -160,10 +168,13 @@ class _Planning:
         elif is_save_counter(stored):
             spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
             self._spare(spared, stored=stored)
-        elif route.target != stored.name:
-            self._unexpected(stored, f"{route.rule}, and nothing here is {route.target}")
         else:
-            self._unexpected(stored, route.rule and "nothing here is at its position")
+            reason = route.misled or (route.rule and "nothing here is at its position")
+            if route.target != stored.name and not route.misled:
+                reason = ", and ".join(
+                    filter(None, (route.rule, f"nothing here is {route.target}"))
+                )
+            self._unexpected(stored, reason, route.target)
 
     def _spared(self, name: str, entry: Entry) -> _Spared | None:
         """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""
@@ -187,6 +198,11 @@ class _Planning:
         self._steps.append(step)
 
     def _missing(self, live: Entry, hints: RenameHints) -> None:
+        doubt, hint = self._untold.doubt(live.of or live.name)
+        if doubt and self._expect_missing.every(live.name) is None:
+            error = Severity.ERROR, doubt, hint
+            self._steps.append(Step(Status.SUSPECT, live.name, "", live, None, *error))
+            return
         reason = "not in the checkpoint"
         if live.name in self._stored.entries and (rule := self._drop.first(live.name)):
             reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
@@ -194,19 +210,18 @@ class _Planning:
             reason = f"what has this name in the checkpoint goes elsewhere: {moved}"
         elif is_save_counter(live):
             reason = "not in the checkpoint: write() was used, or its writer counts no saves"
+        elif doubt := self._seeds.doubt(live):
+            reason = doubt
+        unsaved = live.role is Role.SEED and not self._stored.complete
         severity, reason = self._severity(
-            live,
-            self._policy.on_missing,
-            reason,
-            self._expect_missing,
-            unsaved=live.role is Role.SEED and not self._stored.complete,
+            live, self._policy.on_missing, reason, self._expect_missing, unsaved=unsaved
         )
         hint = ""
         if severity is Severity.ERROR:
             hint = hints.near(live) or _MISSING_HINT
         self._steps.append(Step(Status.MISSING, live.name, "", live, None, severity, reason, hint))
 
-    def _unexpected(self, stored: Entry, reason: str) -> None:
+    def _unexpected(self, stored: Entry, reason: str, target: str = "") -> None:
         severity, reason = self._severity(
             stored,
             self._policy.on_unexpected,
@@ -214,15 +229,15 @@ class _Planning:
             self._expect_unexpected,
         )
         hint = _UNEXPECTED_HINT if severity is Severity.ERROR else ""
-        step = Step(Status.UNEXPECTED, "", stored.name, None, stored, severity, reason, hint)
-        self._steps.append(step)
+        found = Status.UNEXPECTED, "", stored.name, None, stored
+        self._steps.append(Step(*found, severity, reason, hint, target))
 
     def _severity(
         self, entry: Entry, key: str, reason: str, expected: Rules, *, unsaved: bool = False
     ) -> tuple[Severity, str]:
         if (rule := expected.every(entry.name)) is not None:
             return Severity.NOTE, f"{reason}, as expected: {rule}"
-        if entry.role is Role.METRIC or unsaved:
+        if entry.role is Role.METRIC or unsaved or self._seeds.doubt(entry):
             return Severity.NOTE, reason
         return _SEVERITY[key], reason
 
@@ -230,12 +245,13 @@ class _Planning:
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes.values())
         either = sorted({*live, *targets})
-        yield from self._include.unused(either)
-        yield from self._exclude.unused(either)
-        yield from self._drop.unused(stored)
-        yield from self._renames.unused(stored)
-        yield from self._expect_missing.unmet(live, "not missing from the checkpoint")
-        yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint")
+        there, here = (also_known(side) for side in (self._stored, self._live))
+        yield from self._include.unused(either, here)
+        yield from self._exclude.unused(either, here)
+        yield from self._drop.unused(stored, there)
+        yield from self._renames.unused(stored, there)
+        yield from self._expect_missing.unmet(live, "not missing from the checkpoint", here)
+        yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint", there)
 
 
 def _by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:

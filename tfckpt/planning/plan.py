@@ -66,6 +66,8 @@ class Step:
         severity: how much it matters.
         reason: why, in words; ``""`` for a plain load.
         hint: what to do about it, where something is known.
+        target: for a stored value that nothing here answers to, the live name that it was meant
+            for, after renaming.
 
     """
 
@@ -77,6 +79,7 @@ class Step:
     severity: Severity = Severity.OK
     reason: str = ""
     hint: str = ""
+    target: str = ""
 
     @property
     def entry(self) -> Entry:
@@ -165,6 +168,7 @@ class Plan:
                     "stored": _value(step.stored),
                     "reason": step.reason,
                     "hint": step.hint,
+                    "target": step.target,
                 }
                 for step in self.steps
             ],

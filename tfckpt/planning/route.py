@@ -1,9 +1,10 @@
 """Which live value each stored value is meant for.
 
 Rename rules come first and see the stored name alone. What no rule names goes to the same name, or,
-under ``match: structure``, to the layer at the same position. The slots of an optimizer follow
-their variable, so that renaming a layer does not orphan its momentum. A value that two paths reach
-(tied weights, a shared layer) is found by either of them, on either side.
+under ``match: structure``, to the layer at the same position. An optimizer's slots are found by
+optimizer, slot and variable, since names of slots can repeat: renaming a layer does not orphan its
+momentum, and no slot is taken for another variable's. A value that two paths reach (tied weights,
+a shared layer) is found by either of them, on either side.
 
 Two stored values meant for one live value are both refused; which of them was wanted is nothing
 that an order of rules should decide.
@@ -12,12 +13,13 @@ that an order of rules should decide.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.structure import Positions, slot_path, slot_suffix
+from tfckpt.planning.structure import Positions, slot_head, slot_tail
 
 if TYPE_CHECKING:
     from tfckpt.planning.rules import Renames
+    from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
@@ -33,6 +35,8 @@ class Route:
         rule: the rule that renamed it, in words; ``""`` where none did.
         explicit: whether a rename rule matched this value's own name.
         alias: whether the live value goes by another name than the one aimed at.
+        untold: why it goes where it goes, if the file does not tell its layer's name.
+        misled: why the live value of that name is not the one meant, ``""`` where there is none.
 
     """
 
@@ -42,72 +46,115 @@ class Route:
     rule: str = ""
     explicit: bool = False
     alias: bool = False
+    untold: str = ""
+    misled: str = ""
+
+
+class _Aim(NamedTuple):
+    """Where a stored value goes by its own name; no ``target`` where nothing is at its position."""
+
+    target: str | None
+    rule: str = ""
+    explicit: bool = False
+    untold: str = ""
 
 
 class Router:
     """Routes of stored values, for one policy and two inventories."""
 
     def __init__(
-        self, policy: Policy, renames: Renames, stored: Inventory, live: Inventory
+        self,
+        policy: Policy,
+        renames: Renames,
+        stored: Inventory,
+        live: Inventory,
+        untold: Untold,
     ) -> None:
         self._renames = renames
         self._stored = stored
         self._live = live
+        self._untold = untold
         self._by_position = tuple(policy.match) == ("structure",)
         self._positions = Positions(stored, live)
-        self._variables: dict[str, tuple[str | None, str]] = {}
+        self._variables: dict[str, _Aim] = {}
+        self._stored_slots = _by_variable(stored)
+        self._live_slots = _by_variable(live)
 
     def route(self, stored: Entry) -> Route:
-        target, rule, explicit = self._aim(stored)
+        if stored.of:
+            return self._slot(stored)
+        target, rule, explicit, untold = self._aim(stored.name)
         if target is None:
             return Route(stored, stored.name, None, rule)
-        if (live := self._live.entries.get(target)) is not None:
-            return Route(stored, target, live, rule, explicit)
-        if (live := self._by_alias(stored, target)) is not None:
-            return Route(stored, live.name, live, rule, explicit, alias=True)
-        return Route(stored, target, None, rule, explicit)
+        live = self._live.find(target)
+        name, alias = (live.name, live.name != target) if live else (target, False)
+        return Route(stored, name, live, rule, explicit, alias, untold)
 
     def known_as(self, live: Entry) -> Entry | None:
         """The stored value that the checkpoint also has under the name of this live one."""
         if self._by_position or not self._stored.aliases or live.name in self._stored.entries:
             return None
-        if (stored := self._stored.find(live.name)) is not None:
-            return stored
-        if (variable := self._stored.find(live.of)) is None or not (path := slot_path(live)):
-            return None
-        return self._stored.entries.get(path + slot_suffix(live.slot, variable.name))
+        variable = self._stored.find(live.of) if live.of else None
+        if variable is not None and (head := slot_head(live)):
+            return self._stored_slots.get((head, variable.name))
+        return self._stored.find(live.name)
 
-    def _aim(self, stored: Entry) -> tuple[str | None, str, bool]:
-        if (renamed := self._renames.apply(stored.name)) is not None:
-            return (*renamed, True)
-        if not stored.of:
-            return (*self._unruled(stored.name), False)
-        variable, rule = self._variable(stored.of)
-        if variable is None:
-            return None, rule, False
-        if variable == stored.of or not (path := slot_path(stored)):
-            return stored.name, "", False
-        return path + slot_suffix(stored.slot, variable), rule, False
+    def _slot(self, stored: Entry) -> Route:
+        """A slot goes where its variable goes, in its own optimizer or in the one a rule says."""
+        variable = self._variable(stored.of)
+        head, rule, explicit, of = slot_head(stored), variable.rule, False, variable.target
+        tail = stored.name.removeprefix(head)
+        if renamed := self._renames.apply(stored.name):
+            target, rule = renamed
+            # a rule that leaves the variable's part as it is says nothing about the variable
+            explicit, keeps = True, bool(head) and target.endswith(tail)
+            head = target.removesuffix(tail) if keeps else ""
+            of = of if keeps else None
+        elif of is None:
+            return Route(stored, stored.name, None, rule)
+        else:
+            target = head + slot_tail(of) if head and of != stored.of else stored.name
+        own = self._live.find(of) if of else None
+        name = own.name if own else of
+        route = Route(stored, target, None, rule, explicit, untold=variable.untold)
+        live = self._live.find(target)
+        if live is None or (name and self._another(stored, live, name)):
+            other, live = live, self._live_slots.get((head, name)) if name else None
+            if live is None:
+                misled = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
+                return dataclasses.replace(route, misled=misled)
+        alias = live.name != target
+        return dataclasses.replace(route, target=live.name, live=live, alias=alias)
 
-    def _variable(self, name: str) -> tuple[str | None, str]:
+    def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
+        """Whether a live slot is another variable's; an optimizer alone knows labels, not names."""
+        here, there = self._live.find(live.of), self._stored.find(stored.of)
+        return here is not None and there is not None and here.name != variable
+
+    def _variable(self, name: str) -> _Aim:
         """Where a variable goes; asked for by each of its slots."""
         if name not in self._variables:
-            self._variables[name] = self._renames.apply(name) or self._unruled(name)
+            self._variables[name] = self._aim(name)
         return self._variables[name]
 
-    def _unruled(self, name: str) -> tuple[str | None, str]:
+    def _aim(self, name: str) -> _Aim:
+        if (renamed := self._renames.apply(name)) is not None:
+            target, rule = renamed
+            target, untold = self._untold.settle(name, target)
+            return _Aim(target, rule, True, untold)
         if not self._by_position:
-            return name, ""
-        target = self._positions.target(name)
-        return target, "" if target == name else "match: structure, by position"
+            target, untold = self._untold.settle(name, name)
+            return _Aim(target, untold=untold)
+        place = self._positions.target(name)
+        return _Aim(place, "" if place == name else "match: structure, by position")
 
-    def _by_alias(self, stored: Entry, target: str) -> Entry | None:
-        if not self._live.aliases:
-            return None
-        if (live := self._live.find(target)) is not None:
-            return live
-        variable, _ = self._variable(stored.of) if stored.of else (None, "")
-        if variable is None or (found := self._live.find(variable)) is None:
-            return None
-        path = slot_path(stored)
-        return self._live.entries.get(path + slot_suffix(stored.slot, found.name)) if path else None
+
+def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:
+    """Optimizer and slot, and the variable's canonical name → the slot's value."""
+    found: dict[tuple[str, str], Entry] = {}
+    for name in sorted(inventory.entries):
+        entry = inventory.entries[name]
+        if entry.of and (head := slot_head(entry)):
+            variable = inventory.find(entry.of)
+            found.setdefault((head, variable.name if variable else entry.of), entry)
+    return found

@@ -8,18 +8,25 @@ and is not held to that.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import Problem
 from tfckpt.selectors import Selector, compile_rename, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.policy import Policy
+    from tfckpt.records import Inventory
+
+    Aliases = Mapping[str, str]
 
 _EVERYTHING = ("**",)
 _SHOWN = 3
+_NONE: Aliases = MappingProxyType({})
 
 
 class Rules:
@@ -58,8 +65,14 @@ class Rules:
             self._met[index] = True
         return self._texts[found[0]] if found else None
 
-    def unused(self, names: Collection[str]) -> Iterator[Problem]:
-        """A problem for each selector that matches none of the names."""
+    def unused(self, names: Collection[str], also: Aliases = _NONE) -> Iterator[Problem]:
+        """A problem for each selector that matches none of the names.
+
+        Args:
+            names: what there is to match.
+            also: other names of the same values, which no selector matches.
+
+        """
         if self.everything:
             return
         for index, selector in enumerate(self._selectors):
@@ -67,9 +80,10 @@ class Rules:
                 line, column = self._policy.where(self._field, index)
                 text = self._texts[index]
                 message = f"{self._field}: {text!r} matches nothing"
-                yield Problem(message, line, column, did_you_mean(text, names))
+                hint = _canonical(selector.matches, also) or did_you_mean(text, names)
+                yield Problem(message, line, column, hint)
 
-    def unmet(self, names: Collection[str], what: str) -> Iterator[Problem]:
+    def unmet(self, names: Collection[str], what: str, also: Aliases = _NONE) -> Iterator[Problem]:
         """A problem for each expected difference that did not occur; ``what`` did not happen."""
         for index, selector in enumerate(self._selectors):
             if self._met[index]:
@@ -78,7 +92,7 @@ class Rules:
             text = self._texts[index]
             if (other := next((name for name in names if selector.matches(name)), None)) is None:
                 message = f"{self._field}: {text!r} matches nothing"
-                hint = did_you_mean(text, names)
+                hint = _canonical(selector.matches, also) or did_you_mean(text, names)
             else:
                 message = f"{self._field}: {text!r} expects a difference, but {other!r} is {what}"
                 hint = "remove the rule if the difference is gone for good"
@@ -104,7 +118,7 @@ class Renames:
                 return new, f"rename: {rule.checkpoint} → {rule.model}"
         return None
 
-    def unused(self, names: Sequence[str]) -> Iterator[Problem]:
+    def unused(self, names: Sequence[str], also: Aliases = _NONE) -> Iterator[Problem]:
         """A problem for each rule that renamed nothing."""
         for index, apply in enumerate(self._apply):
             if self._used[index]:
@@ -113,11 +127,44 @@ class Renames:
             text = self._policy.rename[index].checkpoint
             if (taken := next((name for name in names if apply(name) is not None), None)) is None:
                 message = f"rename: {text!r} matches nothing in the checkpoint"
-                hint = did_you_mean(text, names)
+                renamed = partial(_renames, apply)
+                hint = _canonical(renamed, also) or did_you_mean(text, names)
             else:
                 message = f"rename: {text!r} renames nothing"
                 hint = f"an earlier rule, or exclude_checkpoint, takes {taken!r} and all the rest"
             yield Problem(message, line, column, hint)
+
+
+def also_known(inventory: Inventory) -> dict[str, str]:
+    """Every further name of a value → its canonical one.
+
+    >>> from tfckpt.records import Entry, Inventory, Role
+    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
+    >>> also_known(Inventory("here", {kernel.name: kernel}, aliases={"model/tied": "model/a"}))
+    {'model/tied/kernel': 'model/a/kernel'}
+    """
+    names = sorted(inventory.entries)
+    found = {}
+    for alias, path in sorted(inventory.aliases.items()):
+        for index in range(bisect_left(names, path), len(names)):
+            name = names[index]
+            if not name.startswith(path):
+                break
+            if name == path or name[len(path)] == "/":
+                found[alias + name.removeprefix(path)] = name
+    return found
+
+
+def _canonical(matches: Callable[[str], bool], also: Aliases) -> str:
+    """Where a selector matches a further name of a value alone: the name to write."""
+    alias = next(filter(matches, also), None)
+    if alias is None:
+        return ""
+    return f"{alias!r} is another name of {also[alias]!r}, which is the one that selectors match"
+
+
+def _renames(apply: Callable[[str], str | None], name: str) -> bool:
+    return apply(name) is not None
 
 
 def did_you_mean(pattern: str, names: Collection[str]) -> str:

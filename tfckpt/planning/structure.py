@@ -5,7 +5,8 @@ position. Take a ``Dense`` out of the middle and every following one receives it
 weights, of the right shape and without a word. So an automatic name is believed only where the
 layers around it agree: the same number of that class on both sides, each between the same two
 neighbours. Layers that the user named, and that one side alone has, are left out of the comparison;
-replacing a head says nothing about the body.
+replacing a head says nothing about the body. In a list the index names a layer; there the name that
+the user gave it must be the same on both sides.
 
 Optimizer slots are matched by slot and variable, and believed only where both optimizers are of the
 same class and keep the same slots: Adam's ``momentum`` is not SGD's.
@@ -14,6 +15,7 @@ same class and keep the same slots: Adam's ``momentum`` is not SGD's.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -22,42 +24,51 @@ from tfckpt.records import Role
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tfckpt.planning.untold import Untold
     from tfckpt.records import Entry, Inventory, Layer
 
 TRUST_HINT = (
     "name the layers where the model is built; or `match: name` trusts the names, "
     "`match: structure` the positions"
 )
+_REPEATED = re.compile(r"~\d+$")
 SLOTS_HINT = "optimizer: {slots: reset} starts them anew; `match: name` takes them all the same"
 
 
-def slot_path(entry: Entry) -> str:
-    """The optimizer that a slot belongs to, ``""`` where its name does not tell.
+def slot_head(entry: Entry) -> str:
+    """The optimizer and slot that a slot's name begins with, ``""`` where it does not tell.
+
+    Where two variables would make one name, the second has ``~2`` behind it.
 
     >>> from tfckpt.records import Entry, Role
-    >>> slot_path(Entry("optimizer/momentum/a/kernel", Role.SLOT, "float32", (2,), slot="momentum",
-    ...                 of="model/a/kernel"))
-    'optimizer'
+    >>> name = "optimizer/momentum/a/kernel~2"
+    >>> slot_head(Entry(name, Role.SLOT, "float32", (2,), slot="momentum", of="model/a/kernel"))
+    'optimizer/momentum'
     """
-    suffix = slot_suffix(entry.slot, entry.of)
-    return entry.name[: -len(suffix)] if entry.of and entry.name.endswith(suffix) else ""
+    tail = slot_tail(entry.of)
+    name = entry.name
+    if not name.endswith(tail):
+        name = _REPEATED.sub("", name)
+    head = name.removesuffix(tail) if entry.of and name.endswith(tail) else ""
+    return head if head.endswith(f"/{entry.slot}") else ""
 
 
-def slot_suffix(slot: str, of: str) -> str:
-    """What follows the optimizer's path in the name of a slot.
+def slot_tail(of: str) -> str:
+    """What a variable adds to the name of its slot.
 
-    >>> slot_suffix("momentum", "model/a/kernel"), slot_suffix("momentum", "generator/a/kernel")
-    ('/momentum/a/kernel', '/momentum/generator/a/kernel')
+    >>> slot_tail("model/a/kernel"), slot_tail("generator/a/kernel")
+    ('/a/kernel', '/generator/a/kernel')
     """
-    return f"/{slot}/{of.removeprefix('model/')}"
+    return f"/{of.removeprefix('model/')}"
 
 
 class Layers:
     """Which automatic layer names of two inventories mean the same layer."""
 
-    def __init__(self, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, stored: Inventory, live: Inventory, untold: Untold) -> None:
         self._stored = stored.stacks
         self._live = live.stacks
+        self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], str] = {}
 
@@ -94,10 +105,13 @@ class Layers:
     def _compared(self, there: str, here: str) -> dict[str, str]:
         pair = there, here
         if pair not in self._verdicts:
-            known = here in self._live
-            self._verdicts[pair] = (
-                _compare(here, self._stored[there], self._live[here]) if known else {}
-            )
+            self._verdicts[pair] = {}
+            if here in self._live:
+                layers = self._untold.layers(there, here)
+                self._verdicts[pair] = {
+                    **_compare(here, layers, self._live[here]),
+                    **_relabelled(here, layers, self._live[here]),
+                }
         return self._verdicts[pair]
 
 
@@ -120,6 +134,22 @@ def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[s
         for layer in new
         if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & doubtful
     }
+
+
+def _relabelled(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why it is another one, though at the same index or key: the user named it so."""
+    labels = {layer.name: layer.label for layer in there if layer.label}
+    places = {layer.label: layer.name for layer in here if layer.label}
+    found = {}
+    for layer in here:
+        label = labels.get(layer.name, "")
+        if label and layer.label and label != layer.label:
+            now = f"which is {path}/{places[label]} here" if label in places else "not here"
+            found[layer.name] = (
+                f"{path}/{layer.name} is the layer {layer.label!r} here and {label!r} in the "
+                f"checkpoint, {now}"
+            )
+    return found
 
 
 def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
@@ -195,12 +225,6 @@ class Positions:
         return here
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kind:
-    name: str
-    slots: frozenset[str]
-
-
 class Optimizers:
     """Which pairs of optimizers keep state that means the same."""
 
@@ -236,7 +260,7 @@ def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
     owners = {}
     for entry in inventory.entries.values():
         if entry.role is Role.SLOT:
-            path = slot_path(entry)
+            path = slot_head(entry).removesuffix(f"/{entry.slot}")
             if (owner := found.get(path)) is None:
                 name = inventory.optimizers.get(path, "")
                 owner = found[path] = _Optimizer(path, name, set())
