@@ -17,7 +17,9 @@ The grammar::
 A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
 list index or dict key everywhere else, without leading underscores. Automatic layer names
 (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow's files
-say nothing of the others. Of several paths to one object the shortest is its name, then the first
+say nothing of the others. A list
+or dict of layers is kept as a stack as well, by index or key, with the names that the user gave
+them. Of several paths to one object the shortest is its name, then the first
 in alphabetical order; the others become aliases. With several models, seeds and metrics stand under
 their owner: ``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
 """
@@ -49,7 +51,8 @@ _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kerne
 class Kind(Enum):
     """What a node is to the naming."""
 
-    GROUP = "group"  # children by attribute, index or key
+    GROUP = "group"  # children by attribute
+    LIST = "list"  # or a tuple or dict: children by index or key, in order
     STACK = "stack"  # a functional or sequential model: ordered layers, and perhaps attributes
     OPTIMIZER = "optimizer"
     VALUE = "value"
@@ -270,7 +273,8 @@ class _Naming:
             else:
                 component = layer.label or f"layer_with_weights-{index}"
             if holds_weights(layer):
-                order.append(Layer(component, layer.base))
+                told = bool(layer.base or layer.label)
+                order.append(Layer(component, layer.base, told=told))
             yield _join(path, component), layer, ""
         self._stacks[path] = tuple(order)
 
@@ -286,6 +290,8 @@ class _Naming:
             if not component or taken.setdefault(component, id(child)) != id(child):
                 component = edge  # `_x` and `x` side by side are two things
             named.append((component, child))
+        if node.kind is Kind.LIST:
+            self._stacks[path] = _listed(node, {id(child): name for name, child in named})
         for component, child in sorted(named, key=lambda item: item[0]):
             lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
@@ -322,6 +328,16 @@ class _Naming:
         while unique in self._values:  # two different values, one spelling: a key with a slash
             unique, number = f"{name}~{number}", number + 1
         self._values[unique] = Name(unique, node, role, slot, of)
+
+
+def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
+    """The layers in a list or dict, in its order; an automatic name of one says nothing here."""
+    layers = {
+        id(child): Layer(components[id(child)], label="" if child.base else child.label)
+        for _, child in node.children
+        if child.kind in (Kind.GROUP, Kind.STACK) and child.label and holds_weights(child)
+    }
+    return tuple(layers.values())
 
 
 def _join(path: str, component: str) -> str:

@@ -62,15 +62,33 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of a functional or sequential model, in order.
+    """One layer of a functional or sequential model, or of a list or dict of layers, in order.
 
     Attributes:
-        name: its component in canonical names, ``dense_1``.
+        name: its component in canonical names, ``dense_1``; in a list its index.
         base: ``dense`` where the name is automatic (weak), ``""`` where the user chose it.
+        label: the name the user chose for a layer that its index or key names.
+        told: whether the name is known; a file of plain TensorFlow may not tell it, and then
+            ``name`` is TensorFlow's own word, ``layer_with_weights-2``.
     """
 
     name: str
     base: str = ""
+    label: str = ""
+    told: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Root:
+    """An object that was given to a checkpoint, by what its names begin with.
+
+    Attributes:
+        component: the first component of its names: its keyword, or ``model`` for a lone model.
+        kind: ``model`` or ``optimizer`` for one of Keras's, ``""`` for anything else.
+    """
+
+    component: str
+    kind: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +98,14 @@ class Inventory:
     Attributes:
         source: where it comes from, for messages: a prefix, or ``the live objects``.
         entries: by canonical name, in the order of the objects.
-        stacks: canonical path of each functional or sequential model → its layers that hold values.
+        stacks: canonical path of each functional or sequential model, and of each list or dict of
+            layers → its layers that hold weights.
         aliases: canonical path by which an object is also reached → its canonical path.
         optimizers: canonical path of each optimizer → its class in snake case (``adam``), ``""``
             where it is not known.
         complete: whether the writer saved everything (a commit record of tfckpt's says so); in
             others, seeds and metrics may be absent without anyone's fault.
+        roots: keyword (``""`` for the root object) → what was given under it, where that is known.
     """
 
     source: str
@@ -94,6 +114,7 @@ class Inventory:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     optimizers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     complete: bool = False
+    roots: Mapping[str, Root] = dataclasses.field(default_factory=dict)
 
     def find(self, name: str) -> Entry | None:
         """The value of that name, or that is also reached by that name.

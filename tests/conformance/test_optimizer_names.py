@@ -17,6 +17,7 @@ from zoo import optimizers
 from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
+import tfckpt
 from tfckpt.live.inventory import Live, collect
 
 WIDTH = 3
@@ -218,3 +219,42 @@ def test_roles_tell_counters_settings_and_slots_apart(flavour) -> None:
     assert roles["optimizer/learning_rate"] == "hyperparameter"
     assert roles["optimizer/momentum/head/kernel"] == "slot"
     assert roles["optimizer/u_product"] == "slot"
+
+
+def test_a_legacy_optimizer_alone_has_its_slots_by_the_variables_own_names(tmp_path) -> None:
+    model = small(tf_keras)
+    optimizer = tf_keras.optimizers.legacy.Adam()
+    model.compile(optimizer=optimizer, loss="mse")
+    model.fit(np.ones((2, WIDTH)), np.ones((2, 2)), verbose=0)
+    names = collect({"optimizer": optimizer}).inventory.entries
+    assert {"optimizer/momentum/head/kernel", "optimizer/velocity/head/bias"} <= names.keys()
+    assert {names[f"optimizer/velocity/head/{part}"].role for part in ("kernel", "bias")} == {
+        "slot"
+    }
+
+    saved = [np.array(value) for value in optimizer.get_weights()]
+    path = tfckpt.Checkpoint(optimizer=optimizer).write(str(tmp_path / "ckpt"))
+    optimizer.set_weights([value * 0 for value in saved])
+    tfckpt.Checkpoint(optimizer=optimizer).read(path).assert_consumed()
+    for value, was in zip(optimizer.get_weights(), saved, strict=True):
+        np.testing.assert_array_equal(value, was)
+
+
+def test_slots_that_some_variables_have_are_known_by_the_variables_names() -> None:
+    class Own(keras.optimizers.SGD):
+        def build(self, variables: Any) -> None:
+            super().build(variables)
+            chosen = [v for v in variables if "bias" in v.path]
+            self._memory = [self.add_variable_from_reference(v, name="memory") for v in chosen]
+
+    net = small(keras)
+    optimizer = Own(0.1)
+    optimizer.build(net.trainable_variables)
+    live = collect({"model": net, "optimizer": optimizer})
+    found = {
+        entry.of: live.variables[name]
+        for name, entry in live.inventory.entries.items()
+        if entry.slot == "memory"
+    }
+    assert set(found) == {"model/dense/bias", "model/head/bias"}
+    assert found["model/head/bias"] is optimizer._memory[-1]

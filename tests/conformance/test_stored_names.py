@@ -201,6 +201,13 @@ def layer_alone(k: Any) -> dict[str, Any]:
     return {"layer": layer}
 
 
+def two_optimizers(k: Any) -> dict[str, Any]:
+    model = compiled(chain(k, "a", None), k.optimizers.Adam())
+    other = k.optimizers.SGD(momentum=0.9)
+    other.build(model.trainable_variables)
+    return {"model": model, "optimizer": other}
+
+
 def in_module(k: Any) -> dict[str, Any]:
     module = tf.Module()
     module.net, module.scale = chain(k, "a", None), tf.Variable(1.0)
@@ -216,6 +223,7 @@ def in_module(k: Any) -> dict[str, Any]:
         with_optimizers,
         listed,
         same_optimizer,
+        two_optimizers,
         layer_alone,
         in_module,
     ],
@@ -296,6 +304,21 @@ def test_slots_without_a_list_go_to_no_variable_whose_name_two_have(tmp_path) ->
     assert {re.sub(r"\d+", "N", name) for name in foreign} == {"optimizer/variable/N"}
 
 
+def test_slots_of_some_variables_are_not_given_to_the_first_ones(tmp_path) -> None:
+    class Own(keras.optimizers.SGD):
+        def build(self, variables: Any) -> None:
+            super().build(variables)
+            chosen = [v for v in variables if "bias" in v.path]
+            self._memory = [self.add_variable_from_reference(v, name="memory") for v in chosen]
+
+    model = compiled(chain(keras, "a", "b"), Own(0.1))
+    live = collect({"model": model})
+    distinguish(live.variables.values())
+    prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "ckpt"))
+    assert compare(prefix, live) == (set(), set())
+    assert "optimizer/memory/b/bias" in live.inventory.entries
+
+
 def test_a_name_that_add_weight_gave_is_found_too(tmp_path) -> None:
     model = models.MODELS["own_weights"](tf_keras)
     live = collect({"model": model})
@@ -332,3 +355,35 @@ def test_without_a_hint_an_optimizer_as_the_root_is_recognized(flavour, tmp_path
     prefix = tf.train.Checkpoint(optimizer).write(str(tmp_path / "ckpt"))
     with open_checkpoint(prefix) as stored:
         assert {"optimizer/iterations", "optimizer/learning_rate"} <= set(stored.inventory.entries)
+
+
+class Listing(tf_keras.Model):
+    """Layers in a list, which TensorFlow reaches in tf_keras."""
+
+    def __init__(self, *names: str | None) -> None:
+        super().__init__()
+        self.blocks = [tf_keras.layers.Dense(3, name=name) for name in names]
+
+    def call(self, x: Any) -> Any:
+        for layer in self.blocks:
+            x = layer(x)
+        return x
+
+
+def test_a_list_of_layers_has_the_names_that_the_user_gave_them(tmp_path) -> None:
+    model = Listing("a", None, "b")
+    model(np.ones((1, 3), "float32"))
+    live = collect({"model": model})
+    inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
+    assert inventory.stacks == live.inventory.stacks
+    assert [layer.label for layer in inventory.stacks["model/blocks"]] == ["a", "", "b"]
+
+
+def test_a_layer_whose_name_the_file_does_not_tell_is_said_to_be_untold(flavour, tmp_path) -> None:
+    inner = chain(flavour, "d1", "d2")
+    inputs = flavour.Input((3,))
+    outputs = flavour.layers.Dense(2, name="head")(inner(inputs))
+    live = collect({"model": (model := flavour.Model(inputs, outputs))})
+    inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
+    assert [layer.told for layer in inventory.stacks["model"]] == [False, True]
+    assert all(layer.told for layer in live.inventory.stacks["model"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.records import Entry, Inventory, Layer, Role, Root
 from tfckpt.stored import commit
 
 INDEX = b"the content of an index"
@@ -27,10 +27,18 @@ ENTRIES = [
 INVENTORY = Inventory(
     "the live objects",
     {entry.name: entry for entry in ENTRIES},
-    MappingProxyType({"model": (Layer("dense_1", "dense"), Layer("head")), "inner": ()}),
+    MappingProxyType(
+        {
+            "model": (Layer("dense_1", "dense"), Layer("head")),
+            "model/blocks": (Layer("0", label="mine"), Layer("1")),
+            "other": (Layer("layer_with_weights-0", told=False),),
+            "inner": (),
+        }
+    ),
     {"model/tied": "model/ä"},
     {"optimizer": "adam", "other": ""},
     complete=True,
+    roots={"net": Root("model", "model"), "": Root("optimizer", "optimizer"), "step": Root("step")},
 )
 RECORD = commit.CommitRecord(
     number=12,
@@ -80,11 +88,12 @@ ENTRY = st.builds(
     NAMES,
     st.none() | st.integers(0, 2**32 - 1),
 )
+LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
 
 
 @given(
     st.lists(ENTRY, max_size=4, unique_by=lambda entry: entry.name),
-    st.dictionaries(NAMES, st.lists(st.builds(Layer, NAMES, NAMES), max_size=3).map(tuple)),
+    st.dictionaries(NAMES, st.lists(LAYER, max_size=3).map(tuple)),
     st.dictionaries(NAMES, st.floats(allow_nan=False)),
     st.dictionaries(NAMES, JSON, max_size=3),
     st.booleans(),

@@ -66,6 +66,19 @@ def test_layers_that_hold_weights_are_numbered_first() -> None:
     assert names.stacks == {"model": (Layer("block", "block"),)}
 
 
+def test_an_unknown_name_is_said_to_be_untold() -> None:
+    names = assign({"model": stack(dense("head", base=""), dense("", base=""), dense())}, ["model"])
+    assert [layer.told for layer in names.stacks["model"]] == [True, False, True]
+
+
+def test_a_list_of_layers_keeps_its_order_and_the_names_that_the_user_gave() -> None:
+    layers = {"10": dense("b", ""), "2": dense("dense_7"), "x": value(), "1": group("empty")}
+    listed = Node(Kind.LIST, children=list(layers.items()))
+    assert assign({"model": group(blocks=listed)}, ["model"]).stacks == {
+        "model/blocks": (Layer("10", label="b"), Layer("2"))
+    }
+
+
 def test_a_layer_without_a_known_name_has_tensorflows_word_for_it() -> None:
     model = stack(dense(), dense("", base=""))
     assert named({"model": model}, "model") == [

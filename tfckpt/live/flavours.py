@@ -9,9 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+
+from tfckpt.names import snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Flavour:
     metric: Any
     seeds: Any
     plain_attributes: frozenset[str]
+    automatic: Callable[[str], str]  # class name → what a layer without a name is called
 
 
 @functools.cache
@@ -53,6 +59,7 @@ def _keras3() -> Flavour:
         keras.metrics.Metric,
         (keras.random.SeedGenerator,),
         plain,
+        snake_case,
     )
 
 
@@ -62,6 +69,7 @@ def _tf_keras() -> Flavour:
     from tf_keras.src import backend
     from tf_keras.src.engine.functional import Functional
     from tf_keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
+    from tf_keras.src.utils import generic_utils
 
     plain = frozenset(vars(tf_keras.layers.Layer(name="plain"))) | {
         "_input_coordinates",
@@ -70,6 +78,7 @@ def _tf_keras() -> Flavour:
         "_nodes_by_depth",
         "_output_coordinates",
         "_output_layers",
+        "_steps_per_execution",  # which adapt() leaves on a preprocessing layer
         "_tensor_usage_count",
     }
     return Flavour(
@@ -82,6 +91,7 @@ def _tf_keras() -> Flavour:
         tf_keras.metrics.Metric,
         (backend.RandomGenerator,),
         plain,
+        generic_utils.to_snake_case,
     )
 
 

@@ -19,7 +19,7 @@ from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree
 from tfckpt.live.variables import raw
 from tfckpt.names import Kind, Names, Node
-from tfckpt.records import Entry, Inventory, Role
+from tfckpt.records import Entry, Inventory, Role, Root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,6 @@ class Live:
         optimizers: canonical path → optimizer; the outer one where it scales another's loss. One of
             ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
             tf.Variable, not of a Keras 3 one, once the first step has made them.
-        roots: keyword (``""`` for the root object) → first component of its names.
         models: the Keras models that were given, by their first component.
         keras_roots: the first components below which a Keras object is, or, beside one, an
             optimizer of ``tf.compat.v1.train``, whose slots belong to its variables.
@@ -48,9 +47,13 @@ class Live:
     variables: Mapping[str, Any]
     unbuilt: Mapping[str, Any]
     optimizers: Mapping[str, Any]
-    roots: Mapping[str, str]
     models: Mapping[str, Any]
     keras_roots: frozenset[str]
+
+    @property
+    def roots(self) -> Mapping[str, Root]:
+        """Keyword (``""`` for the root object) → what was given under it."""
+        return self.inventory.roots
 
     @property
     def weak_bases(self) -> frozenset[str]:
@@ -67,11 +70,11 @@ def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
         root: an object given without a keyword, as in ``tf.train.Checkpoint(root)``.
     """
     given = {"": root, **objects} if root is not None else dict(objects)
-    roots = _first_components(given)
-    return collect_as({roots[keyword]: obj for keyword, obj in given.items()}, roots)
+    roots = _roots(given)
+    return collect_as({roots[keyword].component: obj for keyword, obj in given.items()}, roots)
 
 
-def collect_as(given: Mapping[str, Any], roots: Mapping[str, str] | None = None) -> Live:
+def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None) -> Live:
     """Name every value of objects whose first components are known."""
     models = {component: obj for component, obj in given.items() if is_model(obj)}
     tree = Tree()
@@ -93,11 +96,11 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, str] | None = None)
             named.aliases,
             named.optimizers,
             complete=True,
+            roots=roots or {},
         ),
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
         _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
-        roots or {},
         models,
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
@@ -120,8 +123,8 @@ def is_model(obj: Any) -> bool:
     return flavour is not None and isinstance(obj, flavour.model)
 
 
-def _first_components(given: Mapping[str, Any]) -> dict[str, str]:
-    """Keyword → first component of the canonical names of what it was given for."""
+def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
+    """Keyword → the first component of the names of what it was given for, and its kind."""
     roots = {keyword: keyword for keyword in given}
     models = {id(obj): keyword for keyword, obj in given.items() if is_model(obj)}
     solvers = {id(obj): keyword for keyword, obj in given.items() if is_optimizer(obj)}
@@ -143,7 +146,9 @@ def _first_components(given: Mapping[str, Any]) -> dict[str, str]:
                 f"{'model' if component == names.MODEL else 'optimizer'} here; "
                 "give the object another keyword"
             )
-    return roots
+    kinds = dict.fromkeys(models.values(), names.MODEL)
+    kinds |= dict.fromkeys(solvers.values(), names.OPTIMIZER)
+    return {keyword: Root(c, kinds.get(keyword, "")) for keyword, c in roots.items()}
 
 
 def _entry(named: names.Name) -> Entry:
@@ -151,7 +156,9 @@ def _entry(named: names.Name) -> Entry:
     if named.role in (Role.OBJECT, Role.ITERATOR):
         return Entry(named.name, named.role, "", None)
     variable = raw(value)
-    shape = tuple(variable.shape)
+    # One made with `shape=[None]` holds a value of some shape all the same.
+    told = variable.shape.is_fully_defined()
+    shape = tuple(map(int, variable.shape if told else tf.shape(variable)))
     size = variable.dtype.size
     for side in shape:
         size *= side

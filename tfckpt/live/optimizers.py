@@ -78,11 +78,13 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
         optimizer = optimizer.inner_optimizer
     if hasattr(optimizer, "_create_slots"):
         _told_slots(tree, optimizer, node)
+        if not is_v1(optimizer):
+            _slots_of_others(tree, optimizer, node)
         return
     trained = _trained(tree, optimizer)
     found: set[int] = set()
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKS or not isinstance(value, list):
+        if attribute in _BOOKS or not isinstance(value, list) or len(value) != len(trained):
             continue
         for index, variable in enumerate(value):
             if is_variable(variable) and index in trained:
@@ -126,11 +128,8 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
         return {i: tree.variable(v) for i, v in enumerate(optimizer._trainable_variables)}
     positions = getattr(optimizer, "_index_dict", None) or {}
     known = {optimizer._var_key(v): v for v in tree.variables if isinstance(v, tf.Variable)}
-    # The key of a variable that was not given along begins with its name: `dense/kernel_12`.
     return {
-        i: tree.variable(known[key])
-        if key in known
-        else Node(Kind.VALUE, label=key.rpartition("_")[0])
+        i: tree.variable(known[key]) if key in known else Node(Kind.VALUE, label=_own_name(key))
         for key, i in positions.items()
     }
 
@@ -145,6 +144,25 @@ def _told_slots(tree: Tree, optimizer: Any, node: Node) -> None:
             if value is not None:
                 of, child = tree.variable(variable), tree.variable(value, Role.SLOT)
                 node.slots.append(Slot(slot_name(name), of, child))
+
+
+def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:
+    """Slots of variables that were not given along, by the variables' own names.
+
+    TensorFlow saves such an optimizer's slots with their variables only, so these are values of the
+    optimizer's own.
+    """
+    known = {id(slot.value) for slot in node.slots}
+    for key, slots in optimizer._slots.items():
+        for name, variable in slots.items():
+            child = tree.variable(variable, Role.SLOT)
+            if id(child) not in known:
+                node.children.append((f"{slot_name(name)}/{_own_name(key)}", child))
+
+
+def _own_name(key: str) -> str:
+    """Of a variable, in the key that tf_keras has for it: `dense/kernel` in `dense/kernel_12`."""
+    return key.rpartition("_")[0]
 
 
 def _scalar(tree: Tree, node: Node, attribute: str, variable: Any) -> None:

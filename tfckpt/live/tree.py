@@ -15,12 +15,13 @@ import tensorflow as tf
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
 from tfckpt.live.variables import Trackable, is_variable, last_name, path, raw
-from tfckpt.names import Kind, Node, snake_case, weak_base
+from tfckpt.names import Kind, Node, weak_base
 from tfckpt.records import Role
 
 _Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
 
-# What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name.
+# What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name. A
+# user's own layers may well stand on one of these, `self.history = [Dense(8), Dense(8)]`.
 _TRAINER_ATTRIBUTES = frozenset(
     {
         "compiled_loss",
@@ -102,9 +103,11 @@ class Tree:
         elif flavour is not None:
             self._keras(obj, node, flavour)
         elif isinstance(obj, dict):
+            node.kind = Kind.LIST
             for key, value in obj.items():
                 self.attach(node, str(key), value)
         elif isinstance(obj, (list, tuple)):
+            node.kind = Kind.LIST
             for index, value in enumerate(obj):
                 self.attach(node, str(index), value)
         else:
@@ -183,8 +186,7 @@ class Tree:
 
     def _layer(self, layer: Any, node: Node, flavour: Flavour) -> None:
         node.label = layer.name
-        cls = type(layer)
-        bases = {snake_case(cls.__name__)}
+        bases = {flavour.automatic(type(layer).__name__)}
         if isinstance(layer, flavour.stacks):
             bases |= {"functional", "model"}
         node.base = weak_base(layer.name, bases)
@@ -193,16 +195,21 @@ class Tree:
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
         if not layer.built:
             self.unbuilt.append((layer, node))
-        plain = flavour.plain_attributes
+        model = isinstance(layer, flavour.model)
         for attribute, value in list(vars(layer).items()):
-            if attribute in plain or attribute in _TRAINER_ATTRIBUTES:
+            if attribute in flavour.plain_attributes:
+                continue
+            if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavour):
                 continue
             if attribute.startswith("_self_") or isinstance(value, flavour.metric):
                 continue
             self.attach(node, attribute, value)
         self._untold(layer, node, flavour)
-        if isinstance(layer, flavour.model):
+        if model:
             self._model(layer, node, flavour)
+        else:
+            for metric in getattr(layer, "_metrics", ()):
+                self._metric(metric, node)
 
     def _untold(self, layer: Any, node: Node, flavour: Flavour) -> None:
         """What Keras tracks on this layer itself and no attribute of it leads to."""
@@ -217,13 +224,16 @@ class Tree:
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
-        tracked = layer._flatten_layers(include_self=False, recursive=False)
-        for inner in (*tracked, *getattr(layer, "_seed_generators", ())):
-            if isinstance(inner, flavour.metric):
-                continue
-            found = self.node(inner)
+        for inner in layer._flatten_layers(include_self=False, recursive=False):
+            found = None if isinstance(inner, flavour.metric) else self.node(inner)
             if found is not None and id(found) not in below:
-                node.children.append((inner.name, found))
+                # In a Python set, say. All that tells them apart is their order, as in a stack.
+                node.kind = Kind.STACK
+                node.layers.append(found)
+        generators = map(self.node, getattr(layer, "_seed_generators", ()))
+        untold = [found for found in generators if found is not None and id(found) not in below]
+        for index, found in enumerate(untold):
+            node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
 
     def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
         optimizer = getattr(model, "optimizer", None)
@@ -232,12 +242,15 @@ class Tree:
         for metric in model.metrics:
             # Keras 3 hides the compiled metrics behind one CompileMetrics.
             for each in getattr(metric, "metrics", None) or (metric,):
-                if (child := self.node(each)) is not None and child.children:
-                    node.metrics.append((each.name, child))
+                self._metric(each, node)
+
+    def _metric(self, metric: Any, node: Node) -> None:
+        if (child := self.node(metric)) is not None and child.children:
+            node.metrics.append((metric.name, child))
 
 
 def _reached(node: Node) -> set[int]:
-    """The ids of a node's layers and children, looking through lists and dicts."""
+    """The ids of a node's layers and children, looking through whatever is no layer."""
     found: set[int] = set()
     stack = [*node.layers, *(child for _, child in node.children)]
     while stack:
@@ -245,9 +258,17 @@ def _reached(node: Node) -> set[int]:
         if id(child) in found:
             continue
         found.add(id(child))
-        if child.kind is Kind.GROUP and not child.label:  # a container, not a layer
+        if child.kind is Kind.LIST or (child.kind is Kind.GROUP and not child.label):
             stack.extend(inner for _, inner in child.children)
     return found
+
+
+def _has_layers(value: Any, flavour: Flavour) -> bool:
+    """Whether a layer stands there, a metric aside, or somewhere in a list or dict."""
+    if isinstance(value, (list, tuple, dict)):
+        inner = value.values() if isinstance(value, dict) else value
+        return any(_has_layers(each, flavour) for each in inner)
+    return isinstance(value, flavour.layer) and not isinstance(value, flavour.metric)
 
 
 def _has_saveables(obj: Any) -> bool:

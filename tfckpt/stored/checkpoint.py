@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING
 from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored import commit, proto
+from tfckpt.stored import commit, keys, proto
 from tfckpt.stored.bundle import Bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.graph import GraphReader
+from tfckpt.stored.roots import moved_to
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from typing_extensions import Self
 
+    from tfckpt.records import Root
+
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_ATTRIBUTES = "/.ATTRIBUTES/"
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
 
 
@@ -66,7 +68,7 @@ class StoredCheckpoint:
 def open_checkpoint(
     prefix: str,
     *,
-    roots: Mapping[str, str] | None = None,
+    roots: Mapping[str, Root] | None = None,
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
@@ -74,9 +76,9 @@ def open_checkpoint(
 
     Args:
         prefix: its name without ``.index``.
-        roots: what is known of the live side: keyword → first component of its names. Which of
-            the objects in a checkpoint of plain TensorFlow is the model cannot always be told from
-            the checkpoint alone.
+        roots: what the live side was given, by keyword. A recorded inventory is put in its terms;
+            and which of the objects in a checkpoint of plain TensorFlow is the model cannot always
+            be told from the checkpoint alone.
         bases: automatic layer names of the live side's own classes.
         files: where the files are.
 
@@ -89,7 +91,7 @@ def open_checkpoint(
     try:
         record, cut_short = commit.read(prefix, files), False
         if record is not None:
-            inventory = _check(record.inventory, bundle)
+            inventory = moved_to(_check(record.inventory, bundle), roots or {})
         elif (graph := _read_graph(bundle)) is not None:
             reader = GraphReader(graph, bases)
             inventory, cut_short = _name(bundle, reader, roots), reader.written_by_tfckpt()
@@ -120,13 +122,14 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
 
 
 def _name_by_keys(bundle: Bundle) -> Inventory:
-    keys = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
-    entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in keys.items()}
+    by_name = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
+    entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in by_name.items()}
     return Inventory(bundle.prefix, entries)
 
 
-def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, str] | None) -> Inventory:
-    nodes, keras_roots = reader.roots(roots)
+def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:
+    hint = None if roots is None else {keyword: root.component for keyword, root in roots.items()}
+    nodes, keras_roots = reader.roots(hint)
     named = names.assign(nodes, keras_roots)
     entries: dict[str, Entry] = {}
     used = {OBJECT_GRAPH}
@@ -139,9 +142,10 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, str] | None) 
     for name, node in reader.extras():
         entries[name] = _entry(bundle, name, node.value, _role_of(name))
         used.add(node.value)
-    objects = {n.node.value.rpartition(_ATTRIBUTES)[0] for n in named.values if n.role in _OBJECTS}
+    found = (value.node.value for value in named.values if value.role in _OBJECTS)
+    objects = {key.rpartition(keys.ATTRIBUTES)[0] for key in found}
     for key in bundle.entries:
-        owner = key.rpartition(_ATTRIBUTES)[0]
+        owner = key.rpartition(keys.ATTRIBUTES)[0]
         if key not in used and not (owner and owner in objects):
             name = _plain_name(key)
             name = key if name in entries else name
@@ -186,6 +190,5 @@ def _is_counter(name: str, found: proto.BundleEntry) -> bool:
 
 
 def _plain_name(key: str) -> str:
-    """A key's path, TensorFlow's escapes undone (python/trackable/trackable_utils.py)."""
-    path = key.partition(_ATTRIBUTES)[0]
-    return path.replace(".S", "/").replace("..", ".")
+    """A key's path; what TF1 wrote has no escapes to undo."""
+    return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key

@@ -18,7 +18,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.records import Entry, Inventory, Layer, Role, Root
 from tfckpt.stored.files import LOCAL, Files, reading
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ SUFFIX = ".tfckpt.json"
 # Some million values, at 200 bytes each.
 MAX_BYTES = 1 << 28
 MAX_DIGITS = 20
+_ROOT_KINDS = ("", "model", "optimizer")
 _SEAL = b',\n"sha256": "'
 _ENTRY_FIELDS = tuple(field.name for field in dataclasses.fields(Entry))
 _DEFAULTS = {"nbytes": 0, "key": "", "slot": "", "of": "", "crc32c": None}
@@ -93,8 +94,7 @@ def render(record: CommitRecord) -> bytes:
     """The record as the content of its file; equal records give equal bytes."""
     inventory = record.inventory
     stacks = {
-        path: [[layer.name, layer.base] for layer in layers]
-        for path, layers in inventory.stacks.items()
+        path: [_short(layer) for layer in layers] for path, layers in inventory.stacks.items()
     }
     head = {
         "format": FORMAT,
@@ -110,6 +110,7 @@ def render(record: CommitRecord) -> bytes:
         "stacks": stacks,
         "aliases": dict(inventory.aliases),
         "optimizers": dict(inventory.optimizers),
+        "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
     }
     lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
     entries = ",\n".join(_json(_plain(entry)) for entry in inventory.entries.values())
@@ -157,6 +158,12 @@ def _json(value: Any) -> str:
 def _plain(entry: Entry) -> dict[str, Any]:
     plain = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
     return {k: v for k, v in plain.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
+
+
+def _short(layer: Layer) -> list[str | bool]:
+    """Its two fields that most layers have no more than, or all four."""
+    usual = not layer.label and layer.told
+    return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
 
 
 def _integer(digits: str) -> int:
@@ -244,12 +251,19 @@ class _Reader:
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
+            {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()},
         )
 
     def layer(self, item: Any) -> Layer:
-        if type(item) is not list or [type(part) for part in item] != [str, str]:
+        types = [type(part) for part in item] if type(item) is list else []
+        if types not in ([str, str], [str, str, str, bool]):
             raise self.damaged("the record's 'stacks' holds a layer that is none")
         return Layer(*item)
+
+    def root(self, item: Any) -> Root:
+        if [type(part) for part in item] != [str, str] or item[1] not in _ROOT_KINDS:
+            raise self.damaged("the record's 'roots' holds one that is none")
+        return Root(*item)
 
     def entry(self, item: Any) -> Entry:
         name: str = self.get(item, "name", str)

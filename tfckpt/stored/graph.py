@@ -201,13 +201,13 @@ class GraphReader:
         if self.is_stack(index):
             node.kind = Kind.STACK
             layers = self._stack_layers(index)
-            for layer, name in zip(layers, self._layer_names(index, layers), strict=True):
-                child = self._get(layer, fresh)
-                child.label = child.label or name
-                child.base = weak_base(child.label, self._bases)
-                node.layers.append(child)
+            # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
+            node.layers = self._layers(layers, 1 if _INNER in edges else 0, fresh)
             skip |= {_LAYERS, _INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
+        elif self._is_container(index):
+            node.kind = Kind.LIST
+            self._layers(self._listed(index), None, fresh)
         given, led = self._given(index)
         for edge, target in edges.items():
             if edge in skip or edge == "keras_api":
@@ -224,6 +224,21 @@ class GraphReader:
                 continue
             node.children.append((edge, self._get(target, fresh)))
         return fresh
+
+    def _layers(self, layers: list[int], usual: int | None, fresh: list[int]) -> list[Node]:
+        """The nodes of layers that stand side by side, with their names, as far as they tell."""
+        found = []
+        for layer, name in zip(layers, layer_names(self._scopes(layers), usual), strict=True):
+            child = self._get(layer, fresh)
+            child.label = child.label or name
+            child.base = weak_base(child.label, self._bases)
+            found.append(child)
+        return found
+
+    def _listed(self, index: int) -> list[int]:
+        """The layers, or what may be some, in a list."""
+        items = sorted(self.edges[index].items(), key=lambda item: int(item[0]))
+        return [c for _, c in items if not (self.nodes[c].attributes or self._is_container(c))]
 
     def _given(self, index: int) -> tuple[set[str], set[int]]:
         """Edges to a variable by the name ``add_weight`` gave it; variables otherwise led to.
@@ -299,11 +314,6 @@ class GraphReader:
             return [order[key] for key in sorted(order, key=lambda key: (len(key), key))]
         numbered = [(m, node) for edge, node in edges.items() if (m := _LAYER_EDGE.fullmatch(edge))]
         return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
-
-    def _layer_names(self, stack: int, layers: list[int]) -> list[str]:
-        # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
-        usual = 1 if _INNER in self.edges[stack] else 0
-        return layer_names(self._scopes(layers), usual)
 
     def _scopes(self, layers: list[int]) -> list[list[Scope]]:
         """The scopes below each layer; a variable that several lead to is the nearest one's."""

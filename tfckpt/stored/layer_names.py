@@ -32,12 +32,13 @@ class Scope(NamedTuple):
     stacks: int = 0
 
 
-def layer_names(layers: Sequence[Sequence[Scope]], usual: int = 0) -> list[str]:
+def layer_names(layers: Sequence[Sequence[Scope]], usual: int | None = None) -> list[str]:
     """The name of each layer of a stack, "" where it is not known.
 
     Args:
         layers: per layer, where its variables were made.
-        usual: how many scopes stand before a layer's name in such a stack, as a rule.
+        usual: how many scopes stand before a layer's name in such a stack, as a rule; None where
+            there is no rule, as in a list of layers.
 
     >>> cell, dense = Scope(("net", "lstm", "lstm_cell"), depth=2), Scope(("net", "dense"))
     >>> layer_names([[cell], [dense]])

@@ -81,10 +81,14 @@ class OptimizerGraph:
         done = {id(child) for _, child in self._node.children}
         variables = self._trainable()
         for edge, target in self._slot_lists():
-            for position, value in sorted(self._reader.edges[target].items(), key=_numeric):
-                of = variables.get(int(position)) if position.isdigit() else None
+            listed = self._reader.edges[target]
+            whole = len(listed) == len(variables)  # else no position tells whose they are
+            for position, value in sorted(listed.items(), key=_numeric):
+                of = variables.get(int(position)) if whole else None
                 if of is None:
                     of = _told(self._reader.full_name(value), by_name)[2]
+                if of is None and variables:
+                    continue  # it is among the leftovers, too
                 self._slot(edge, of, value, position, done)
         for slot in self._reader.nodes[self._index].slot_variables:
             of = slot.original_variable_node_id

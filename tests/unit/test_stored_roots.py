@@ -1,0 +1,136 @@
+"""What was saved under a keyword is restored into what is given under it, and into nothing else.
+
+The values tell who got whose, and plain TensorFlow who should have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfckpt
+from tfckpt.records import Entry, Inventory, Role, Root
+from tfckpt.stored.roots import moved_to
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def net(k: Any, fill: float, compiled: bool = False) -> Any:
+    model = k.Sequential([k.Input((4,)), k.layers.Dense(4, name="a"), k.layers.Dropout(0.5)])
+    if compiled:
+        model.compile(k.optimizers.SGD(0.1, momentum=0.9), "mse")
+        model.optimizer.build(model.trainable_variables)
+        model.optimizer.iterations.assign(int(fill))
+        for slot in slots(model.optimizer):
+            slot.assign(np.full(slot.shape, fill))
+    model.set_weights([np.full_like(weight, fill) for weight in model.get_weights()])
+    return model
+
+
+def slots(optimizer: Any) -> list[Any]:
+    return [v for v in optimizer.variables if len(v.shape) and v.dtype != "int64"]
+
+
+def weight(model: Any) -> float:
+    return float(model.layers[0].get_weights()[0][0, 0])
+
+
+def restored(saver: Any, tmp_path: Path, saved: Mapping[str, Any], live: Mapping[str, Any]) -> Any:
+    path = saver.Checkpoint(**saved).write(str(tmp_path / f"{saver.__name__}-ckpt"))
+    saver.Checkpoint(**live).read(path).expect_partial()
+    return {name: weight(model) for name, model in live.items()}
+
+
+@pytest.mark.parametrize(
+    ("stored", "live"),
+    [
+        (["teacher"], ["student", "teacher"]),
+        (["teacher"], ["teacher", "model"]),
+        (["encoder", "decoder"], ["decoder"]),
+        (["model", "ema"], ["ema"]),
+        (["model", "ema"], ["model"]),
+        (["model", "ema"], ["ema", "other"]),
+    ],
+    ids=str,
+)
+def test_a_keyword_is_restored_into_itself_as_plain_tensorflow_does(
+    flavour, stored, live, tmp_path
+) -> None:
+    saved = {name: net(flavour, 7 + i) for i, name in enumerate(stored)}
+    expected = restored(
+        tf.train, tmp_path, saved, {name: net(flavour, i) for i, name in enumerate(live)}
+    )
+    got = restored(tfckpt, tmp_path, saved, {name: net(flavour, i) for i, name in enumerate(live)})
+    assert got == expected
+
+
+@pytest.mark.parametrize("live", [["model", "ema"], ["student", "other"]], ids=str)
+def test_a_lone_model_lands_on_none_of_several_of_other_keywords(flavour, live, tmp_path) -> None:
+    path = tfckpt.Checkpoint(teacher=net(flavour, 7)).write(str(tmp_path / "ckpt"))
+    models = {name: net(flavour, i) for i, name in enumerate(live)}
+    with pytest.raises(tfckpt.TfckptError):
+        tfckpt.Checkpoint(**models).read(path).assert_nontrivial_match()
+    assert [weight(model) for model in models.values()] == [0, 1]
+
+
+def test_a_lone_model_meets_a_lone_model_whatever_the_keywords(flavour, tmp_path) -> None:
+    path = tfckpt.Checkpoint(teacher=net(flavour, 7, True), step=tf.Variable(3)).write(
+        str(tmp_path / "ckpt")
+    )
+    model = net(flavour, 1, True)
+    tfckpt.Checkpoint(pupil=model, step=tf.Variable(0)).read(path).assert_consumed()
+    assert weight(model) == 7
+
+
+def test_all_that_a_model_has_moves_with_it(flavour, tmp_path) -> None:
+    """Its compiled optimizer with the slots, its seeds, and back again."""
+    one = str(tmp_path / "one")
+    path = tfckpt.Checkpoint(teacher=net(flavour, 7, True)).write(one)
+    models = {name: net(flavour, i, True) for i, name in enumerate(("student", "teacher"))}
+    both = tfckpt.Checkpoint(**models)
+    both.read(path).expect_partial()
+    assert [int(m.optimizer.iterations) for m in models.values()] == [0, 7]
+    assert {float(np.max(slot)) for slot in slots(models["teacher"].optimizer)} == {7}
+    assert {float(np.max(slot)) for slot in slots(models["student"].optimizer)} == {0}
+
+    path = both.write(str(tmp_path / "two"))
+    alone = net(flavour, 2, True)
+    status = tfckpt.Checkpoint(teacher=alone).read(path)
+    status.assert_existing_objects_matched()
+    assert int(alone.optimizer.iterations) == weight(alone) == 7
+    assert {float(np.max(slot)) for slot in slots(alone.optimizer)} == {7}
+
+
+@given(st.data())
+def test_no_value_is_lost_or_changed_by_moving(data: st.DataObject) -> None:
+    words = st.sampled_from(["model", "optimizer", "teacher", "student", "seed"])
+    kinds = st.sampled_from(["", "model", "optimizer"])
+    roots = st.dictionaries(words | st.just(""), st.builds(Root, words, kinds), max_size=4)
+    names = data.draw(st.lists(st.tuples(words, words, words).map("/".join), unique=True))
+    entries = {n: Entry(n, Role.WEIGHT, "float32", (), key=str(i)) for i, n in enumerate(names)}
+    inventory = Inventory("here", entries, roots=data.draw(roots))
+    moved = moved_to(inventory, data.draw(roots))
+    assert [e.key for e in moved.entries.values()] == [e.key for e in entries.values()]
+    assert all(name == entry.name for name, entry in moved.entries.items())
+    assert moved_to(inventory, inventory.roots) == inventory
+
+
+def test_an_optimizer_is_restored_into_the_one_of_its_keyword(flavour, tmp_path) -> None:
+    def solver(model: Any, steps: int) -> Any:
+        optimizer = flavour.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+        optimizer.iterations.assign(steps)
+        return optimizer
+
+    model = net(flavour, 7)
+    path = tfckpt.Checkpoint(model=model, opt_b=solver(model, 7)).write(str(tmp_path / "ckpt"))
+    optimizers = {"optimizer": solver(model, 1), "opt_b": solver(model, 2)}
+    tfckpt.Checkpoint(model=model, **optimizers).read(path).expect_partial()
+    assert [int(each.iterations) for each in optimizers.values()] == [1, 7]

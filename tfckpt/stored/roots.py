@@ -1,0 +1,121 @@
+"""A recorded inventory in the terms of the live side: the same keyword is the same object.
+
+A lone model is ``model`` whatever its keyword, so the first component of a name depends on what
+else was given. What was saved as ``teacher=`` alone must not become the student of a program that
+has both; and an encoder saved beside a decoder is the encoder where it is given alone. So where the
+two sides were given different objects, the stored names are moved: a keyword that the live side has
+too decides, and a lone model meets a lone model under any keyword. What would otherwise land on a
+live model or optimizer of another keyword has its own keyword in front, or stands aside as
+`model~2`, which nothing live is.
+
+The keywords in a file of plain TensorFlow are read by :mod:`tfckpt.stored.graph`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt.names import METRICS, MODEL, OPTIMIZER, SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from tfckpt.records import Entry, Inventory, Root
+
+
+def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
+    """The inventory with its names moved to where the live side has the same objects.
+
+    >>> from tfckpt.records import Entry, Inventory, Role, Root
+    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2,))
+    >>> lone = Inventory("", {kernel.name: kernel}, roots={"teacher": Root("model", "model")})
+    >>> both = {name: Root(name, "model") for name in ("student", "teacher")}
+    >>> list(moved_to(lone, both).entries)
+    ['teacher/a/kernel']
+    """
+    targets = _targets(inventory.roots, live)
+    if all(old == new for old, new in targets.items()):
+        return inventory
+    return _Move(inventory, targets).done()
+
+
+def _targets(stored: Mapping[str, Root], live: Mapping[str, Root]) -> dict[str, str]:
+    """Stored first component → the one it is to have."""
+    taken = {root.component for root in live.values()}
+    targets: dict[str, str] = {}
+    # Keywords that both sides have come first: the others stand aside for them.
+    for keyword, root in sorted(stored.items(), key=lambda item: item[0] not in live):
+        if keyword in live and live[keyword].component:
+            targets[root.component] = live[keyword].component
+            continue
+        target = root.component
+        several = sum(other.kind == root.kind for other in live.values()) > 1
+        if keyword and root.kind and several:
+            target = keyword
+        if target in targets.values():
+            target = _free(target, taken | set(targets.values()))
+        targets.setdefault(root.component, target)
+    return targets
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}~{number}", number + 1
+    return free
+
+
+class _Move:
+    """One inventory, and the beginnings of its names that change."""
+
+    def __init__(self, inventory: Inventory, targets: Mapping[str, str]) -> None:
+        self._inventory = inventory
+        kinds = {root.component: root.kind for root in inventory.roots.values()}
+        self._heads: dict[str, str] = {}
+        for old, new in targets.items():
+            self._heads[old] = new
+            if old == new or kinds[old] != MODEL:
+                continue
+            # What a lone model has at the top, one of several has below itself.
+            owned = [SEED, METRICS]
+            if OPTIMIZER not in (targets if old == MODEL else targets.values()):
+                owned.append(OPTIMIZER)
+            for word in owned:
+                there = word if old == MODEL else f"{old}/{word}"
+                self._heads[there] = word if new == MODEL else f"{new}/{word}"
+
+    def done(self) -> Inventory:
+        inventory, name = self._inventory, self._name
+        entries: dict[str, Entry] = {}
+        for entry in map(self._entry, inventory.entries.values()):
+            free = _free(entry.name, entries)
+            entries[free] = dataclasses.replace(entry, name=free)
+        return dataclasses.replace(
+            inventory,
+            entries=entries,
+            stacks={name(path): layers for path, layers in inventory.stacks.items()},
+            aliases={name(path): name(target) for path, target in inventory.aliases.items()},
+            optimizers={name(path): label for path, label in inventory.optimizers.items()},
+        )
+
+    def _name(self, name: str) -> str:
+        end = len(name)
+        while end > 0:
+            if (head := self._heads.get(name[:end])) is not None:
+                return head + name[end:]
+            end = name.rfind("/", 0, end)
+        return name
+
+    def _entry(self, entry: Entry) -> Entry:
+        if not entry.of:
+            return dataclasses.replace(entry, name=self._name(entry.name))
+        of = self._name(entry.of)
+        head, _, repeated = entry.name.rpartition(_tail(entry.of))  # `~2` where two have the name
+        if not head.endswith(f"/{entry.slot}"):
+            return dataclasses.replace(entry, name=self._name(entry.name), of=of)
+        return dataclasses.replace(entry, name=self._name(head) + _tail(of) + repeated, of=of)
+
+
+def _tail(of: str) -> str:
+    return "/" + of.removeprefix(MODEL + "/")
