@@ -359,29 +359,6 @@ def test_where_one_has_changed_since_none_is_put_back(source, trained) -> None:
     np.testing.assert_array_equal(target.model.variables[0].numpy(), expected)
 
 
-def test_nothing_is_restored_late_after_it_was_taken_back(keras_trained, tmp_path) -> None:
-    source, target = keras_trained(1), keras_trained(2, extra=1)
-    late = tfckpt.Checkpoint(model=source.model, late=tf.Variable(7.0)).save(tmp_path / "late")
-    checkpoint = tfckpt.Checkpoint(model=target.model)
-    status = checkpoint.restore(late)
-    with pytest.raises(AssertionError, match="every variable has its old value again"):
-        status.assert_existing_objects_matched()
-    checkpoint.late = tf.Variable(0.0)
-    assert float(checkpoint.late) == 0.0
-
-
-def test_an_object_given_after_the_restore_is_restored(source, trained, tmp_path) -> None:
-    path = tfckpt.Checkpoint(model=source.model, late=tf.Variable(7.0)).save(tmp_path / "late")
-    checkpoint = tfckpt.Checkpoint(model=trained(2).model)
-    status = checkpoint.restore(path)
-    with pytest.raises(AssertionError):
-        checkpoint.restore(path).assert_consumed()
-    status = checkpoint.restore(path)
-    checkpoint.late = tf.Variable(0.0)
-    assert float(checkpoint.late) == 7.0
-    status.assert_consumed()
-
-
 def test_an_object_whose_key_needs_escapes_is_restored(trained, tmp_path) -> None:
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     table.insert(tf.constant(["x"]), tf.constant([5], tf.int64))

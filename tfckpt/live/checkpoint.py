@@ -164,8 +164,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             if not prepared.live.keras_roots:
                 return self._tfckpt_plain(prepared, options)
             late = Late(prepared, objects, options)
-            if not late.objects:
-                prepared = _permitted(prepared, may_come=_nothing_here(prepared))
+            may_come = bool(late.objects) or _nothing_here(prepared)
+            prepared = _permitted(prepared, may_come=may_come)
             undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
