@@ -10,20 +10,15 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from zoo import models
+from zoo.names import KERNEL_AND_BIAS, below, chain, weights
 from zoo.optimizers import compiled
 from zoo.variables import inner
 
-import tfckpt
 from tfckpt.errors import NamingError
-from tfckpt.live.inventory import Live, collect
+from tfckpt.live.inventory import collect
 
-KERNEL_AND_BIAS = ("bias", "kernel")
 CELL = ("bias", "kernel", "recurrent_kernel")
 NORM = ("beta", "gamma", "moving_mean", "moving_variance")
-
-
-def below(*layers: str, names: tuple[str, ...] = KERNEL_AND_BIAS) -> set[str]:
-    return {f"model/{layer}/{name}" for layer in layers for name in names}
 
 
 # What the user of such a model would write in a config.
@@ -90,10 +85,6 @@ WEIGHTS = {
 }
 
 
-def weights(live: Live) -> set[str]:
-    return {name for name, entry in live.inventory.entries.items() if entry.role == "weight"}
-
-
 @pytest.mark.parametrize(("flavour", "build"), models.IN_FLAVOUR, indirect=True)
 def test_a_model_has_the_names_that_its_source_shows(flavour, build, request) -> None:
     expected = WEIGHTS[request.node.callspec.params["build"]]
@@ -134,26 +125,14 @@ def test_names_do_not_depend_on_how_a_model_is_given(flavour, build, way) -> Non
     assert weights(collect(*given[way])) == expected
 
 
-def _chain(k: Any, kind: str = "functional", dropout: bool = False, name: str | None = None) -> Any:
-    layers = [k.layers.Dense(3), k.layers.Dense(3, name="head"), k.layers.Dense(3)]
-    if dropout:
-        layers[1:1] = [k.layers.Dropout(0.5)]
-    if kind == "sequential":
-        return k.Sequential([k.Input((3,)), *layers], name=name)
-    inputs = outputs = k.Input((3,))
-    for layer in layers:
-        outputs = layer(outputs)
-    return k.Model(inputs, outputs, name=name)
-
-
 @pytest.mark.parametrize(
     "change",
     [{}, {"dropout": True}, {"kind": "sequential"}, {"name": "mine"}],
     ids=["again", "dropout", "sequential", "named"],
 )
 def test_names_do_not_depend_on_what_does_not_matter(flavour, change) -> None:
-    _chain(flavour)  # a process that has built other models
-    assert weights(collect({"model": _chain(flavour, **change)})) == below(
+    chain(flavour)  # a process that has built other models
+    assert weights(collect({"model": chain(flavour, **change)})) == below(
         "dense", "head", "dense_1"
     )
 
@@ -177,7 +156,7 @@ def test_names_do_not_depend_on_a_private_spelling(flavour) -> None:
 
 
 def test_names_do_not_depend_on_the_order_of_keywords(flavour) -> None:
-    one, two = _chain(flavour), _chain(flavour)
+    one, two = chain(flavour), chain(flavour)
     step = tf.Variable(1)
     forward = collect({"generator": one, "discriminator": two, "step": step})
     backward = collect({"step": step, "discriminator": two, "generator": one})
@@ -221,7 +200,7 @@ def test_keras_inside_a_module_has_the_same_names_as_alone(flavour) -> None:
     class Holder(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.net = _chain(flavour)
+            self.net = chain(flavour)
             self.scale = tf.Variable(1.0)
             self.more = [flavour.layers.Dense(1)]
             self.more[0](np.ones((1, 2), "float32"))
@@ -236,7 +215,7 @@ def test_keras_inside_a_module_has_the_same_names_as_alone(flavour) -> None:
 
 
 def test_an_optimizer_under_the_model_and_a_keyword_has_one_name(flavour) -> None:
-    model = compiled(_chain(flavour), flavour.optimizers.SGD(momentum=0.9))
+    model = compiled(chain(flavour), flavour.optimizers.SGD(momentum=0.9))
     for keyword in ("optimizer", "opt"):
         names = set(collect({"model": model, keyword: model.optimizer}).variables)
         assert names == set(collect({"model": model}).variables)
@@ -244,15 +223,15 @@ def test_an_optimizer_under_the_model_and_a_keyword_has_one_name(flavour) -> Non
 
 
 def test_a_model_given_twice_has_one_name_and_an_alias(flavour) -> None:
-    model = _chain(flavour)
+    model = chain(flavour)
     inventory = collect({"student": model, "teacher": model}).inventory
     assert set(inventory.entries) == below("dense", "head", "dense_1")
     assert inventory.aliases == {"student": "model"}
 
 
 def test_two_models_stand_under_their_keywords(flavour) -> None:
-    model = compiled(_chain(flavour), flavour.optimizers.SGD(momentum=0.9))
-    live = collect({"model": model, "ema": _chain(flavour)})
+    model = compiled(chain(flavour), flavour.optimizers.SGD(momentum=0.9))
+    live = collect({"model": model, "ema": chain(flavour)})
     copies = {name.replace("model/", "ema/", 1) for name in below("dense", "head", "dense_1")}
     assert below("dense", "head", "dense_1") | copies <= set(live.variables)
     assert live.inventory.entries["optimizer/momentum/head/kernel"].of == "model/head/kernel"
@@ -260,7 +239,7 @@ def test_two_models_stand_under_their_keywords(flavour) -> None:
 
 def test_each_of_two_compiled_models_has_its_own_optimizer(flavour) -> None:
     given = {
-        name: compiled(_chain(flavour), flavour.optimizers.SGD(momentum=0.9))
+        name: compiled(chain(flavour), flavour.optimizers.SGD(momentum=0.9))
         for name in ("generator", "discriminator")
     }
     names = set(collect(given).variables)
@@ -270,8 +249,8 @@ def test_each_of_two_compiled_models_has_its_own_optimizer(flavour) -> None:
 
 
 def test_models_in_a_list_or_a_dict_stand_under_it(flavour) -> None:
-    lists = collect({"models": [_chain(flavour), _chain(flavour)]})
-    dicts = collect({"models": {"a": _chain(flavour), "b": _chain(flavour)}})
+    lists = collect({"models": [chain(flavour), chain(flavour)]})
+    dicts = collect({"models": {"a": chain(flavour), "b": chain(flavour)}})
     assert {"models/0/dense_1/kernel", "models/1/dense_1/kernel"} <= set(lists.variables)
     assert {"models/a/dense_1/kernel", "models/b/dense_1/kernel"} <= set(dicts.variables)
 
@@ -284,7 +263,7 @@ def test_a_layer_alone_stands_under_its_keyword(flavour) -> None:
 
 def test_an_optimizer_alone_has_its_slots_by_the_variables_own_names(flavour) -> None:
     optimizer = flavour.optimizers.SGD(momentum=0.9)
-    model = _chain(flavour, name="net")
+    model = chain(flavour, name="net")
     optimizer.build(model.trainable_variables)
     names = set(collect({"optimizer": optimizer}).variables)
     own = "net/head/kernel" if model.variables[2].name == "kernel" else "head/kernel"
@@ -294,162 +273,11 @@ def test_an_optimizer_alone_has_its_slots_by_the_variables_own_names(flavour) ->
 
 def test_a_keyword_that_is_the_models_name_is_refused(flavour) -> None:
     with pytest.raises(NamingError, match="'model' is the name of the only model"):
-        collect({"net": _chain(flavour), "model": tf.Variable(1.0)})
+        collect({"net": chain(flavour), "model": tf.Variable(1.0)})
 
 
 def test_flavours_side_by_side_do_not_meet() -> None:
-    live = collect({"new": _chain(keras), "old": _chain(tf_keras)})
+    live = collect({"new": chain(keras), "old": chain(tf_keras)})
     new = {name.removeprefix("new/") for name in live.variables if name.startswith("new/")}
     old = {name.removeprefix("old/") for name in live.variables if name.startswith("old/")}
     assert new == old
-
-
-def listing(k: Any, *names: str | None, kind: str = "list") -> Any:
-    """A model that holds layers of those names in a list, tuple or dict."""
-
-    class Net(k.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            layers = [k.layers.Dense(3, name=name) for name in names]
-            if kind == "dict":
-                self.blocks = {f"key{index}": layer for index, layer in enumerate(layers)}
-            else:
-                self.blocks = tuple(layers) if kind == "tuple" else layers
-
-        def call(self, x: Any) -> Any:
-            for layer in self.blocks.values() if kind == "dict" else self.blocks:
-                x = layer(x)
-            return x
-
-    model = Net()
-    model(np.ones((1, 3), "float32"))
-    return model
-
-
-@pytest.mark.parametrize("kind", ["list", "tuple", "dict"])
-def test_layers_in_a_list_are_told_by_the_names_the_user_gave_them(flavour, kind) -> None:
-    flavour.layers.Dense(1)  # a process that has built other layers
-    inventory = collect({"model": listing(flavour, "a", None, "b_2", kind=kind)}).inventory
-    keys = [f"key{index}" for index in range(3)] if kind == "dict" else ["0", "1", "2"]
-    assert [
-        (layer.name, layer.base, layer.label) for layer in inventory.stacks["model/blocks"]
-    ] == [
-        (keys[0], "", "a"),
-        (keys[1], "", ""),
-        (keys[2], "", "b_2"),
-    ]
-    assert f"model/blocks/{keys[2]}/kernel" in inventory.entries
-
-
-def test_layers_in_the_list_of_a_module_are_told_likewise(flavour) -> None:
-    module = tf.Module()
-    module.layers = [flavour.layers.Dense(2, name="a"), flavour.layers.Dropout(0.5)]
-    for layer in module.layers:
-        layer(np.ones((1, 2), "float32"))
-    stacks = collect({"module": module}).inventory.stacks
-    assert [(layer.name, layer.label) for layer in stacks["module/layers"]] == [("0", "a")]
-
-
-@pytest.mark.parametrize("attribute", ["history", "loss", "train_function"])
-def test_a_users_layers_may_stand_on_an_attribute_that_fit_uses(flavour, attribute) -> None:
-    def net() -> Any:
-        class Net(flavour.Model):
-            def __init__(self) -> None:
-                super().__init__()
-                setattr(self, attribute, [flavour.layers.Dense(3), flavour.layers.Dense(3)])
-
-            def call(self, x: Any) -> Any:
-                first, second = getattr(self, attribute)
-                return second(first(x))
-
-        model = Net()
-        model(np.ones((1, 3), "float32"))
-        return collect({"model": model})
-
-    assert weights(net()) == weights(net()) == below(f"{attribute}/0", f"{attribute}/1")
-
-
-def test_what_fit_leaves_on_a_model_is_no_value_of_it(flavour) -> None:
-    model = _chain(flavour)
-    model.compile("sgd", "mse")
-    model.fit(np.ones((2, 3)), np.ones((2, 3)), verbose=0)
-    assert weights(collect({"model": model})) == below("dense", "head", "dense_1")
-
-
-def test_a_layer_that_is_no_model_may_call_its_parts_as_it_likes(flavour) -> None:
-    class Block(flavour.layers.Layer):
-        def __init__(self) -> None:
-            super().__init__(name="block")
-            self.optimizer, self.loss = flavour.layers.Dense(3), flavour.layers.Dense(3)
-
-        def call(self, x: Any) -> Any:
-            return self.loss(self.optimizer(x))
-
-    block = Block()
-    block(np.ones((1, 3), "float32"))
-    assert weights(collect({"model": block})) == below("optimizer", "loss")
-
-
-def test_layers_in_a_set_are_numbered_anew_and_weak() -> None:
-    class Net(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = keras.layers.Dense(3)
-            self.blocks = {keras.layers.Dense(3), keras.layers.Dense(3)}
-
-        def call(self, x: Any) -> Any:
-            x = self.first(x)
-            for block in self.blocks:
-                x = block(x)
-            return x
-
-    for _ in range(2):
-        model = Net()
-        model(np.ones((1, 3), "float32"))
-        live = collect({"model": model})
-        assert weights(live) == below("first", "dense", "dense_1")
-        assert [layer.base for layer in live.inventory.stacks["model"]] == ["dense", "dense"]
-
-
-def test_a_variable_without_a_fixed_shape_has_that_of_its_value(tmp_path) -> None:
-    variable = tf.Variable([1.0, 2.0], shape=tf.TensorShape([None]))
-    entry = collect({"v": variable}).inventory.entries["v"]
-    assert (entry.shape, entry.nbytes) == ((2,), 8)
-    path = tfckpt.Checkpoint(v=variable).write(str(tmp_path / "ckpt"))
-    variable.assign([0.0, 0.0])
-    tfckpt.Checkpoint(v=variable).read(path).assert_consumed()
-    np.testing.assert_array_equal(variable.numpy(), [1.0, 2.0])
-
-
-def test_a_metric_of_a_layer_alone_is_a_value_of_the_layer(flavour) -> None:
-    class Counting(flavour.layers.Layer):
-        def __init__(self) -> None:
-            super().__init__(name="counting")
-            self.seen = flavour.metrics.Mean(name="seen")
-
-        def call(self, x: Any) -> Any:
-            return x
-
-    layer = Counting()
-    expected = {
-        f"{value.name.removesuffix(':0').rpartition('/')[2]}" for value in layer.seen.variables
-    }
-    entries = collect({"layer": layer}).inventory.entries
-    assert {n for n, e in entries.items() if e.role == "metric"} == {
-        f"layer/seen/{name}" for name in expected
-    }
-    model = flavour.Sequential([flavour.Input((3,)), Counting()])
-    entries = collect({"model": model}).inventory.entries
-    assert {n for n, e in entries.items() if e.role == "metric"} == {
-        f"metrics/seen/{name}" for name in expected
-    }
-
-
-@pytest.mark.parametrize("cls", ["_Block", "ResNet50Block", "MyConv2D", "Block1d"])
-def test_what_keras_calls_a_layer_of_ones_own_is_an_automatic_name(flavour, cls) -> None:
-    block = type(cls, (flavour.layers.Dense,), {})
-    block(3)  # a process that has built others
-    model = flavour.Sequential([flavour.Input((3,)), block(3), block(3)])
-    first, second = collect({"model": model}).inventory.stacks["model"]
-    assert first.name == first.base == second.base
-    assert second.name == f"{first.base}_1"
