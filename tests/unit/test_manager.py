@@ -365,38 +365,6 @@ def test_a_committed_save_succeeds_although_the_tidying_fails(
 # Beside plain TensorFlow
 
 
-def test_plain_tensorflow_opens_our_directory(manager, value, tmp_path) -> None:
-    ours = manager(max_to_keep=2)
-    for number in range(1, 4):
-        save(ours, value, number)
-    directory = str(tmp_path / "run")
-    assert tf.train.latest_checkpoint(directory) == ours.latest_checkpoint
-    other = tf.Variable(0)
-    theirs = tf.train.CheckpointManager(tf.train.Checkpoint(value=other), directory, 2)
-    assert theirs.checkpoints == ours.checkpoints
-    assert theirs.restore_or_initialize() == ours.latest_checkpoint
-    assert other.numpy() == 3
-    assert theirs.save().endswith("ckpt-4")
-
-
-def test_we_open_the_directory_of_plain_tensorflow_and_delete_nothing(
-    manager, value, tmp_path
-) -> None:
-    directory = str(tmp_path / "run")
-    theirs = tf.train.CheckpointManager(tf.train.Checkpoint(value=value), directory, None)
-    for number in range(1, 4):
-        value.assign(number)
-        theirs.save()
-    value.assign(0)
-    ours = manager(max_to_keep=1)
-    assert ours.checkpoints == theirs.checkpoints
-    assert ours.restore_or_initialize() == theirs.latest_checkpoint
-    assert value.numpy() == 3
-    assert save(ours, value, 4).endswith("ckpt-4")
-    assert kept(ours) == ["ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4"]
-    assert tf.train.latest_checkpoint(directory) == ours.latest_checkpoint
-
-
 def test_a_directory_name_is_no_pattern(value, tmp_path) -> None:
     checkpoint = tfckpt.Checkpoint(value=value)
     manager = tfckpt.CheckpointManager(checkpoint, str(tmp_path / "run[1]*"), 1)

@@ -163,6 +163,15 @@ def test_a_save_that_fails_leaves_the_older_one_of_that_name(tmp_path) -> None:
     assert int(broken.save_counter) == 0
 
 
+def test_none_is_no_path(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+    for attempt in (checkpoint.save, checkpoint.write):
+        with pytest.raises(TypeError, match="found None"):
+            attempt(None)
+    assert files(tmp_path) == {}
+
+
 def test_a_directory_that_cannot_be_made_is_a_save_error(tmp_path) -> None:
     (tmp_path / "file").write_text("in the way")
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))

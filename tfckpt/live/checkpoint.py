@@ -75,6 +75,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         Raises:
             SaveError: it could not be written; no file of it is left, no counter has moved.
         """
+        _named(file_prefix)
         prefix = local_path(file_prefix)
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
@@ -89,6 +90,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _write(self, file_prefix: Any, options: Any = None, about: About | None = None) -> str:
         # CheckpointManager, save and write all come through here.
+        _named(file_prefix)
         prefix = local_path(file_prefix)
         if prefix is None:
             save.drop_record(file_prefix)
@@ -214,6 +216,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         root = self._root() if isinstance(self._root, weakref.ref) else self._root
         attached = {name: ref for name, ref in self._attached_dependencies if name != "root"}
         return attached, root
+
+
+def _named(file_prefix: Any) -> None:
+    if file_prefix is None:  # TensorFlow would write a checkpoint called `None`
+        raise TypeError("file_prefix is a path such as 'run/ckpt', found None")
 
 
 def local_path(path: Any) -> str | None:
