@@ -127,16 +127,22 @@ class Inventory:
         for _ in range(name.count("/") + 2):
             if (entry := self.entries.get(name)) is not None:
                 return entry
-            resolved = self._resolve(name)
+            resolved = rebased(name, self.aliases)
             if resolved is None:
                 return None
             name = resolved
         return None
 
-    def _resolve(self, name: str) -> str | None:
-        end = len(name)
-        while end > 0:
-            if (target := self.aliases.get(name[:end])) is not None:
-                return target + name[end:]
-            end = name.rfind("/", 0, end)
-        return None
+
+def rebased(name: str, heads: Mapping[str, str]) -> str | None:
+    """The name with the longest of its beginnings that ``heads`` has replaced, None if it has none.
+
+    >>> rebased("model/a/kernel", {"model": "student", "model/a": "teacher/b"})
+    'teacher/b/kernel'
+    """
+    end = len(name)
+    while end > 0:
+        if (head := heads.get(name[:end])) is not None:
+            return head + name[end:]
+        end = name.rfind("/", 0, end)
+    return None

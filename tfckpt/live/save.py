@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
+    from tfckpt.records import Entry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,12 +126,7 @@ def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> Non
         )
         keys = keys_of(live, view.breadth_first_traversal()[0], graph, bundle)
         entries = {
-            name: dataclasses.replace(
-                entry,
-                key=keys[name],
-                crc32c=bundle.entries[keys[name]].crc32c if keys[name] in bundle.entries else None,
-                nbytes=bundle.entries[keys[name]].nbytes if keys[name] in bundle.entries else 0,
-            )
+            name: _stored(entry, keys[name], bundle.entries.get(keys[name]))
             for name, entry in live.inventory.entries.items()
         }
     record = commit.CommitRecord(
@@ -145,6 +141,13 @@ def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> Non
         versions=_versions(),
     )
     commit.write(prefix, record)
+
+
+def _stored(entry: Entry, key: str, found: proto.BundleEntry | None) -> Entry:
+    """A live value's entry as the record has it; what is no tensor has keys of its own choice."""
+    if found is None:
+        return dataclasses.replace(entry, key=key, nbytes=0)
+    return dataclasses.replace(entry, key=key, nbytes=found.nbytes, crc32c=found.crc32c)
 
 
 def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:

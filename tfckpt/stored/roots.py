@@ -17,6 +17,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.names import METRICS, MODEL, OPTIMIZER, SEED
+from tfckpt.records import rebased
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -100,12 +101,8 @@ class _Move:
         )
 
     def _name(self, name: str) -> str:
-        end = len(name)
-        while end > 0:
-            if (head := self._heads.get(name[:end])) is not None:
-                return head + name[end:]
-            end = name.rfind("/", 0, end)
-        return name
+        moved = rebased(name, self._heads)
+        return name if moved is None else moved
 
     def _entry(self, entry: Entry) -> Entry:
         if not entry.of:
