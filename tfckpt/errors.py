@@ -14,7 +14,8 @@
     │   ├── RefusedError (ValueError)         the plan has errors; carries the plan
     │   └── StatusAssertionError (AssertionError)         an assertion on a status failed
     └── SaveError (OSError)                   nothing was committed
-        └── CoverageError                     a variable would have been left out
+        ├── CoverageError                     a variable would have been left out
+        └── InUseError                        another process writes to the directory
 
 Each also is the built-in that people already catch for such a fault, so that code written against
 plain TensorFlow keeps working. Each carries what it is about as attributes, and a hint where one is
@@ -111,3 +112,7 @@ class SaveError(TfckptError, OSError):
 
 class CoverageError(SaveError, ValueError):
     """A save would have left out a variable of a Keras object."""
+
+
+class InUseError(SaveError):
+    """Another process is saving into the directory; the message says which, and since when."""

@@ -2,7 +2,9 @@
 
 Reading is by offset (``pread``), never by a shared position, so that several threads may read one
 file. Writing is whole files only, by temporary file, fsync, rename and fsync of the directory: a
-reader meets the old content or the new one, and a return means that it is on disk.
+reader meets the old content or the new one, and a return means that it is on disk. Temporary names
+end with eight hexadecimal digits and ``.tmp``, so that what a dead process left is told from all
+other files.
 
 Refused: anything but a regular file where a file is expected. A symbolic link is read through, as
 model caches are made of links, and never written through; a FIFO does not block.
@@ -14,6 +16,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -31,6 +34,7 @@ from tfckpt.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 class Handle(Protocol):
     """A file open for reading; it keeps its content when the name is deleted."""
@@ -54,6 +58,9 @@ class Files(Protocol):
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Makes ``data`` the durable content of ``path``, or leaves what was there."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a file another name; one that has it already is replaced."""
 
     def listdir(self, path: str) -> list[str]: ...
 
@@ -80,6 +87,11 @@ def join(directory: str, name: str) -> str:
     'gs://bucket/run/ckpt-1'
     """
     return os.path.join(directory, name)  # noqa: PTH118  Path would make it "gs:/bucket/run"
+
+
+def temporary(path: str) -> str:
+    """A fresh name beside ``path`` for what is not finished; :data:`TEMPORARY` finds it again."""
+    return f"{path}.{secrets.token_hex(4)}.tmp"
 
 
 @contextlib.contextmanager
@@ -146,7 +158,15 @@ class LocalHandle:
 
 
 class LocalFiles:
-    """The local file system."""
+    """The local file system.
+
+    Args:
+        durable: whether what is written survives a loss of power. Without it nothing waits for the
+            disk; what a killed process wrote is there all the same.
+    """
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self._durable = durable
 
     def open_read(self, path: str) -> LocalHandle:
         return LocalHandle(path)
@@ -156,20 +176,24 @@ class LocalFiles:
             if not stat.S_ISREG(Path(path).lstat().st_mode):
                 message = f"{path}: is {_kind(path)}, not a regular file; nothing was written"
                 raise SaveError(message)
-        temporary = f"{path}.{secrets.token_hex(4)}.tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        unfinished = temporary(path)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
                 rest = memoryview(data)
                 while rest:
                     rest = rest[file.write(rest) :]
-                os.fsync(descriptor)
-            Path(temporary).replace(path)
+                if self._durable:
+                    os.fsync(descriptor)
+            self.rename(unfinished, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+                self.remove(unfinished)
             raise
         self.fsync_dir(os.path.split(path)[0])
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
 
     def listdir(self, path: str) -> list[str]:
         return os.listdir(path or ".")  # noqa: PTH208  names, not paths
@@ -190,6 +214,8 @@ class LocalFiles:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def fsync(self, path: str) -> None:
+        if not self._durable:
+            return
         descriptor = _open_regular(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -197,7 +223,8 @@ class LocalFiles:
             os.close(descriptor)
 
     def fsync_dir(self, path: str) -> None:
-        if not hasattr(os, "O_DIRECTORY"):  # Windows has no descriptor of a directory
+        # Windows has no descriptor of a directory.
+        if not self._durable or not hasattr(os, "O_DIRECTORY"):
             return
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -207,6 +234,7 @@ class LocalFiles:
 
 
 LOCAL = LocalFiles()
+SCRATCH = LocalFiles(durable=False)
 
 
 def _kind(path: str) -> str:
