@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfckpt.errors import PolicyError
-from tfckpt.policy import Config, Policy, load_config, load_policy
+from tfckpt.policy import Config, Keep, Manager, Policy, Save, load_config, load_policy
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -102,6 +102,111 @@ def test_a_bad_pattern_of_a_rename_has_the_line_of_its_own_side(tmp_path: Path) 
     assert (first.line, second.line) == (5, 8)
     assert "rename[0].checkpoint: '(' is never closed" in first.message
     assert "rename[1].model" in second.message
+
+
+BAD_MANAGER = """version: 1
+manager:
+  directory: a
+  save:
+    every_minutes: 0
+    on_signal:
+      - SIGTERM
+      - SIGTRM
+      - SIGKILL
+  keep:
+    - latest: 3
+      best: 2
+    - {}
+    - {best: 2}
+    - best: 2
+      monitor: loss
+      mode: auto
+    - latest: 3
+      mode: min
+    - {every_n_hours: -1}
+    - {pin: 3}
+    - {every_n_steps: 1.5}
+  durable: maybe
+  enable_async: false
+  if_busy: skip
+  on_nonfinite: refse
+  on_unsavable: save
+"""
+
+
+def test_every_fault_of_a_manager_has_its_line(tmp_path: Path) -> None:
+    expected = {
+        5: "save.every_minutes: expected more than 0, found the number 0",
+        8: "save.on_signal[1]: there is no signal 'SIGTRM' on this platform",
+        9: "save.on_signal[2]: no program can save when SIGKILL comes",
+        12: "both `latest` and `best` (`latest` is on line 11)",
+        13: "keep[1]: a rule has exactly one of",
+        14: "keep[2]: `best` needs `monitor` and `mode`",
+        17: "keep[3].mode: expected 'min' or 'max', found the text 'auto'",
+        19: "`mode` belongs to `best`, and this rule is `latest` (`latest` is on line 18)",
+        20: "keep[5].every_n_hours: expected more than 0",
+        21: "keep[6].pin: expected a list, found the number 3",
+        22: "keep[7].every_n_steps: expected a whole number",
+        23: "durable: expected true or false, found the text 'maybe'",
+        25: "saves are not asynchronous (`enable_async` is on line 24)",
+        26: "on_nonfinite: expected 'warn', 'save' or 'refuse'",
+        27: "on_unsavable: expected 'warn' or 'error'",
+    }
+    problems = refused(write(tmp_path, BAD_MANAGER)).problems
+    assert [problem.line for problem in problems] == list(expected)
+    for problem in problems:
+        assert expected[problem.line] in problem.message
+
+
+def test_a_time_of_grace_without_a_signal_has_its_line(tmp_path: Path) -> None:
+    text = "version: 1\nmanager:\n  directory: a\n  save:\n    grace_seconds: 9\n"
+    (problem,) = refused(write(tmp_path, text)).problems
+    assert (problem.line, problem.column) == (5, 20)
+    assert "no signal is named" in problem.message
+    assert "on_signal: [SIGTERM]" in problem.hint
+
+
+def test_a_manager_with_every_key_loads(tmp_path: Path) -> None:
+    text = """version: 1
+manager:
+  directory: ${RUN_DIR}/checkpoints
+  save:
+    {every_steps: 500, every_epochs: 1, every_minutes: 10, on_signal: [SIGTERM], grace_seconds: 20}
+  keep:
+    - {latest: 3}
+    - {best: 2, monitor: val_loss, mode: min}
+    - {every_n_steps: 1000}
+    - {every_n_hours: 12}
+    - {pin: [40, 41]}
+  durable: false
+  enable_async: true
+  if_busy: skip
+  on_nonfinite: refuse
+  on_unsavable: error
+"""
+    manager = load_config(write(tmp_path, text), {"RUN_DIR": "r"}).manager
+    assert manager == Manager(
+        directory="r/checkpoints",
+        save=Save(
+            every_steps=500,
+            every_epochs=1,
+            every_minutes=10,
+            on_signal=("SIGTERM",),
+            grace_seconds=20,
+        ),
+        keep=(
+            Keep(latest=3),
+            Keep(best=2, monitor="val_loss", mode="min"),
+            Keep(every_n_steps=1000),
+            Keep(every_n_hours=12),
+            Keep(pin=(40, 41)),
+        ),
+        durable=False,
+        enable_async=True,
+        if_busy="skip",
+        on_nonfinite="refuse",
+        on_unsavable="error",
+    )
 
 
 def test_hints_name_the_nearest_word(tmp_path: Path) -> None:

@@ -119,11 +119,63 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Restore(path="a", first_of=[{"path": "b"}]), "unknown key"),
         (lambda: Save(every_steps=0), "expected more than 0"),
         (lambda: Save(every_steps=True), "expected a whole number, found true"),
-        (lambda: Save(every_minutes=5), "not supported by this release"),
-        (lambda: Save(on_signal=["SIGTERM"]), "not supported by this release"),
-        (lambda: Keep(latest=1, best=2), "`best` is not supported by this release"),
-        (lambda: Manager(directory="a", keep=[{"every_n_hours": 12}]), "not supported by this"),
-        (lambda: Manager(directory="a", enable_async=True), "not supported by this release"),
+        (lambda: Save(every_minutes=0), "every_minutes: expected more than 0, found the number 0"),
+        (lambda: Save(every_minutes=float("inf")), "expected a finite number"),
+        (lambda: Save(every_minutes=float("nan")), "expected a finite number"),
+        (lambda: Save(every_minutes="5"), "expected a number, found the text '5'"),
+        (lambda: Save(every_minutes=True), "expected a number, found true"),
+        (lambda: Save(on_signal="SIGTERM"), "expected a list, found the text 'SIGTERM'"),
+        (lambda: Save(on_signal=[15]), "on_signal[0]: expected text, found the number 15"),
+        (lambda: Save(on_signal=["SIGTRM"]), "did you mean `SIGTERM`?"),
+        (lambda: Save(on_signal=["sigint"]), "did you mean `SIGINT`?"),
+        (lambda: Save(on_signal=["TERM"]), "no signal 'TERM' on this platform"),
+        (lambda: Save(on_signal=["SIG_DFL"]), "no signal 'SIG_DFL' on this platform"),
+        (lambda: Save(on_signal=["SIGTERM", "SIGKILL"]), "on_signal[1]: no program can save"),
+        (lambda: Save(on_signal=["SIGSTOP"]), "no program can save when SIGSTOP comes"),
+        (lambda: Save(on_signal=["SIGSEGV"]), "no program can save when SIGSEGV comes"),
+        (lambda: Save(on_signal=["SIGTERM", "SIGTERM"]), "names a signal twice"),
+        (lambda: Save(on_signal=["SIGTERM"], grace_seconds=0), "expected more than 0"),
+        (lambda: Save(grace_seconds=10), "no signal is named"),
+        (lambda: Save(on_signal=[], grace_seconds=10), "no signal is named"),
+        (Keep, "exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`, `pin`"),
+        (lambda: Keep(latest=None), "this one has none"),
+        (lambda: Keep(latest=1, pin=[2]), "pin: a rule has exactly one"),
+        (lambda: Keep(latest=1, pin=[2]), "this one has both `latest` and `pin`"),
+        (lambda: Keep(latest=0), "expected more than 0"),
+        (lambda: Keep(best=2), "`best` needs `monitor` and `mode`"),
+        (lambda: Keep(best=2, mode="min"), "`best` needs `monitor`"),
+        (lambda: Keep(best=2, monitor="val_loss"), "`mode` is min where less is better"),
+        (lambda: Keep(best=2, monitor="val_loss", mode="auto"), "expected 'min' or 'max'"),
+        (lambda: Keep(best=2, monitor="", mode="min"), "monitor: expected some text"),
+        (lambda: Keep(latest=2, monitor="val_loss"), "`monitor` belongs to `best`"),
+        (lambda: Keep(every_n_hours=2, mode="min"), "`mode` belongs to `best`"),
+        (lambda: Keep(monitor="val_loss", mode="min"), "this one has none"),
+        (lambda: Keep(every_n_steps=0.5), "expected a whole number"),
+        (lambda: Keep(every_n_hours=0), "expected more than 0"),
+        (lambda: Keep(every_n_hours=float("inf")), "expected a finite number"),
+        (lambda: Keep(pin=12), "expected a list, found the number 12"),
+        (lambda: Keep(pin=[]), "expected a list of at least 1"),
+        (lambda: Keep(pin=[3, -1]), "pin[1]: expected at least 0"),
+        (lambda: Keep(newest=1), "unknown key"),
+        (
+            lambda: Manager(directory="a", keep=[{"every_hours": 12}]),
+            "did you mean `every_n_hours`",
+        ),
+        (lambda: Manager(directory="a", keep=[3]), "keep[0]: expected a mapping"),
+        (lambda: Manager(directory="a", keep={"latest": 3}), "keep: expected a list"),
+        (lambda: Manager(directory="a", durable=1), "expected true or false, found the number 1"),
+        (lambda: Manager(directory="a", enable_async="yes"), "expected true or false"),
+        (lambda: Manager(directory="a", if_busy="skip"), "add `enable_async: true`"),
+        (
+            lambda: Manager(directory="a", enable_async=False, if_busy="wait"),
+            "saves are not asynchronous",
+        ),
+        (
+            lambda: Manager(directory="a", enable_async=True, if_busy="drop"),
+            "expected 'wait' or 'skip'",
+        ),
+        (lambda: Manager(directory="a", on_nonfinite="refse"), "did you mean `refuse`"),
+        (lambda: Manager(directory="a", on_unsavable="warning"), "did you mean `warn`"),
         (lambda: Manager(directory="a", max_to_keep=3, keep=[{"latest": 3}]), "both say"),
         (Manager, "directory: the key is missing"),
         (lambda: Config(version=2), "expected 1, found the number 2"),
@@ -202,9 +254,61 @@ def test_input_specs_are_one_a_list_or_named() -> None:
 
 
 def test_both_spellings_of_how_many_to_keep() -> None:
+    assert Manager(directory="a", max_to_keep=3).rules == (Keep(latest=3),)
+    assert Manager(directory="a", keep=[{"latest": 3}]).rules == (Keep(latest=3),)
+    assert Manager(directory="a", max_to_keep=None).rules == ()
+    rules = (Keep(latest=3), Keep(pin=(1,)))
+    assert Manager(directory="a", keep=rules).rules == rules
+
+
+def test_only_the_newest_may_be_kept_where_no_other_rule_keeps_more() -> None:
     assert Manager(directory="a", keep=[{"latest": 3}, {"latest": 5}]).latest == 5
     assert Manager(directory="a", max_to_keep=3).latest == 3
     assert Manager(directory="a", max_to_keep=None).latest is None
+    assert Manager(directory="a", keep=[{"latest": 3}, {"pin": [1]}]).latest is None
+
+
+def test_each_rule_of_what_to_keep() -> None:
+    keep = [
+        {"latest": 3},
+        {"best": 2, "monitor": "val_loss", "mode": "min"},
+        {"best": 1, "monitor": "accuracy", "mode": "max"},
+        {"every_n_steps": 1000},
+        {"every_n_hours": 12},
+        {"every_n_hours": 0.5},
+        {"pin": [0, 12]},
+    ]
+    rules = Manager(directory="a", keep=keep).rules
+    assert [rule.model_dump(exclude_none=True, mode="json") for rule in rules] == keep
+    assert rules[-1].pin == (0, 12)
+    assert len({*rules, Keep(latest=3)}) == len(rules)
+
+
+def test_when_to_save_and_how() -> None:
+    plain = Manager(directory="a")
+    assert (plain.save.every_minutes, plain.save.on_signal, plain.save.grace_seconds) == (
+        None,
+        (),
+        25,
+    )
+    assert (plain.durable, plain.enable_async, plain.if_busy) == (True, False, "wait")
+    assert (plain.on_nonfinite, plain.on_unsavable) == ("warn", "warn")
+    save = Save(every_minutes=10, on_signal=["SIGTERM", "SIGINT"], grace_seconds=0.5)
+    assert (save.every_minutes, save.on_signal, save.grace_seconds) == (
+        10,
+        ("SIGTERM", "SIGINT"),
+        0.5,
+    )
+    other = Manager(
+        directory="a",
+        durable=False,
+        enable_async=True,
+        if_busy="skip",
+        on_nonfinite="refuse",
+        on_unsavable="error",
+    )
+    assert (other.durable, other.enable_async, other.if_busy) == (False, True, "skip")
+    assert (other.on_nonfinite, other.on_unsavable) == ("refuse", "error")
 
 
 def test_a_config_finds_the_policy_of_each_source() -> None:

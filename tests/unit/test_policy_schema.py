@@ -53,6 +53,37 @@ def test_it_accepts_what_the_loader_accepts(policy: dict[str, Any]) -> None:
     assert accepts({"version": 1, "restore": {"first_of": [{"directory": "a", "policy": policy}]}})
 
 
+RULES = [
+    {"latest": 3},
+    {"best": 2, "monitor": "val_loss", "mode": "min"},
+    {"every_n_steps": 1000},
+    {"every_n_hours": 0.5},
+    {"pin": [0, 12]},
+]
+
+
+def test_it_accepts_each_rule_of_what_to_keep() -> None:
+    assert accepts({"version": 1, "manager": {"directory": "a", "keep": RULES}})
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {},
+        {"latest": 3, "pin": [1]},
+        {"best": 2},
+        {"best": 2, "monitor": "val_loss"},
+        {"best": 2, "monitor": "val_loss", "mode": "auto"},
+        {"latest": 3, "mode": "min"},
+        {"every_n_hours": 0},
+        {"pin": []},
+        {"pin": 3},
+    ],
+)
+def test_it_refuses_what_is_no_rule(rule: dict[str, Any]) -> None:
+    assert not accepts({"version": 1, "manager": {"directory": "a", "keep": [rule]}})
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -66,6 +97,8 @@ def test_it_accepts_what_the_loader_accepts(policy: dict[str, Any]) -> None:
         {"version": 1, "policies": {"a": {"include": []}}},
         {"version": 1, "policies": {"a": {"min_restored": 2}}},
         {"version": 1, "manager": {"directory": "a", "save": {"every_steps": 0}}},
+        {"version": 1, "manager": {"directory": "a", "save": {"every_minutes": 0}}},
+        {"version": 1, "manager": {"directory": "a", "on_nonfinite": "error"}},
     ],
 )
 def test_it_refuses_what_the_loader_refuses(data: dict[str, Any]) -> None:

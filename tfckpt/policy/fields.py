@@ -95,6 +95,7 @@ def _file_name(value: str) -> str:
 
 Listed = BeforeValidator(_listed)
 Count = Annotated[int, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 PathText = Annotated[Text, BeforeValidator(_path)]
 FileName = Annotated[Text, AfterValidator(_file_name)]

@@ -7,6 +7,7 @@ contradict each other, is found when the config is loaded.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from tfckpt.policy.config import Config
@@ -23,11 +24,26 @@ def schema() -> dict[str, Any]:
     kinds = generated["$defs"]
     for kind in kinds.values():
         kind["description"] = kind["description"].partition("\n\n")[0]
-    source, restore = kinds["Source"], kinds["Restore"]
-    for place in ("path", "directory"):
-        source["properties"][place] = source["properties"][place]["anyOf"][0]
-    source["oneOf"] = [{"required": ["path"]}, {"required": ["directory"]}]
+    source, restore, keep = kinds["Source"], kinds["Restore"], kinds["Keep"]
+    _one_of(source, ["path"], ["directory"])
+    _one_of(
+        keep,
+        ["latest"],
+        ["best", "monitor", "mode"],
+        ["every_n_steps"],
+        ["every_n_hours"],
+        ["pin"],
+    )
+    keep["dependentRequired"] = {"monitor": ["best"], "mode": ["best"]}
     if_none = restore["properties"]["if_none"]
     alone = {**source, "properties": {**source["properties"], "if_none": if_none}}
     kinds["Restore"] = {"anyOf": [restore, alone]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
+
+
+def _one_of(kind: dict[str, Any], *groups: list[str]) -> None:
+    """Exactly one of these groups of keys, each with a value."""
+    keys = kind["properties"]
+    for key in itertools.chain(*groups):
+        keys[key] = {"description": keys[key]["description"], **keys[key]["anyOf"][0]}
+    kind["oneOf"] = [{"required": group} for group in groups]
