@@ -1,6 +1,12 @@
 """Which checkpoints to delete: a pure function of what there is and of the rules.
 
-``max_to_keep`` and ``keep_checkpoint_every_n_hours`` mean what they mean in TensorFlow's
+What any rule keeps is kept, and so is what no rule may delete. ``every_n_steps`` and
+``every_n_hours`` keep for good: oldest first, each decision depends only on what the rule itself
+kept before. So it comes out the same after the others are deleted, after a restart, and whenever
+more are saved. ``best`` gives one up for a better one only. Nothing depends on the order in which
+the directory lists its files, or on the clock.
+
+``every_n_hours`` means what ``keep_checkpoint_every_n_hours`` means in TensorFlow's
 CheckpointManager (tensorflow/python/checkpoint/checkpoint_management.py): of those that age out,
 one is kept for ever whenever that many hours have passed since the last one that was.
 """
@@ -8,10 +14,170 @@ one is kept for ever whenever that many hours have passed since the last one tha
 from __future__ import annotations
 
 import dataclasses
+import heapq
+import math
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from tfckpt.policy import Keep
+
+_SECONDS = 3600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Saved:
+    """A committed checkpoint, as the rules see it.
+
+    Attributes:
+        prefix: its path.
+        number: of the checkpoint; a later save has a higher one.
+        time: Unix time of the save as its record says, even where that is in the future.
+        step: of training, where known.
+        metrics: what ``best`` compares.
+        finite: whether all weights and slots are finite, None where that is not known.
+    """
+
+    prefix: str
+    number: int
+    time: float
+    step: int | None
+    metrics: Mapping[str, float]
+    finite: bool | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What stays and what goes.
+
+    Attributes:
+        kept: prefix → the reasons why it stays, oldest first.
+        delete: the other prefixes, oldest first.
+        last_preserved: time of the newest one that ``every_n_hours`` keeps, else the anchor.
+    """
+
+    kept: Mapping[str, tuple[str, ...]]
+    delete: tuple[str, ...]
+    last_preserved: float
+
+
+def decide(
+    saved: Iterable[Saved],
+    rules: Sequence[Keep],
+    *,
+    anchor: float,
+    in_use: Collection[str] = (),
+) -> Decision:
+    """What to keep and what to delete.
+
+    Args:
+        saved: the committed checkpoints, in any order.
+        rules: what is kept; without any, everything.
+        anchor: Unix time at which the run began; ``every_n_hours`` counts from there.
+        in_use: prefixes that are never deleted.
+
+    >>> from tfckpt.policy import Keep
+    >>> runs = [Saved(f"ckpt-{n}", n, 0.0, n, {"loss": 1 / n}, True) for n in (1, 2, 3, 4)]
+    >>> decision = decide(runs, [Keep(latest=2), Keep(pin=(1,))], anchor=0.0)
+    >>> decision.delete
+    ('ckpt-2',)
+    >>> decision.kept["ckpt-1"], decision.kept["ckpt-3"]
+    (('pinned',), ('latest 2',))
+    """
+    ordered = sorted(saved, key=operator.attrgetter("number"))
+    reasons: dict[str, list[str]] = {}
+    last: Saved | None = None
+    for rule in rules:
+        for one, reason in _kept_by(rule, ordered, anchor):
+            reasons.setdefault(one.prefix, []).append(reason)
+            if rule.every_n_hours is not None and (last is None or one.number > last.number):
+                last = one
+    for one, reason in _protected(ordered, in_use):
+        reasons.setdefault(one.prefix, []).append(reason)
+    if not rules:
+        reasons = {one.prefix: ["no rule", *reasons.get(one.prefix, ())] for one in ordered}
+    return Decision(
+        {one.prefix: tuple(reasons[one.prefix]) for one in ordered if one.prefix in reasons},
+        tuple(one.prefix for one in ordered if one.prefix not in reasons),
+        anchor if last is None else last.time,
+    )
+
+
+def _kept_by(rule: Keep, saved: list[Saved], anchor: float) -> Iterator[tuple[Saved, str]]:
+    kept: Iterable[Saved] = ()
+    reason = ""
+    if rule.latest is not None:
+        kept, reason = saved[-rule.latest :], f"latest {rule.latest}"
+    elif rule.every_n_steps is not None:
+        kept, reason = _by_steps(saved, rule.every_n_steps), f"every {rule.every_n_steps} steps"
+    elif rule.every_n_hours is not None:
+        kept = _by_hours(saved, rule.every_n_hours, anchor)
+        reason = f"every {rule.every_n_hours:g} h"
+    elif rule.pin is not None:
+        kept, reason = (one for one in saved if one.number in rule.pin), "pinned"
+    elif rule.best is not None and rule.monitor is not None:
+        for one in _best(saved, rule.best, rule.monitor, greatest=rule.mode == "max"):
+            yield one, f"best {rule.best} by {rule.monitor} ({one.metrics[rule.monitor]:g})"
+    for one in kept:
+        yield one, reason
+
+
+def _best(saved: list[Saved], count: int, monitor: str, *, greatest: bool) -> list[Saved]:
+    """Of equals the newer, which has been trained longer; an infinite one after all others."""
+    sign = 1.0 if greatest else -1.0
+    known = [
+        (math.isfinite(value), sign * value, one.number, one.prefix, one)
+        for one in saved
+        if not math.isnan(value := one.metrics.get(monitor, math.nan))
+    ]
+    return [one for *_, one in heapq.nlargest(count, known)]
+
+
+def _by_steps(saved: list[Saved], steps: int) -> Iterator[Saved]:
+    """The first at or after each multiple, counted anew where the steps go back.
+
+    A run that was restored from an earlier step passes the multiples again, and its checkpoints
+    are not those of the run that was given up. Whether the steps went back shows only against the
+    last that was kept, since others may be deleted.
+    """
+    last = 0
+    for one in saved:
+        step = one.step
+        if step is not None and step >= steps and (step // steps != last // steps or step <= last):
+            last = step
+            yield one
+
+
+def _by_hours(saved: list[Saved], hours: float, anchor: float) -> Iterator[Saved]:
+    """One whenever the hours have passed, in either direction.
+
+    A clock that was wrong by years, and then set right, would else keep none for years.
+    """
+    span = hours * _SECONDS
+    last = anchor
+    for one in saved:
+        if one.time - span >= last or one.time + span <= last:
+            last = one.time
+            yield one
+
+
+def _protected(saved: list[Saved], in_use: Collection[str]) -> Iterator[tuple[Saved, str]]:
+    """What no rule may delete.
+
+    Where none is known to be finite, the newest of which nothing is known may be.
+    """
+    if saved:
+        yield saved[-1], "newest"
+    for one in saved:
+        if one.prefix in in_use:
+            yield one, "in use"
+    for finite, reason in ((True, "last with only finite values"), (None, "perhaps finite")):
+        for one in reversed(saved):
+            if one.finite is finite:
+                yield one, reason
+                return
 
 
 @dataclasses.dataclass(frozen=True)
