@@ -179,7 +179,7 @@ def test_a_file_that_a_dead_process_left_is_taken_over(
     assert lock_of(str(directory)).acquire()
     assert json.loads((directory / LOCK_FILE).read_text())["pid"] == os.getpid()
     (message,) = caplog.messages
-    assert "its last writer has ended: process 4711" in message
+    assert "left by process 4711" in message
 
 
 def test_one_that_was_released_was_nobodys(
@@ -216,6 +216,30 @@ def test_a_moved_directory_is_let_go_and_the_new_one_taken(directory: Path) -> N
     assert is_free(moved)
     directory.mkdir()
     assert [lock.acquire(), lock.acquire()] == [True, False]
+
+
+def test_a_process_goes_on_where_it_moved_its_directory(directory: Path) -> None:
+    lock_of(str(directory)).acquire()
+    moved = directory.rename(directory.parent / "moved")
+    directory.mkdir()
+    assert [lock_of(str(moved)).acquire() for _ in range(2)] == [True, False]
+    assert lock_of(str(directory)).acquire()
+    assert not is_free(moved)
+    assert not is_free(directory)
+    lock_of(str(moved)).release()
+    assert is_free(moved)
+    assert not is_free(directory)
+
+
+def test_what_has_two_names_is_released_by_both(directory: Path) -> None:
+    moved = directory.parent / "moved"
+    lock_of(str(directory)).acquire()
+    directory.rename(moved)
+    lock_of(str(moved)).acquire()
+    lock_of(str(directory)).release()
+    assert is_free(moved)
+    with held_by_another(moved, signed()), pytest.raises(InUseError):
+        lock_of(str(moved)).acquire()
 
 
 def test_where_the_directory_is_another_one_now_so_is_the_lock(directory: Path) -> None:

@@ -97,6 +97,8 @@ class WriterLock:
                 with contextlib.suppress(OSError):  # whose name is in it matters to nobody now
                     os.ftruncate(self._descriptor, 0)
                 _unlock_file(self._descriptor)
+                for lock, _ in _held(self._descriptor):
+                    lock._forget()
             self._forget()
 
     def _forget(self) -> None:
@@ -110,6 +112,10 @@ class WriterLock:
         for _ in range(_ATTEMPTS):
             descriptor = self._open()
             try:
+                if held := _held(descriptor):
+                    shared = os.dup(held[0][1])
+                    os.close(descriptor)
+                    return shared
                 locked = self._lock(descriptor)
                 if locked and _leads_to(self._path, descriptor):
                     self._sign(descriptor)
@@ -167,7 +173,7 @@ class WriterLock:
     def _sign(self, descriptor: int) -> None:
         before = _Holder.read(descriptor)
         if before.pid:
-            logging.info("%s: its last writer has ended: %s", self.directory, before)
+            logging.info("%s: takes over the lock that was left by %s", self.directory, before)
         with contextlib.suppress(OSError):  # a full disk is for the save to meet
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -238,6 +244,22 @@ class _Holder:
         if not self.pid:
             return "unknown holder"
         return f"process {self.pid} on {self.host!r}, since {self.since}, {self.command!r}"
+
+
+def _held(descriptor: int) -> list[tuple[WriterLock, int]]:
+    """What this process holds of a file: of a directory that was moved, or that has two names."""
+    return [
+        (lock, own)
+        for lock in _locks.values()
+        if (own := lock._descriptor) is not None and _is_same(own, descriptor)
+    ]
+
+
+def _is_same(one: int, other: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(one), os.fstat(other))
+    except OSError:  # somebody else has closed one
+        return False
 
 
 def _leads_to(path: str, descriptor: int) -> bool:
