@@ -1,31 +1,42 @@
-"""The Keras callback, in both flavours: restores when ``fit`` begins, saves when due.
+"""The Keras callback, in both flavours: restores when ``fit`` begins, saves when due or asked to.
 
 The epoch is resumed as Keras's own BackupAndRestore does it: Keras 3 looks at the model's
 ``_initial_epoch`` after ``on_train_begin`` (keras/src/backend/tensorflow/trainer.py), tf_keras asks
 its ``_training_state`` (tf_keras/src/engine/training.py). Both are put back with the first epoch,
 so that the next ``fit`` starts where its caller says, be it that this one is interrupted.
+
+Keras tells a callback nothing of a ``fit`` that ends by an exception. Signals that wait for a save
+then get their handlers back when the callback is garbage; until then the first one does nothing but
+end the process when its grace time is over.
 """
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tfckpt.planning import RestoreReport
+    from tfckpt.policy import Config
 
 
 class Resumable(Protocol):
     """What the callback needs of a run."""
 
+    config: Config
     epoch: int
     report: RestoreReport | None
 
     def begin(self) -> RestoreReport | None: ...
+
+    def watch(self) -> Callable[[], None]: ...
+
+    def sync(self) -> None: ...
 
     def take_epoch(self) -> int: ...
 
@@ -92,18 +103,21 @@ def callback_for(run: Resumable, objects: Iterable[Any], verbose: int) -> Any:
             if run.report is None:  # another `fit` of the same run goes on from where it is
                 say(_summary(run.begin(), run.epoch))
             self._resumed.begin(self.model)
+            self._left_over = weakref.finalize(self, run.watch())
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._resumed.end()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            say(_saved(run.save_if_due(metrics=logs)))
+            say(_saved(run.save_if_due(metrics=logs), run.config))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            say(_saved(run.save_if_epoch_due(epoch + 1, logs or {})))
+            say(_saved(run.save_if_epoch_due(epoch + 1, logs or {}), run.config))
 
         def on_train_end(self, logs: Any = None) -> None:
             self._resumed.end()
+            run.sync()
+            self._left_over.detach()
 
     return TrainingCheckpoint()
 
@@ -132,5 +146,10 @@ def _keep_quiet(line: str) -> None:
     pass
 
 
-def _saved(path: str | None) -> str:
-    return f"\nsaved {Path(path).name}" if path else ""
+def _saved(path: str | None, config: Config) -> str:
+    if path is None or config.manager is None:
+        return ""
+    name = Path(path).name
+    return (
+        f"\nsaving {name} in the background" if config.manager.enable_async else f"\nsaved {name}"
+    )

@@ -6,6 +6,7 @@ same for once.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -18,13 +19,17 @@ from tfckpt.live.restore import carry_out, prepare
 from tfckpt.live.save import About
 from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
+from tfckpt.manager.signals import Signals
 from tfckpt.manager.sources import first_readable
+from tfckpt.manager.triggers import Triggers
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.policy import Config, load_config
+from tfckpt.policy.config import Save
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    import signal
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.policy import Policy
     from tfckpt.records import Inventory
@@ -57,8 +62,12 @@ class Run:
         self._objects = dict(objects)
         if "step" in objects:
             _check_step(objects["step"])
-        self._last_step: int | None = None
         self._resume_at = 0
+        when = config.manager.save if config.manager else Save()
+        self._triggers = Triggers(when.every_steps, when.every_epochs, when.every_minutes)
+        self._signals = Signals(when.on_signal, when.grace_seconds)
+        weakref.finalize(self, self._signals.abandon)
+        self._saved_at: tuple[int | None, int] | None = None
 
     def restore(self) -> RestoreReport:
         """Restore by the config's ``restore`` section, completely or not at all.
@@ -78,7 +87,8 @@ class Run:
         report = found.result or RestoreReport(Plan("", "", ()), "", rejected=found.rejected)
         assert isinstance(report, RestoreReport)  # noqa: S101 (narrows the type)
         self.report = report
-        self._last_step = self._step()
+        self._triggers.restored(self._step())
+        self._saved_at = None
         return report
 
     def plan(self) -> Plan:
@@ -100,11 +110,20 @@ class Run:
 
     def begin(self) -> RestoreReport | None:
         """What the callback does first: ``restore``, or nothing where the config only saves."""
-        if self.config.restore is not None:
-            return self.restore()
-        if self._last_step is None:
-            self._last_step = self._step()
-        return None
+        return self.restore() if self.config.restore is not None else None
+
+    def watch(self) -> Callable[[], None]:
+        """Training begins: minutes count, and signals wait for a save.
+
+        Returns:
+            What gives the signals back where nobody is left to call ``sync``.
+
+        Raises:
+            TfckptError: ``on_signal`` is given, and this is not the main thread.
+        """
+        self._triggers.begin(self._step())
+        self._signals.install()
+        return self._signals.abandon
 
     def _attempt_restore(
         self, prefix: str, policy: Policy, rejected: tuple[str, ...]
@@ -132,7 +151,7 @@ class Run:
         return given
 
     def save(self, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None) -> str:
-        """Save now.
+        """Save now; one that is being written in the background is waited for before.
 
         Args:
             epoch: epochs finished.
@@ -145,39 +164,122 @@ class Run:
             SaveError: it failed, or a number is none; no file of it is left.
             TfckptError: the config has no ``manager`` section.
         """
+        path = self._save(self.epoch if epoch is None else epoch, metrics, wait=True)
+        assert path is not None, "nothing holds back a save that waits"  # noqa: S101
+        return path
+
+    def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None:
+        """Save if ``manager.save`` says so: to be called after each step of a loop.
+
+        A save is due ``every_steps`` steps after the last one, or after the step that was restored,
+        and ``every_minutes`` minutes after the last one, or after the first call. A step is counted
+        by the object given as ``step``, else by the optimizer's iterations. From the first call on,
+        the signals of ``on_signal`` wait for the next one, which saves and then ends the process;
+        when the loop is over, ``sync`` gives them back their meaning.
+
+        Returns:
+            The path, None where no save was due, or where one was skipped since another is being
+            written. With ``enable_async`` the checkpoint may still be being written.
+
+        Raises:
+            SaveError: it failed, or the last one did in the background.
+            SystemExit: a signal has come, the checkpoint is on disk.
+            KeyboardInterrupt: the same, for SIGINT.
+            TfckptError: ``on_signal`` is given, and this is not the main thread.
+        """
+        step = self._step() if self._triggers.every_steps else None
+        return self._at_boundary(self._triggers.at_step(step), metrics)
+
+    def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
+        """As ``save_if_due`` at the end of an epoch: if ``every_epochs`` divides their number."""
+        self.epoch = epoch
+        return self._at_boundary(self._triggers.at_epoch(epoch), metrics)
+
+    def sync(self) -> None:
+        """Training is over or pauses: wait for a save that is being written in the background.
+
+        A loop calls it at its end; ``fit`` does so by the callback. The signals of ``on_signal``
+        mean from then on what they meant before; one that came meanwhile ends the process now.
+
+        Raises:
+            SaveError: the save failed; no file of it is left.
+            SystemExit: a signal has come, the checkpoint is on disk.
+            KeyboardInterrupt: the same, for SIGINT.
+
+        >>> import tempfile, tensorflow as tf, tfckpt
+        >>> save = {"every_steps": 2, "on_signal": ["SIGTERM"]}
+        >>> config = {"version": 1, "manager": {"directory": tempfile.mkdtemp(), "save": save}}
+        >>> step = tf.Variable(0)
+        >>> run = tfckpt.from_config(config, step=step)
+        >>> for _ in range(4):
+        ...     _ = step.assign_add(1)  # and train
+        ...     _ = run.save_if_due()
+        >>> run.sync()
+        >>> [path[-6:] for path in run.manager.checkpoints]
+        ['ckpt-1', 'ckpt-2']
+        """
+        if self.manager is None:
+            return
+        try:
+            self.manager.sync()
+            if received := self._signals.received:
+                self._save_for(received, None, None)
+        except BaseException:
+            self._signals.abandon()
+            raise
+        self._signals.leave()
+
+    def _at_boundary(self, due: bool, metrics: Mapping[str, float] | None) -> str | None:
+        """Between two steps: save if due, and for a signal, which then means what it meant."""
+        self._signals.install()
+        path = self._save(self.epoch, metrics, wait=False) if due else None
+        if received := self._signals.received:
+            path = self._save_for(received, metrics, path)
+            self._signals.leave()
+            self._signals.install()
+        return path
+
+    def _save_for(
+        self,
+        received: Sequence[signal.Signals],
+        metrics: Mapping[str, float] | None,
+        path: str | None,
+    ) -> str | None:
+        """What a signal asks for; ``path`` is what was saved at this very moment."""
+        step = self._step()
+        if path is None and (step is None or self._saved_at != (step, self.epoch)):
+            try:
+                self._writer().sync()
+            finally:  # that an earlier one failed is no reason to lose this one
+                path = self._save(self.epoch, metrics, wait=True)
+        else:
+            self._writer().sync()
+        names = ", ".join(each.name for each in received)
+        logging.warning("%s: saved %s", names, self._writer().latest_checkpoint)
+        return path
+
+    def _save(self, epoch: int, metrics: Mapping[str, float] | None, *, wait: bool) -> str | None:
+        manager = self._writer()
+        step = self._step()
+        if wait:
+            manager.sync()  # else it might be skipped
+        path = manager.save(about=About(step=step, epoch=epoch, metrics=metrics or {}))
+        if path is None:
+            return None
+        if wait:
+            manager.sync()
+        self.epoch = as_int(epoch)
+        self._saved_at = (step, self.epoch)
+        self._triggers.saved(step)
+        return path
+
+    def _writer(self) -> CheckpointManager:
         if self.manager is None:
             raise TfckptError(
                 "the config has no `manager` section, so there is nowhere to save",
                 hint="add `manager: {directory: …}`",
             )
-        epoch = self.epoch if epoch is None else epoch
-        step = self._step()
-        path = self.manager.save(about=About(step=step, epoch=epoch, metrics=metrics or {}))
-        assert path is not None, "no interval holds this save back"  # noqa: S101
-        self._last_step, self.epoch = step, as_int(epoch)
-        return path
-
-    def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None:
-        """Save if ``manager.save.every_steps`` steps have passed since the last save.
-
-        A step is counted by the object given as ``step``, else by the optimizer's iterations.
-
-        Returns:
-            The path, None where no save was due.
-        """
-        every = self.config.manager.save.every_steps if self.config.manager else None
-        step = self._step() if every else None
-        if every is None or step is None:
-            return None
-        if self._last_step is None:
-            self._last_step = 0
-        return self.save(metrics=metrics) if step - self._last_step >= every else None
-
-    def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
-        """Save if ``manager.save.every_epochs`` divides the number of epochs finished."""
-        self.epoch = epoch
-        every = self.config.manager.save.every_epochs if self.config.manager else None
-        return self.save(epoch=epoch, metrics=metrics) if every and epoch % every == 0 else None
+        return self.manager
 
     def callback(self, verbose: int = 1) -> Any:
         """A callback for ``fit``: restores when training begins, saves when due.
