@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
-import importlib.util
 import logging
 import os
 import signal
@@ -27,14 +25,13 @@ if TYPE_CHECKING:
 
     from zoo.forkserver import Outcome
 
-FLAVOURS = [name for name in ("keras", "tf_keras") if importlib.util.find_spec(name)]
 LONG = 1000.0  # seconds of grace that no test waits for
 SHORT = 0.05
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    with ForkServer(preload=("tensorflow", *FLAVOURS, "tfckpt")) as server:
+    with ForkServer() as server:
         yield server
 
 
@@ -489,175 +486,6 @@ def test_a_background_save_that_failed_is_seen_and_the_present_one_made(run) -> 
     assert first == ["SaveError", None]
     assert rest[0] == ["ckpt-1"]
     assert rest[1] == ["SystemExit", 143]
-
-
-# fit
-
-
-class Fit:
-    """A model that is trained for 4 epochs of 3 batches; what comes, comes at a batch."""
-
-    def __init__(self, flavour: str, directory: str, seed: int = 1, **save: Any) -> None:
-        import numpy as np
-
-        import tfckpt
-
-        keras = self.keras = importlib.import_module(flavour)
-        keras.utils.set_random_seed(seed)
-        self.model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="a")])
-        self.model.compile(keras.optimizers.Adam(0.05), "mse")
-        self.x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
-        save = {"on_signal": ["SIGTERM", "SIGINT"], "grace_seconds": LONG, **save}
-        config = {
-            "version": 1,
-            "manager": {"directory": directory, "save": save},
-            "restore": {"directory": directory, "if_none": "initialize"},
-        }
-        self.run = tfckpt.from_config(config, model=self.model)
-        self.before: Any = None
-
-    def on(self, event: str, do: Callable[..., Any]) -> Any:
-        """A callback with this one method."""
-        return type("On", (self.keras.callbacks.Callback,), {event: do})()
-
-    def fit(self, *others: Any, **more: Any) -> list[Any]:
-        more = {"epochs": 4, "batch_size": 4, "shuffle": False, "verbose": 0, **more}
-        callbacks = [self.run.callback(verbose=0), *others]
-        return ending(lambda: self.model.fit(self.x, self.x[:, :2], callbacks=callbacks, **more))
-
-    def state(self) -> list[Any]:
-        variables = [*self.model.trainable_variables, *self.model.optimizer.variables]
-        return [v.numpy().tolist() for v in variables]
-
-    def saved(self) -> list[str]:
-        return [Path(path).name for path in self.run.manager.checkpoints]
-
-
-def handlers() -> list[bool]:
-    ours = [signal.SIG_DFL, signal.default_int_handler]
-    there = [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)]
-    return [there == ours, signal.set_wakeup_fd(-1) == -1]
-
-
-def fit_until(directory: str, flavour: str, number: int) -> Any:
-    fit = Fit(flavour, directory, every_epochs=1)
-    count = []
-
-    def in_the_second_batch_of_the_second_epoch(self: Any, batch: int, logs: Any = None) -> None:
-        count.append(batch)
-        if len(count) == 5:
-            come(number)
-
-    ended = fit.fit(fit.on("on_train_batch_begin", in_the_second_batch_of_the_second_epoch))
-    return [ended, len(count), fit.saved(), handlers(), fit.state()]
-
-
-def resumed_fit(directory: str, flavour: str) -> Any:
-    fit = Fit(flavour, directory, seed=2)
-    states = []
-    fit.fit(fit.on("on_train_begin", lambda self, logs=None: states.append(fit.state())))
-    return [
-        fit.run.report.step,
-        fit.run.report.epoch,
-        states[0],
-        int(fit.model.optimizer.iterations),
-    ]
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize(
-    ("number", "ended"),
-    [(signal.SIGTERM, ["SystemExit", 143]), (signal.SIGINT, ["KeyboardInterrupt", None])],
-)
-def test_fit_saves_at_the_end_of_the_batch_and_is_resumed(run, flavour, number, ended) -> None:
-    *what, state = run(fit_until, flavour, number)
-    assert what == [ended, 5, ["ckpt-1", "ckpt-2"], [True, True]]
-    # The epoch that was interrupted is run again: 3 more of 3 batches.
-    assert run(resumed_fit, flavour) == [5, 1, state, 5 + 9]
-
-
-def fit_through(directory: str, flavour: str) -> Any:
-    fit = Fit(flavour, directory)
-    during = []
-    watching = fit.on(
-        "on_train_batch_begin", lambda self, batch, logs=None: during.append(handlers())
-    )
-    ended = fit.fit(watching, epochs=1)
-    other = fit.on("on_test_begin", lambda self, logs=None: during.append(handlers()))
-    callbacks = [fit.run.callback(verbose=0), other]
-    fit.model.evaluate(fit.x, fit.x[:, :2], verbose=0, callbacks=callbacks)
-    return [ended, during[0][0], during[-1][0], handlers()]
-
-
-def fit_that_fails(directory: str, flavour: str) -> Any:
-    fit = Fit(flavour, directory)
-
-    def fail(self: Any, batch: int, logs: Any = None) -> None:
-        raise ZeroDivisionError
-
-    ended = fit.fit(fit.on("on_train_batch_begin", fail))
-    gc.collect()
-    return [ended, handlers()]
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_handlers_are_back_after_fit(run, flavour) -> None:
-    assert run(fit_through, flavour) == [["returned", None], False, True, [True, True]]
-    assert run(fit_that_fails, flavour) == [["ZeroDivisionError", None], [True, True]]
-
-
-def signal_in_validation(directory: str, flavour: str) -> Any:
-    fit = Fit(flavour, directory, every_steps=3)
-    validation = (fit.x, fit.x[:, :2])
-    come_in_it = fit.on("on_test_batch_begin", lambda self, batch, logs=None: come())
-    ended = fit.fit(come_in_it, validation_data=validation, validation_batch_size=12)
-    again = Fit(flavour, directory, seed=2)
-    report = again.run.restore()
-    return [ended, fit.saved(), report.step, report.epoch, "val_loss" in report.metrics]
-
-
-def signal_at_train_end(directory: str, flavour: str) -> Any:
-    fit = Fit(flavour, directory)
-    ended = fit.fit(fit.on("on_epoch_end", lambda self, epoch, logs=None: come()), epochs=1)
-    again = Fit(flavour, directory, seed=2)
-    report = again.run.restore()
-    return [ended, fit.saved(), report.step, report.epoch, handlers()]
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_signal_between_two_epochs_or_after_the_last_one_saves_the_epoch(run, flavour) -> None:
-    # The batch saved step 3 in epoch 0; the end of the epoch saves it as finished.
-    code = ["SystemExit", 143]
-    assert run(signal_in_validation, flavour) == [code, ["ckpt-1", "ckpt-2"], 3, 1, True]
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_signal_after_the_last_epoch_saves(run, flavour) -> None:
-    assert run(signal_at_train_end, flavour) == [
-        ["SystemExit", 143],
-        ["ckpt-1"],
-        3,
-        1,
-        [True, True],
-    ]
-
-
-def nested_fits(directory: str, flavour: str) -> Any:
-    outer, inner = Fit(flavour, f"{directory}/outer"), Fit(flavour, f"{directory}/inner")
-    ended = []
-
-    def fit_another(self: Any, batch: int, logs: Any = None) -> None:
-        stop = inner.on("on_train_batch_begin", lambda self, batch, logs=None: batch or come())
-        ended.append(inner.fit(stop, epochs=1))
-
-    ended.append(outer.fit(outer.on("on_train_batch_begin", fit_another)))
-    return [ended, inner.saved(), outer.saved(), handlers()]
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_of_two_fits_one_inside_the_other_both_save(run, flavour) -> None:
-    ended = [["returned", None], ["SystemExit", 143]]
-    assert run(nested_fits, flavour) == [ended, ["ckpt-1"], ["ckpt-1"], [True, True]]
 
 
 # A whole process; one that needs no TensorFlow

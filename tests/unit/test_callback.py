@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,7 @@ import pytest
 import tfckpt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
 Y = np.stack([X.sum(1), X.prod(1)], 1)
@@ -22,7 +25,7 @@ STEPS = 3  # of an epoch
 def run(flavour, tmp_path) -> Callable[..., Any]:
     """``run(every_epochs=1)``: a new model and a new run of one directory, as after a restart."""
 
-    def build(policy: dict[str, Any] | None = None, **save: int) -> Any:
+    def build(policy: dict[str, Any] | None = None, **save: Any) -> Any:
         flavour.utils.set_random_seed(1)
         model = flavour.Sequential(
             [flavour.Input((4,)), flavour.layers.Dense(3, name="a"), flavour.layers.Dense(2)]
@@ -212,3 +215,156 @@ def test_damage_stops_the_fit_before_it_trains(run, tmp_path) -> None:
         fit(model, 2, second.callback(verbose=0))
     np.testing.assert_equal([v.numpy() for v in model.trainable_variables], before)
     assert saved(second) == ["ckpt-1"]
+
+
+# Signals
+
+
+@pytest.fixture
+def come() -> Iterator[Callable[..., None]]:
+    """``come(number)``: a signal comes, to a handler that is watching; all are put back."""
+    meant = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in meant.items()}
+
+    def to_this_process(number: int = signal.SIGTERM) -> None:
+        assert signal.getsignal(number) != meant[number], "it would end the tests"
+        os.kill(os.getpid(), number)
+
+    yield to_this_process
+    gc.collect()
+    assert signal.set_wakeup_fd(-1) == -1
+    for number, handler in meant.items():
+        assert signal.signal(number, before[number]) == handler
+
+
+@pytest.fixture
+def on(flavour) -> Callable[..., Any]:
+    """``on("on_epoch_end", do)``: a callback that does this each time."""
+
+    def build(event: str, do: Callable[[], None]) -> Any:
+        method = {event: lambda self, *arguments, **more: do()}
+        return type("On", (flavour.callbacks.Callback,), method)()
+
+    return build
+
+
+SIGNALS: dict[str, Any] = {"on_signal": ["SIGTERM", "SIGINT"], "grace_seconds": 1000}
+
+
+@pytest.mark.parametrize(
+    ("number", "ended"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
+    run, on, come, number, ended
+) -> None:
+    model, first = run(every_epochs=1, **SIGNALS)
+    batches = []
+
+    def in_the_second_batch_of_the_second_epoch() -> None:
+        batches.append(1)
+        if len(batches) == STEPS + 2:
+            come(number)
+
+    with pytest.raises(ended) as error:
+        fit(
+            model,
+            4,
+            first.callback(verbose=0),
+            on("on_train_batch_begin", in_the_second_batch_of_the_second_epoch),
+        )
+    assert len(batches) == STEPS + 2
+    assert getattr(error.value, "code", 143) == 143
+    assert saved(first) == ["ckpt-1", "ckpt-2"]
+    again, second = run()
+    report = second.restore()
+    assert (report.step, report.epoch) == (STEPS + 2, 1)
+    np.testing.assert_equal(state(again), state(model))
+    # The epoch that was interrupted is run again.
+    assert fit(again, 4, second.callback(verbose=0)) == [1, 2, 3]
+    del error
+
+
+def test_a_signal_in_validation_saves_the_epoch_as_finished(run, on, come) -> None:
+    model, first = run(every_steps=STEPS, **SIGNALS)
+    callbacks = first.callback(verbose=0), on("on_test_begin", come)
+    with pytest.raises(SystemExit):
+        fit(model, 4, *callbacks, validation_data=(X, Y))
+    # The same step is there before, saved by the batch in an epoch that was not finished.
+    assert saved(first) == ["ckpt-1", "ckpt-2"]
+    report = run()[1].restore()
+    assert (report.step, report.epoch) == (STEPS, 1)
+    assert "val_loss" in report.metrics
+
+
+def test_a_signal_after_the_last_epoch_saves(run, on, come) -> None:
+    model, first = run(**SIGNALS)
+    with pytest.raises(SystemExit):
+        fit(model, 1, first.callback(verbose=0), on("on_epoch_end", come))
+    assert saved(first) == ["ckpt-1"]
+    assert run()[1].restore().epoch == 1
+
+
+def test_signals_are_watched_while_it_trains_and_not_otherwise(run, on, come) -> None:
+    model, first = run(**SIGNALS)
+    watched = []
+
+    def look() -> None:
+        watched.append(signal.getsignal(signal.SIGTERM) != signal.SIG_DFL)
+
+    callback = first.callback(verbose=0)
+    fit(model, 1, callback, on("on_train_batch_begin", look))
+    look()
+    model.evaluate(X, Y, verbose=0, callbacks=[callback, on("on_test_batch_begin", look)])
+    model.predict(X, verbose=0, callbacks=[callback, on("on_predict_batch_begin", look)])
+    assert watched == [True] * STEPS + [False] * 3
+
+
+def test_a_fit_that_fails_has_put_the_handlers_back(run, on, come) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    model, first = run(**SIGNALS)
+    with pytest.raises(ZeroDivisionError):
+        fit(model, 1, first.callback(verbose=0), on("on_train_batch_begin", fail))
+    gc.collect()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert fit(model, 1, first.callback(verbose=0)) == [0]
+
+
+def test_of_two_fits_one_inside_the_other_both_save(run, on, come, flavour, tmp_path) -> None:
+    model, outer = run(**SIGNALS)
+    other = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+    other.compile("sgd", "mse")
+    manager = {"directory": str(tmp_path / "other"), "save": SIGNALS}
+    inner = tfckpt.from_config({"version": 1, "manager": manager}, model=other)
+
+    def train_the_other() -> None:
+        assert fit(other, 1, inner.callback(verbose=0), on("on_epoch_begin", come)) == [0]
+
+    with pytest.raises(SystemExit):
+        fit(model, 4, outer.callback(verbose=0), on("on_train_batch_begin", train_the_other))
+    assert (saved(inner), saved(outer)) == (["ckpt-1"], ["ckpt-1"])
+    assert int(model.optimizer.iterations) == 1
+    assert int(other.optimizer.iterations) == STEPS
+
+
+# Saves in the background
+
+
+def test_a_save_that_fails_in_the_background_fails_the_fit(run, monkeypatch) -> None:
+    model, first = run(every_epochs=1)
+
+    def fail() -> None:
+        raise tfckpt.SaveError("no space")
+
+    monkeypatch.setattr(first.manager, "sync", fail)
+    with pytest.raises(tfckpt.SaveError, match="no space"):
+        fit(model, 1, first.callback(verbose=0))
+
+
+def test_it_says_that_a_save_goes_on_in_the_background(run, flavour, tmp_path, capsys) -> None:
+    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+    model.compile("sgd", "mse")
+    manager = {"directory": str(tmp_path), "save": {"every_epochs": 1}, "enable_async": True}
+    fit(model, 1, tfckpt.from_config({"version": 1, "manager": manager}, model=model).callback())
+    assert "saving ckpt-1 in the background" in capsys.readouterr().out
