@@ -55,9 +55,10 @@ def values(key: dict[str, Any]) -> str:
         return " or ".join(dict.fromkeys(map(values, kinds)))
     if key["type"] == "array":
         return f"list of {values(key['items'])}"
-    if key["type"] == "number":
+    if "maximum" in key:
         return f"{key['minimum']} to {key['maximum']}"
-    return {"boolean": "`true`, `false`", "string": "text", "integer": "number"}[key["type"]]
+    plain = {"boolean": "`true`, `false`", "string": "text"}
+    return plain.get(key["type"], "number")
 
 
 def default(name: str, key: dict[str, Any], required: bool) -> str:

@@ -36,15 +36,24 @@ def test_a_record_makes_a_checkpoint_committed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_committed_checkpoint_that_lost_its_index_is_still_one(tmp_path: Path) -> None:
+def test_one_that_lost_its_index_is_damaged_with_a_record_and_torn_without(tmp_path: Path) -> None:
     shard = "data-00000-of-00001"
     touch(tmp_path, "ckpt-1.index", f"ckpt-4.{shard}", "ckpt-5.tfckpt.json", "ckpt-6.index")
     touch(tmp_path, f"ckpt-7.{shard}", "ckpt-7.tfckpt.json", f"best-8.{shard}")
     assert candidates(str(tmp_path)) == [
-        Candidate(7, f"{tmp_path}/ckpt-7", Kind.COMMITTED),
+        Candidate(7, f"{tmp_path}/ckpt-7", Kind.DAMAGED),
         Candidate(6, f"{tmp_path}/ckpt-6", Kind.FOREIGN),
+        Candidate(4, f"{tmp_path}/ckpt-4", Kind.TORN),
         Candidate(1, f"{tmp_path}/ckpt-1", Kind.FOREIGN),
     ]
+
+
+def test_what_is_being_saved_or_deleted_is_none(tmp_path: Path) -> None:
+    data = "data-00000-of-00001"
+    touch(tmp_path, "ckpt-1.index", f"ckpt-1.{data}", "ckpt-1.tfckpt.deleted")
+    touch(tmp_path, f"ckpt-2.{data}", "ckpt-2.0a1b2c3d.tmp", "ckpt-3.0a1b2c3d.tmp")
+    assert candidates(str(tmp_path)) == []
+    assert highest_number(str(tmp_path)) == 3
 
 
 def test_the_state_file_has_no_say(tmp_path: Path) -> None:

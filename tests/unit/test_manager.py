@@ -53,7 +53,8 @@ def kept(manager: Any) -> list[str]:
 
 
 def listing(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+    """All files but the lock's."""
+    return {path.name: path.read_bytes() for path in directory.glob("[!.]*")}
 
 
 # Numbers, and what is kept
@@ -239,14 +240,11 @@ def test_a_lost_index_costs_the_others_nothing(manager, value, tmp_path) -> None
     assert save(again, value, 3).endswith("ckpt-3")
     assert tf.train.latest_checkpoint(str(tmp_path / "run")) == again.latest_checkpoint
     assert tf.train.get_checkpoint_state(str(tmp_path / "run")).all_model_checkpoint_paths == [
-        str(tmp_path / "run" / "ckpt-3")
+        str(tmp_path / "run" / name) for name in ("ckpt-1", "ckpt-3")
     ]
     save(again, value, 4)
-    assert {name.split(".")[0] for name in listing(tmp_path / "run")} == {
-        "checkpoint",
-        "ckpt-3",
-        "ckpt-4",
-    }
+    left = {name for name in listing(tmp_path / "run") if name.startswith(("ckpt-1", "ckpt-2"))}
+    assert left == {"ckpt-2.data-00000-of-00001", "ckpt-2.tfckpt.json"}  # it may be of use yet
 
 
 @pytest.mark.parametrize(

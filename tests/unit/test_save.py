@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,9 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from tfckpt.live import checkpoint as live_checkpoint
+from tfckpt.live import snapshot
 from tfckpt.stored import commit
+from tfckpt.stored.files import LocalFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +45,8 @@ def model_with_everything(keras_: Any) -> Any:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    """All files but the lock's."""
+    return {path.name: path.read_bytes() for path in directory.glob("[!.]*") if path.is_file()}
 
 
 def test_every_variable_is_saved_under_the_key_that_the_record_says(flavour, tmp_path) -> None:
@@ -129,18 +133,26 @@ def test_callbacks_of_the_options_see_a_committed_checkpoint(tmp_path) -> None:
     assert seen == [True, "no argument"]
 
 
-def test_an_asynchronous_save_exists_when_it_is_acknowledged(flavour, tmp_path) -> None:
+def test_a_save_in_the_background_holds_the_values_of_the_moment_it_began(
+    flavour, tmp_path
+) -> None:
     model = model_with_everything(flavour)
     options = tf.train.CheckpointOptions(enable_async=True)
     checkpoint = tfckpt.Checkpoint(model=model)
-    for number in (1, 2):
+    for number in (1, 2, 3):
+        before = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
         path = checkpoint.save(tmp_path / "ckpt", options=options)
-        assert commit.read(path) is not None, number
-    checkpoint.sync()
+        model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+        checkpoint.sync()
+        record = commit.read(path)
+        assert record is not None, number
+        reader = tf.train.load_checkpoint(path)
+        stored = [reader.get_tensor(e.key).tobytes() for e in record.inventory.entries.values()]
+        assert all(value.tobytes() in stored for value in before), number
 
 
 def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(live_checkpoint, "whole_view", lambda view, live: view)
+    monkeypatch.setattr(snapshot, "whole_view", lambda view, live: view)
     checkpoint = tfckpt.Checkpoint(model=model_with_everything(keras))
     with pytest.raises(tfckpt.CoverageError, match="would have been left out"):
         checkpoint.save(tmp_path / "ckpt")
@@ -148,19 +160,35 @@ def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch)
     assert int(checkpoint.save_counter) == 0
 
 
-def test_a_save_that_fails_leaves_the_older_one_of_that_name(tmp_path) -> None:
+@pytest.mark.parametrize("fails", ["makedirs", "fsync", "fsync_dir", "rename", "write_atomic"])
+def test_a_save_that_fails_leaves_the_older_one_of_that_name(tmp_path, monkeypatch, fails) -> None:
     variable = tf.Variable(1.0)
-    tfckpt.Checkpoint(v=variable).write(tmp_path / "ckpt")
+    checkpoint = tfckpt.Checkpoint(v=variable)
+    checkpoint.write(tmp_path / "ckpt")
     before = files(tmp_path)
-    numbers = tf.data.Dataset.from_generator(lambda: iter([1]), output_types=tf.int32)
-    broken = tfckpt.Checkpoint(v=variable, iterator=iter(numbers))
-    with pytest.raises(tfckpt.SaveError, match="could not be written"):
-        broken.write(tmp_path / "ckpt")
-    assert files(tmp_path) == before
-    with pytest.raises(tfckpt.SaveError):
-        broken.save(tmp_path / "ckpt")
-    assert files(tmp_path) == before
-    assert int(broken.save_counter) == 0
+    variable.assign(2.0)
+    genuine = getattr(LocalFiles, fails)
+    for number in range(1, 9):
+        calls = iter(range(1, 99))
+
+        def full(*args: Any, number: int = number, calls: Any = calls) -> Any:
+            if next(calls) == number:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return genuine(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFiles, fails, full)
+            try:
+                checkpoint.write(tmp_path / "ckpt")
+            except tfckpt.SaveError as error:
+                assert "No space left" in str(error)  # noqa: PT017 (it need not fail)
+            else:
+                break
+        assert files(tmp_path) == before, number
+    assert number > 1
+    variable.assign(0.0)
+    checkpoint.read(tmp_path / "ckpt").assert_consumed()
+    assert variable.numpy() == 2
 
 
 def test_none_is_no_path(tmp_path, monkeypatch) -> None:

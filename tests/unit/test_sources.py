@@ -171,10 +171,11 @@ def test_a_directory_whose_only_checkpoint_lost_its_index_is_damaged(restored) -
     assert "index" in reason
 
 
-def test_data_alone_is_what_an_unfinished_save_left(restored) -> None:
+def test_data_without_an_index_is_no_fresh_start(restored) -> None:
     Path("run").mkdir()
     Path("run/ckpt-1.data-00000-of-00001").write_bytes(b"debris")
-    assert restored([{"directory": "run"}], if_none="initialize")[0] == -1
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1: has data and no index"):
+        restored([{"directory": "run"}], if_none="initialize")
 
 
 @DAMAGES
@@ -217,13 +218,13 @@ def test_a_number_selects(restored) -> None:
         restored([{"directory": "run", "select": 2}])
 
 
-def test_one_that_was_never_committed_comes_after_the_acknowledged_one(restored) -> None:
+def test_one_whose_record_is_gone_comes_after_the_committed_one(restored) -> None:
     save("run/ckpt", 1.0)
-    Path(f"{save('run/ckpt', 2.0)}.tfckpt.json").unlink()  # the process ended before it
+    Path(f"{save('run/ckpt', 2.0)}.tfckpt.json").unlink()
     value, report = restored([{"directory": "run"}])
     assert value == 1
     (reason,) = report.rejected
-    assert "ckpt-2: never committed" in reason
+    assert "ckpt-2: tfckpt wrote it, and its commit record is missing" in reason
     flip_a_bit("run/ckpt-1")
     value, report = restored([{"directory": "run"}])
     assert value == 2

@@ -5,8 +5,7 @@ ordinary checkpoint. Four things are different. A save has every variable, is on
 returns, and is told by its commit record. A restore matches by canonical name, is checked against
 the structure, and happens completely or not at all.
 
-Graph mode (``tf.compat.v1``) and remote paths are TensorFlow's own business as before: what cannot
-be promised there is not.
+Graph mode (``tf.compat.v1``) is TensorFlow's own business as before.
 """
 
 from __future__ import annotations
@@ -19,24 +18,44 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
-from tfckpt.live import save
 from tfckpt.live.apply import Undo
-from tfckpt.live.coverage import EXTRA, whole_view
+from tfckpt.live.background import Background
+from tfckpt.live.coverage import EXTRA
 from tfckpt.live.delayed import Late
 from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
+from tfckpt.live.remote import files_of
 from tfckpt.live.restore import Prepared, carry_out, prepare, refuse
+from tfckpt.live.save import (
+    Terms,
+    about_now,
+    failing_as_save,
+    last_number,
+    run_callbacks,
+    write,
+)
+from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.policy import Policy
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
+from tfckpt.stored.commit import path_of
+from tfckpt.stored.files import join
+from tfckpt.stored.staging import claim
+from tfckpt.stored.state_file import STATE_FILE, CheckpointState, render
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfckpt.live.save import About
+    from tfckpt.stored.files import Files
 
 TensorFlowManager: Any = tf.train.CheckpointManager
+CheckpointOptions: Any = tf.train.CheckpointOptions
+executing_eagerly = tf.executing_eagerly
 _SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 # What is missing or left over is for the status's assertions to judge, as in TensorFlow.
 _READ = Policy(name="tfckpt.Checkpoint.read", api="read", expect_partial=True)
@@ -67,48 +86,121 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
         Args:
             file_prefix: ``directory/ckpt`` becomes ``directory/ckpt-12``.
-            options: ``tf.train.CheckpointOptions``.
+            options: ``tf.train.CheckpointOptions``. With ``experimental_enable_async_checkpoint``
+                the files are written in the background: they are there once ``sync`` returns.
 
         Returns:
             The path, without ``.index``. The checkpoint is complete and on disk.
 
         Raises:
-            SaveError: it could not be written; no file of it is left, no counter has moved.
+            InUseError: another process saves into that directory.
+            SaveError: it could not be written, or, in the background, the one before could not; no
+                file of that is left, no counter has moved.
         """
-        _named(file_prefix)
-        prefix = local_path(file_prefix)
+        prefix = _eager(file_prefix, "file_prefix")
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
+        self._tfckpt_background.finish()
+        terms = Terms(files_of(prefix))
+        directory, name = os.path.split(prefix)
+        with failing_as_save(prefix):
+            claim(directory, name, terms.files)
         counter = self.save_counter
         before = as_int(counter)
-        counter.assign(save.last_number(prefix, before))
-        try:
-            return str(super().save(prefix, _synchronous(options)))
-        except BaseException:
-            counter.assign(before)
-            raise
+        number = last_number(prefix, before, terms.files) + 1
+        counter.assign(number)
+        return self._tfckpt_save(
+            f"{prefix}-{number}",
+            options,
+            terms,
+            then=lambda: _write_state(directory, f"{name}-{number}", terms.files),
+            undo=lambda: counter.assign(before),
+        )
 
-    def _write(self, file_prefix: Any, options: Any = None, about: About | None = None) -> str:
-        # CheckpointManager, save and write all come through here.
-        _named(file_prefix)
-        prefix = local_path(file_prefix)
+    def write(self, file_prefix: Any, options: Any = None) -> str:
+        """Write under exactly this name: as ``save``, without number and state file.
+
+        A checkpoint of that name is replaced at one moment: readers see the old one or the new.
+        """
+        return self._write(file_prefix, options)
+
+    def sync(self) -> None:
+        """Wait for a save in the background.
+
+        Raises:
+            SaveError: it failed.
+        """
+        self._tfckpt_background.finish()
+        super().sync()
+
+    def _write(self, file_prefix: Any, options: Any = None) -> str:
+        # TensorFlow's CheckpointManager comes in here.
+        prefix = _eager(file_prefix, "file_prefix")
         if prefix is None:
-            save.drop_record(file_prefix)
+            _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
+        self._tfckpt_background.finish()
+        return self._tfckpt_save(prefix, options, Terms(files_of(prefix)))
+
+    def _tfckpt_save(
+        self,
+        prefix: str,
+        options: Any,
+        terms: Terms,
+        about: About | None = None,
+        *,
+        then: Callable[[], object] | None = None,
+        undo: Callable[[], object] | None = None,
+    ) -> str:
+        """Take a snapshot now, and write it now or in the background.
+
+        Args:
+            prefix: where to.
+            options: ``tf.train.CheckpointOptions``.
+            terms: how to save.
+            about: what the record says.
+            then: called after the commit, by the thread that wrote.
+            undo: called where it failed, by this thread or the one that raises the failure.
+        """
+        in_background = options is not None and options.experimental_enable_async_checkpoint
         options = _synchronous(options)
         callbacks = options.experimental_write_callbacks or ()
         options.experimental_write_callbacks = None
-        saver, view = self._saver, self._saver._graph_view
-        with save.writing(prefix):
-            live = collect(*self._tfckpt_objects())
-            saver._graph_view = whole = whole_view(view, live)
-            try:
-                super()._write(prefix, options)
-            finally:
-                saver._graph_view = view
-            save.commit_files(prefix, live, whole, about)
-        save.run_callbacks(callbacks, prefix)
+        with contextlib.ExitStack() as failing:
+            if undo is not None:
+                failing.callback(undo)
+            with failing_as_save(prefix):
+                live = collect(*self._tfckpt_objects())
+                leave_out = terms.on_unsavable == "warn"
+                snapshot = take(self._saver, live, leave_out=leave_out)
+            about = about_now(about, snapshot.live)
+
+            def work() -> None:
+                write(prefix, snapshot, options, terms, about)
+                if then is not None:
+                    then()
+                run_callbacks(callbacks, prefix)
+
+            if in_background and not snapshot.savers:  # those write live objects by themselves
+                self._tfckpt_background.start(work, undo)
+            else:
+                work()
+            failing.pop_all()
         return prefix
+
+    @property
+    def _tfckpt_source(self) -> str | None:
+        """The prefix of the last restore."""
+        return self.__dict__.get("_tfckpt_from")
+
+    @_tfckpt_source.setter
+    def _tfckpt_source(self, prefix: str) -> None:
+        self.__dict__["_tfckpt_from"] = prefix
+
+    @property
+    def _tfckpt_background(self) -> Background:
+        # Past the tracking of attributes.
+        return self.__dict__.setdefault("_tfckpt_saving", Background())  # type: ignore[no-any-return]
 
     def restore(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``save`` wrote, completely or not at all.
@@ -128,22 +220,20 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             RefusedError: shapes or dtypes differ, somebody else's weights stand at a layer's
                 position, or nothing would be restored.
         """
-        prefix = local_path(save_path)
+        prefix = eager_path(save_path)
         if prefix is None:
             return super().restore(save_path, options)
+        self._tfckpt_background.failure()
         self._maybe_create_save_counter()
         return self._tfckpt_restore(_variables_of(prefix), _RESTORE, options)
 
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
-        prefix = local_path(save_path)
+        prefix = eager_path(save_path)
         if prefix is None:
             return super().read(save_path, options)
+        self._tfckpt_background.failure()
         return self._tfckpt_restore(prefix, _READ, options)
-
-    def write(self, file_prefix: Any, options: Any = None) -> str:
-        """Write under exactly this name: as ``save``, without number and state file."""
-        return self._write(file_prefix, options)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == EXTRA:
@@ -169,6 +259,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             may_come = bool(late.objects) or _nothing_here(prepared)
             prepared = _permitted(prepared, may_come=may_come)
             undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
+            self._tfckpt_source = prefix
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
             return LoadStatus(prepared.report(), undo, later=later, late=late)
@@ -187,6 +278,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             undo.roll_back()
             raise
         undo.settle()
+        self._tfckpt_source = prepared.stored.prefix
         if prepared.policy.api == "restore" and hasattr(later, "add_to_optionally_restored"):
             later.add_to_optionally_restored(self.save_counter)  # TF1 counted no saves
         return LoadStatus(prepared.report(), undo, later=later)
@@ -218,24 +310,40 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return attached, root
 
 
-def _named(file_prefix: Any) -> None:
-    if file_prefix is None:  # TensorFlow would write a checkpoint called `None`
-        raise TypeError("file_prefix is a path such as 'run/ckpt', found None")
-
-
-def local_path(path: Any) -> str | None:
-    """A path as text, where tfckpt does the work; None in graph mode and on remote file systems."""
+def eager_path(path: Any) -> str | None:
+    """A path as text, where tfckpt does the work; None for no path, and in graph mode."""
     if path is None or not tf.executing_eagerly():
         return None
-    text = os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)
-    return None if save.is_remote(text) else text
+    return os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)
+
+
+def _eager(path: Any, argument: str) -> str | None:
+    if path is None:  # TensorFlow would write a checkpoint called `None`
+        raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
+    return eager_path(path)
+
+
+def _drop_record(file_prefix: Any) -> None:
+    """Where TensorFlow writes alone, an older record of that name would vouch for it: remove it."""
+    if isinstance(file_prefix, (str, os.PathLike)):
+        with contextlib.suppress(FileNotFoundError):
+            files_of(os.fspath(file_prefix)).remove(path_of(os.fspath(file_prefix)))
 
 
 def _synchronous(options: Any) -> Any:
-    """A copy of the options that saves before it returns: an acknowledged path exists."""
+    """A copy of the options without TensorFlow's own way of saving in the background."""
     options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
     options.experimental_enable_async_checkpoint = False
     return options
+
+
+def _write_state(directory: str, name: str, files: Files) -> None:
+    """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
+    content = render(CheckpointState(name, (name,))).encode()
+    try:
+        files.write_atomic(join(directory, STATE_FILE), content)
+    except OSError as error:
+        logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 
 
 def _variables_of(path: str) -> str:

@@ -7,6 +7,7 @@ hangs under one extra child of the root, ``_tfckpt``, by canonical name.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -15,9 +16,10 @@ from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.variables import Trackable, is_variable, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
+    from tfckpt.records import Entry
     from tfckpt.stored.bundle import Bundle
     from tfckpt.stored.proto import ObjectGraph
 
@@ -35,11 +37,28 @@ class _Extra(Trackable):  # type: ignore[misc]
         return self._variables if save_type == "checkpoint" else {}
 
 
-def whole_view(view: Any, live: Live) -> Any:
+class _View(tf.__internal__.tracking.ObjectGraphView):  # type: ignore[misc]
+    """TensorFlow's view of the objects without some of them."""
+
+    def __init__(self, root: Any, attached: Any, hidden: Iterable[Any]) -> None:
+        super().__init__(root, attached_dependencies=attached)
+        self._hidden = {id(obj) for obj in hidden}
+
+    def list_children(self, obj: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        children = super().list_children(obj, *args, **kwargs)
+        return [child for child in children if id(child.ref) not in self._hidden]
+
+
+def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
     """TensorFlow's view of the objects, and what of the live values it does not come by.
 
     The extra child is there even where nothing hangs under it: a checkpoint that has it and no
-    commit record is one whose save was cut short.
+    commit record is one whose record was lost.
+
+    Args:
+        view: TensorFlow's.
+        live: the values that are to be saved.
+        hidden: objects that are not.
     """
     ids = {id(obj) for obj in view.breadth_first_traversal()[0]}
     missed = {
@@ -50,7 +69,7 @@ def whole_view(view: Any, live: Live) -> Any:
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}
     attached = [*(view.attached_dependencies or ()), _Reference(EXTRA, _Extra(extra))]
-    return tf.__internal__.tracking.ObjectGraphView(view.root, attached_dependencies=attached)
+    return _View(view.root, attached, hidden)
 
 
 def _kept_as_slot(name: str, live: Live) -> bool:
@@ -66,17 +85,16 @@ def _identities(variable: Any) -> set[int]:
     return {id(variable), id(raw(variable))}
 
 
-def keys_of(live: Live, objects: list[Any], graph: ObjectGraph, bundle: Bundle) -> dict[str, str]:
+def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str]:
     """Canonical name → checkpoint key, for every live value.
 
     Args:
-        live: what was to be saved.
-        objects: TensorFlow's own order of the objects, which is that of the stored graph's nodes.
-        graph: read back from what was written.
-        bundle: likewise.
+        live: what is to be saved.
+        objects: TensorFlow's own order of the objects, which is that of the graph's nodes.
+        graph: what TensorFlow writes.
 
     Raises:
-        CoverageError: a value is not in what was written.
+        CoverageError: a value would not be written.
     """
     by_id: dict[int, str] = {}
     for obj, node in zip(objects, graph.nodes, strict=False):  # slot variables come after
@@ -87,24 +105,34 @@ def keys_of(live: Live, objects: list[Any], graph: ObjectGraph, bundle: Bundle) 
     by_id.update(_legacy_slots(objects, graph))
     keys: dict[str, str] = {}
     for name, value in live.variables.items():
-        entry = live.inventory.entries[name]
         identities = _identities(value) if is_variable(value) else {id(value)}
         key = next((by_id[i] for i in identities if i in by_id), None)
         if key is None:
-            raise CoverageError(f"{name} would have been left out of {bundle.prefix}")
-        if entry.shape is not None and key:  # a registered saver's keys are its own
-            _check(name, entry.dtype, entry.shape, bundle, key)
+            raise CoverageError(
+                f"{name} would have been left out of the checkpoint", hint="nothing was written"
+            )
         keys[name] = key
     return keys
 
 
-def _check(name: str, dtype: str, shape: Any, bundle: Bundle, key: str) -> None:
-    found = bundle.entries.get(key)
-    if found is None or (found.dtype, found.shape) != (dtype, shape):
-        wrong = "is not there" if found is None else f"is {found.dtype} {found.shape} there"
-        raise DamagedCheckpointError(
-            f"read back after writing, {dtype} {shape} {wrong}", path=bundle.prefix, name=name
-        )
+def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, Entry]:
+    """What the record is to say of each value, from what was read back.
+
+    Raises:
+        DamagedCheckpointError: a value is not in it as it was to be written.
+    """
+    entries = {}
+    for name, entry in live.inventory.entries.items():
+        key = keys[name]
+        found = bundle.entries.get(key)
+        as_it_was = found is not None and (found.dtype, found.shape) == (entry.dtype, entry.shape)
+        if entry.shape is not None and key and not as_it_was:  # a registered saver has its own keys
+            wrong = "is not there" if found is None else f"is {found.dtype} {found.shape} there"
+            message = f"read back after writing, {entry.dtype} {entry.shape} {wrong}"
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+        nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, entry.crc32c)
+        entries[name] = dataclasses.replace(entry, key=key, nbytes=nbytes, crc32c=crc32c)
+    return entries
 
 
 def _legacy_slots(objects: list[Any], graph: ObjectGraph) -> Iterator[tuple[int, str]]:

@@ -14,6 +14,7 @@ from tfckpt.errors import RefusedError
 from tfckpt.live import build, delayed
 from tfckpt.live.apply import Undo, apply
 from tfckpt.live.inventory import Live, collect
+from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
 from tfckpt.planning import Plan, RestoreReport, make_plan
 from tfckpt.records import Inventory, Role
@@ -74,7 +75,8 @@ def prepare(
     given = {"model": root, **objects} if root is not None else objects
     build.build_models(given, policy.build)
     live = collect(objects, root)
-    with open_checkpoint(prefix, roots=live.roots, bases=live.weak_bases) as stored:
+    files = files_of(prefix)
+    with open_checkpoint(prefix, roots=live.roots, bases=live.weak_bases, files=files) as stored:
         if not skip_slots and build.build_optimizers(live, stored.inventory):
             live = collect(objects, root)
         inventories = stored.inventory, live.inventory

@@ -7,8 +7,8 @@ fsync, read back, commit by a record, and leave nothing behind when any of it fa
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
-import datetime
 import inspect
 import os
 import re
@@ -16,23 +16,25 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from absl import logging
 
-from tfckpt.errors import CheckpointError, SaveError, TfckptError
-from tfckpt.live.coverage import keys_of
+from tfckpt.errors import CheckpointError, SaveError
+from tfckpt.live.coverage import recorded
 from tfckpt.live.errors import also
 from tfckpt.live.variables import as_int
-from tfckpt.stored import commit, discover, proto
-from tfckpt.stored.bundle import Bundle, data_path, index_path
-from tfckpt.stored.checkpoint import OBJECT_GRAPH
-from tfckpt.stored.files import LOCAL
-from tfckpt.stored.footprint import Footprint
+from tfckpt.stored import commit, discover, record
+from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.staging import staged
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.inventory import Live
-    from tfckpt.records import Entry
+    from tfckpt.live.snapshot import Snapshot
+
+_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,110 +46,149 @@ class About:
         epoch: epochs finished.
         metrics: measured at this step.
         training: further state, as JSON values.
+        sequence: its place in the order of saves, where its number does not say it.
+        run_began: Unix time from which ``keep: every_n_hours`` counts.
+        preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
     """
 
     step: int | None = None
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    sequence: int | None = None
+    run_began: float | None = None
+    preserved: tuple[int, ...] = ()
 
 
-def is_remote(prefix: str) -> bool:
-    """Whether a path is one of tf.io.gfile's file systems, ``gs://…``."""
-    return "://" in prefix
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """How to save.
+
+    Attributes:
+        files: where to.
+        on_nonfinite: what follows where weights or slots are not finite: save, warn or refuse.
+        on_unsavable: what follows where something cannot be saved: warn or error.
+    """
+
+    files: Files = LOCAL
+    on_nonfinite: str = "warn"
+    on_unsavable: str = "warn"
 
 
-def last_number(file_prefix: str, counter: int) -> int:
+def last_number(file_prefix: str, counter: int, files: Files) -> int:
     """What ``save_counter`` must be so that the next number is above every one in the directory.
 
     Raises:
         SaveError: the directory cannot be read.
     """
     directory, name = os.path.split(file_prefix)
-    try:
-        return max(counter, discover.highest_number(directory or ".", name))
-    except CheckpointError as error:
-        raise _failed(file_prefix, error) from error
-
-
-def drop_record(file_prefix: Any) -> None:
-    """Where TensorFlow writes alone, an older record of that name would vouch for it: remove it."""
-    if isinstance(file_prefix, (str, os.PathLike)) and not is_remote(os.fspath(file_prefix)):
-        record = commit.path_of(os.fspath(file_prefix))
-        if LOCAL.exists(record):
-            LOCAL.remove(record)
+    with failing_as_save(file_prefix):
+        return max(counter, discover.highest_number(directory or ".", name, files))
 
 
 @contextlib.contextmanager
-def writing(prefix: str) -> Iterator[None]:
-    """Whatever fails inside leaves no file of this save, and what stood there before as it was.
+def failing_as_save(prefix: str) -> Iterator[None]:
+    """Whatever the system says becomes a SaveError, which says where.
 
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
     """
     try:
-        footprint = Footprint.before_save(prefix)
-    except (OSError, CheckpointError) as error:
-        raise _failed(prefix, error) from error
-    try:
         yield
-    except BaseException as error:
-        footprint.restore()
-        if isinstance(error, OSError | tf.errors.OpError) and not isinstance(error, TfckptError):
-            raise _failed(prefix, error) from error
+    except SaveError:
         raise
+    except (OSError, CheckpointError, tf.errors.OpError) as error:
+        failed = SaveError(
+            f"{prefix}: the checkpoint could not be written: {error}",
+            hint="nothing of it is left; the checkpoints before it are as they were",
+        )
+        theirs = isinstance(error, tf.errors.OpError)
+        raise (also(failed, error) if theirs else failed) from error
 
 
-def _failed(prefix: str, error: Exception) -> TfckptError:
-    failed = SaveError(
-        f"{prefix}: the checkpoint could not be written: {error}",
-        hint="nothing of it is left; the checkpoints before it are as they were",
-    )
-    return also(failed, error) if isinstance(error, tf.errors.OpError) else failed
-
-
-def commit_files(prefix: str, live: Live, view: Any, about: About | None) -> None:
-    """Make what TensorFlow wrote durable, read it back, and write the record: the commit.
+def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: About) -> None:
+    """Write a snapshot, make it durable, read it back, and commit it.
 
     Raises:
-        CoverageError: a live value is not in it.
+        SaveError: it could not be written, or holds numbers that are not finite and the terms
+            refuse that.
         DamagedCheckpointError: it does not read back as what was to be written.
     """
-    directory = os.path.dirname(prefix) or "."  # noqa: PTH120
-    about = about or About()
-    with Bundle.open(prefix) as bundle:
-        shards = bundle.index.header.num_shards
-        for shard in range(shards):
-            LOCAL.fsync(data_path(prefix, shard, shards))
-        LOCAL.fsync(index_path(prefix))
-        LOCAL.fsync_dir(directory)
-        graph = proto.parse_object_graph(
-            bytes(bundle.read(OBJECT_GRAPH).item()), path=prefix, name=OBJECT_GRAPH
+    nonfinite = snapshot.nonfinite()
+    if nonfinite:
+        _object_to(nonfinite, prefix, terms.on_nonfinite)
+    live = snapshot.live
+    with failing_as_save(prefix), staged(prefix, terms.files) as staging:
+        snapshot.write(staging.inner, _in_other_shards(options, staging.shard_counts))
+        with Bundle.open(staging.inner, terms.files) as bundle:
+            entries = recorded(live, snapshot.keys, bundle)
+            digest = bundle.digest
+        commit.write(
+            staging.inner,
+            record.CommitRecord(
+                number=_number(prefix),
+                inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
+                index_sha256=digest,
+                created=record.now(),
+                step=about.step,
+                epoch=about.epoch,
+                metrics=about.metrics,
+                training=about.training,
+                versions=_versions(),
+                finite=not nonfinite,
+                sequence=about.sequence,
+                run_began=about.run_began,
+                preserved=about.preserved,
+                left_out=snapshot.left_out,
+                files=staging.files(),
+            ),
+            terms.files,
         )
-        keys = keys_of(live, view.breadth_first_traversal()[0], graph, bundle)
-        entries = {
-            name: _stored(entry, keys[name], bundle.entries.get(keys[name]))
-            for name, entry in live.inventory.entries.items()
-        }
-    record = commit.CommitRecord(
-        number=_number(prefix),
-        inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
-        index_sha256=commit.index_digest(prefix),
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        step=_step(live) if about.step is None else about.step,
-        epoch=about.epoch,
-        metrics=about.metrics,
-        training=about.training,
-        versions=_versions(),
-    )
-    commit.write(prefix, record)
+        staging.publish()
 
 
-def _stored(entry: Entry, key: str, found: proto.BundleEntry | None) -> Entry:
-    """A live value's entry as the record has it; what is no tensor has keys of its own choice."""
-    if found is None:
-        return dataclasses.replace(entry, key=key, nbytes=0)
-    return dataclasses.replace(entry, key=key, nbytes=found.nbytes, crc32c=found.crc32c)
+def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
+    more = len(nonfinite) - _SHOWN
+    names = ", ".join(nonfinite[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    if how == "refuse":
+        raise SaveError(
+            f"{prefix}: is not saved, since not all numbers are finite: {names}",
+            hint="nothing was written; on_nonfinite: warn saves all the same",
+        )
+    if how == "warn":
+        logging.warning("%s: not all numbers are finite: %s", prefix, names)
+
+
+class _OtherShards(tf.train.experimental.ShardByTaskPolicy):  # type: ignore[misc]
+    """Shards in another number than those that are in place, so that both can stand side by side.
+
+    TensorFlow writes one data file for each shard; an empty one it cannot write.
+    """
+
+    description = "In another number than the checkpoint that is replaced has."
+
+    def __init__(self, base: Any, taken: frozenset[int]) -> None:
+        self._base = base or tf.train.experimental.ShardByTaskPolicy()
+        self._taken = taken
+
+    def __call__(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        shards = [dict(shard) for shard in self._base(tensors)]
+        while len(shards) in self._taken:
+            largest = max(shards, key=len)
+            if len(largest) < 2:
+                break
+            key = next(iter(largest))
+            shards.append({key: largest.pop(key)})
+        return shards
+
+
+def _in_other_shards(options: Any, taken: frozenset[int]) -> Any:
+    if not taken:
+        return options
+    options = copy.copy(options)
+    base = options.experimental_sharding_callback
+    options.experimental_sharding_callback = _OtherShards(base, taken)
+    return options
 
 
 def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
@@ -159,6 +200,12 @@ def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
 def _number(prefix: str) -> int:
     found = re.search(r"-(\d+)$", prefix)
     return int(found.group(1)) if found else 0
+
+
+def about_now(about: About | None, live: Live) -> About:
+    """What the record says, with the step that the optimizer counts where none is given."""
+    about = about or About()
+    return about if about.step is not None else dataclasses.replace(about, step=_step(live))
 
 
 def _step(live: Live) -> int | None:

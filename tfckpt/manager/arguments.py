@@ -11,9 +11,15 @@ import operator
 import os
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from tfckpt.errors import SaveError
+from tfckpt.policy.config import Keep
+from tfckpt.policy.messages import problems_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tfckpt.live.save import About
 
 # As many digits as are looked for in file names, where numbers are found again.
@@ -22,12 +28,34 @@ _MAX_NUMBER = 10**18 - 1
 _MAX_COUNT = 2**63 - 1
 
 
-def max_to_keep(value: Any) -> int | None:
-    """A positive whole number, or None for all.
+def rules(
+    max_to_keep: Any, every_n_hours: Any, keep: Sequence[Keep | Mapping[str, Any]]
+) -> tuple[Keep, ...]:
+    """What to keep, by any spelling; () keeps all.
 
-    >>> max_to_keep(3)
-    3
+    >>> [rule.latest for rule in rules(3, None, [])]
+    [3]
     """
+    found = [_rule(rule) for rule in keep]
+    newest, hours = _max_to_keep(max_to_keep), _hours(every_n_hours)
+    if newest is not None:
+        found.append(Keep(latest=newest))
+    if hours and found:  # where max_to_keep is None, all are kept
+        found.append(Keep(every_n_hours=hours))
+    return tuple(found)
+
+
+def _rule(rule: Keep | Mapping[str, Any]) -> Keep:
+    if isinstance(rule, Keep):
+        return rule
+    try:
+        return Keep.model_validate(rule)
+    except ValidationError as error:
+        problems = "; ".join(found.show()[0] for found in problems_of(error, Keep))
+        raise ValueError(f"keep: {rule!r}: {problems}") from None
+
+
+def _max_to_keep(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -37,8 +65,7 @@ def max_to_keep(value: Any) -> int | None:
     return number
 
 
-def hours(value: Any) -> float | None:
-    """A number of hours, or None."""
+def _hours(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
@@ -46,6 +73,17 @@ def hours(value: Any) -> float | None:
     if not (number := float(value)) >= 0:
         raise ValueError(f"keep_checkpoint_every_n_hours is at least 0, found {value}")
     return number
+
+
+def one_of(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """One of the words that an argument may be.
+
+    >>> one_of("if_busy", "wait", ("wait", "skip"))
+    'wait'
+    """
+    if value not in words:
+        raise ValueError(f"{name} is {' or '.join(map(repr, words))}, found {value!r}")
+    return str(value)
 
 
 def checkpoint_name(value: Any) -> str:

@@ -8,29 +8,36 @@ TensorFlow wrote is listed and restored, and never deleted.
 
 from __future__ import annotations
 
-import math
+import copy
+import dataclasses
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.live.checkpoint import Checkpoint, TensorFlowManager, local_path
-from tfckpt.live.save import About, last_number
+from tfckpt.live.checkpoint import (
+    Checkpoint,
+    CheckpointOptions,
+    TensorFlowManager,
+    executing_eagerly,
+)
+from tfckpt.live.remote import files_of
+from tfckpt.live.save import About, Terms, failing_as_save, last_number
 from tfckpt.live.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
-from tfckpt.manager.retention import sweep
+from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.planning import Status
 from tfckpt.records import Role
-from tfckpt.stored.discover import Kind
+from tfckpt.stored.files import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.planning import RestoreReport
+    from tfckpt.policy.config import Keep
 
 _SHOWN = 10
 
@@ -48,11 +55,20 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         checkpoint_interval: the least number of steps between two saves.
         init_fn: called by ``restore_or_initialize`` where there is no checkpoint.
         last_checkpoint_step: the step that ``checkpoint_interval`` counts from.
+        keep: further rules, as in YAML: ``[{"best": 2, "monitor": "val_loss", "mode": "min"}]``.
+            What one rule keeps stays; without any rule, all do.
+        durable: whether a save waits until it would survive a loss of power.
+        enable_async: whether files are written in the background.
+        if_busy: what a save does while one is being written: ``wait``, or ``skip`` it.
+        on_nonfinite: what follows where weights or slots hold an infinity or a NaN: ``warn``,
+            ``save``, or ``refuse`` to save.
+        on_unsavable: what follows where something cannot be saved, such as an iterator over a
+            generator: ``warn`` and leave it out, or ``error``.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: ``max_to_keep`` is not positive, ``checkpoint_name`` no plain file name, or an
-            interval is given without a counter.
+        ValueError: ``max_to_keep`` is not positive, ``checkpoint_name`` no plain file name, a rule
+            or a word is none, or an interval is given without a counter.
 
     >>> import tempfile, tensorflow as tf, tfckpt
     >>> checkpoint = tfckpt.Checkpoint(step=tf.Variable(0))
@@ -64,8 +80,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     """
 
     def __new__(cls, checkpoint: Any, directory: Any, *args: Any, **kwargs: Any) -> Any:
-        """TensorFlow's own manager in graph mode and for remote directories, which are its own."""
-        if local_path(directory) is None:
+        """TensorFlow's own manager in graph mode."""
+        if not executing_eagerly():
             return TensorFlowManager(checkpoint, directory, *args, **kwargs)
         return super().__new__(cls)
 
@@ -80,6 +96,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         checkpoint_interval: int | None = None,
         init_fn: Callable[[], object] | None = None,
         last_checkpoint_step: int | None = None,
+        *,
+        keep: Sequence[Keep | Mapping[str, Any]] = (),
+        durable: bool = True,
+        enable_async: bool = False,
+        if_busy: str = "wait",
+        on_nonfinite: str = "warn",
+        on_unsavable: str = "warn",
     ) -> None:
         # TensorFlow's own constructor would trust the state file; everything it sets is set here.
         if not isinstance(checkpoint, Checkpoint):
@@ -88,45 +111,27 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             raise ValueError("checkpoint_interval needs a step_counter to count by")
         self._checkpoint = checkpoint
         self._directory = os.fspath(directory)
-        self._files = Directory(self._directory, arguments.checkpoint_name(checkpoint_name))
-        self._max_to_keep = arguments.max_to_keep(max_to_keep)
-        self._every_n_hours = arguments.hours(keep_checkpoint_every_n_hours)
-        self._checkpoint_prefix = str(Path(self._directory) / checkpoint_name)
+        files = files_of(self._directory, durable=durable)
+        self._terms = Terms(
+            files,
+            arguments.one_of("on_nonfinite", on_nonfinite, ("save", "warn", "refuse")),
+            arguments.one_of("on_unsavable", on_unsavable, ("warn", "error")),
+        )
+        name = arguments.checkpoint_name(checkpoint_name)
+        self._files = Directory(self._directory, name, files)
+        self._checkpoint_prefix = join(self._directory, name)
+        self._rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
+        self._enable_async = enable_async
+        self._if_busy = arguments.one_of("if_busy", if_busy, ("wait", "skip"))
         self._step_counter = step_counter
         self._checkpoint_interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
-        self._read_state()
-
-    def _read_state(self) -> None:
-        """What became of earlier checkpoints: their times, and which are kept for ever.
-
-        Those are, as in TensorFlow, the ones no newer than the last that was so kept.
-        """
-        now = time.time()
-        state = self._files.state()
-        self._times: dict[str, float] = {}
-        self._preserved: set[str] = set()
-        found = [one.prefix for one in self._files.checkpoints() if one.kind is Kind.COMMITTED]
-        if state is not None:
-            stamps = zip(
-                state.all_model_checkpoint_paths,
-                state.all_model_checkpoint_timestamps,
-                strict=False,  # older files have none
-            )
-            self._times = {Path(path).name: min(when, now) for path, when in stamps}
-        if state is not None and state.last_preserved_timestamp is not None:
-            self._last_preserved = min(state.last_preserved_timestamp, now)
-            self._preserved = {p for p in found if self._time_of(p) <= self._last_preserved}
-        else:
-            self._last_preserved = min([now, *map(self._time_of, found)]) - 1
-
-    def _time_of(self, prefix: str) -> float:
-        """When a checkpoint was saved: as the state file knows it, else its record, else now."""
-        name = Path(prefix).name
-        if name not in self._times:
-            self._times[name] = min(self._files.created(prefix) or math.inf, time.time())
-        return self._times[name]
+        self._own: set[str] = set()  # what this manager has saved
+        heads = [self._files.head(one.prefix) for one in self._files.saved()]
+        began = [head.run_began for head in heads if head and head.run_began is not None]
+        self._run_began = min([*began[-1:], time.time()])
+        self._preserved = frozenset(n for head in heads[-1:] if head for n in head.preserved)
 
     @property
     def _latest_checkpoint(self) -> str | None:
@@ -155,35 +160,65 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             about: step, epoch and metrics for the commit record.
 
         Returns:
-            The path, complete and on disk; None where no save was due.
+            The path; None where no save was due. It is complete and on disk, or, with
+            ``enable_async``, being written: it is there once ``sync`` or the next save returns.
 
         Raises:
-            SaveError: it failed, or an argument is no number that a record can hold; no file of it
-                is left and no counter has moved.
+            InUseError: another process saves into the directory.
+            SaveError: it failed, or an argument is no number that a record can hold, or the one
+                before, in the background, failed; no file of what failed is left, no counter has
+                moved, and the next call saves.
         """
         if checkpoint_number is not None:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
-        if about is not None:
-            about = arguments.about(about)
+        about = arguments.about(about or About())
         step = None if self._checkpoint_interval is None else as_int(self._step_counter)
         if step is not None and not self._due(step, check_interval):
             return None
+        background = self._checkpoint._tfckpt_background
+        if background.busy and self._if_busy == "skip":
+            logging.info("no save: the one before is still being written")
+            return None
+        background.finish()
+        with failing_as_save(self._checkpoint_prefix):
+            self._files.claim()
         counter = self._checkpoint.save_counter
-        before = as_int(counter)
-        number = last_number(self._checkpoint_prefix, before) + 1
+        before = as_int(counter), self._last_checkpoint_step
+        number = last_number(self._checkpoint_prefix, before[0], self._terms.files) + 1
+        sequence = None
         if checkpoint_number is not None:
             number = checkpoint_number
-        counter.assign(number if checkpoint_number is None else before + 1)
-        try:
-            path = self._checkpoint._write(f"{self._checkpoint_prefix}-{number}", options, about)
-        except BaseException:
-            counter.assign(before)
-            raise
+            newest = max(map(self._files.sequence, self._files.checkpoints()), default=0)
+            sequence = newest + 1 if number <= newest else None
+        path = f"{self._checkpoint_prefix}-{number}"
+
+        def undo() -> None:
+            counter.assign(before[0])
+            self._last_checkpoint_step = before[1]
+
+        counter.assign(number if checkpoint_number is None else before[0] + 1)
         self._last_checkpoint_step = step
-        self._times[Path(path).name] = time.time()
-        self._preserved.discard(path)
-        self._sweep(path)
+        self._checkpoint._tfckpt_save(
+            path,
+            self._with_async(options),
+            self._terms,
+            dataclasses.replace(
+                about,
+                sequence=sequence,
+                run_began=self._run_began,
+                preserved=tuple(sorted(self.retention().preserved)),
+            ),
+            then=lambda: self._sweep(path),
+            undo=undo,
+        )
         return path
+
+    def _with_async(self, options: Any) -> Any:
+        if not self._enable_async:
+            return options
+        options = copy.copy(options) if options is not None else CheckpointOptions()
+        options.experimental_enable_async_checkpoint = True
+        return options
 
     def _due(self, step: int, check_interval: bool) -> bool:
         last = self._last_checkpoint_step
@@ -193,35 +228,58 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             check_interval and step < last + (self._checkpoint_interval or 0)
         )
 
-    def _sweep(self, saved: str) -> None:
-        """Delete what the rules release; the checkpoint is committed, whatever fails here."""
-        found = [(one.prefix, one.kind) for one in self._files.checkpoints()]
-        self._write_state([prefix for prefix, _ in found])
-        ours = [
-            (prefix, self._time_of(prefix))
-            for prefix, kind in found
-            if kind is Kind.COMMITTED and prefix not in {saved, *self._preserved}
-        ]
-        result = sweep(
-            [*ours, (saved, self._time_of(saved))],
-            self._max_to_keep,
-            self._every_n_hours,
-            self._last_preserved,
+    def retention(self) -> Decision:
+        """What the rules keep, each with its reason, and what the next save deletes: a dry run."""
+        saved = self._files.saved()
+        return decide(
+            saved,
+            self._rules,
+            anchor=self._run_began,
+            preserved=self._preserved,
+            in_use=self._in_use(saved),
         )
-        self._last_preserved = result.last_preserved
-        self._preserved.update(result.preserve)
-        for prefix in result.delete:
+
+    def _in_use(self, saved: Sequence[Saved]) -> set[str]:
+        """What was restored, where somebody preferred it to newer ones that are still there."""
+        source = self._checkpoint._tfckpt_source
+        chosen = next((one for one in saved if _same(one.prefix, source)), None)
+        if chosen is None or all(
+            one.number <= chosen.number or one.prefix in self._own for one in saved
+        ):
+            return set()
+        return {chosen.prefix}
+
+    def _sweep(self, path: str) -> None:
+        """Delete what the rules release; the checkpoint is committed, whatever fails here."""
+        self._own.add(path)
+        self._files.forget(path)  # an older one of that number is known by another record
+        decision = self.retention()
+        self._preserved = decision.preserved
+        going = set(decision.delete)
+        self._write_state([p for p in self.checkpoints if p not in going], decision.last_preserved)
+        for prefix in decision.delete:
             try:
                 self._files.delete(prefix)
             except OSError as error:  # noqa: PERF203 (one that stays keeps no other from going)
                 logging.warning("%s was to be deleted, and stays: %s", prefix, error)
-        if result.delete or result.preserve:
-            self._write_state([prefix for prefix, _ in found if prefix not in result.delete])
+            else:
+                logging.info("deleted %s: no rule keeps it", prefix)
 
-    def _write_state(self, prefixes: list[str]) -> None:
-        times = {prefix: self._time_of(prefix) for prefix in prefixes}
+    def _write_state(self, prefixes: list[str], last_preserved: float) -> None:
+        state = self._files.state()
+        known: dict[str, float] = {}
+        if state is not None:
+            stamps = state.all_model_checkpoint_timestamps  # older files have none
+            paths = map(os.path.basename, state.all_model_checkpoint_paths)
+            known = dict(zip(paths, stamps, strict=False))
+        now = time.time()
+        times = []
+        for prefix in prefixes:
+            head = self._files.head(prefix)
+            when = head.time if head else known.get(os.path.basename(prefix), now)  # noqa: PTH119
+            times.append((prefix, min(when, now)))
         try:
-            self._files.write_state(times, self._last_preserved)
+            self._files.write_state(times, last_preserved)
         except OSError as error:
             logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 
@@ -238,10 +296,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             DamagedCheckpointError: there are checkpoints, and none can be read.
             RefusedError: the newest readable one does not fit.
         """
+        self._checkpoint._tfckpt_background.failure()
         rejected: list[str] = []
-        for path, doubt in self._files.restorable():
-            if doubt:
-                logging.warning("tried because none that was committed can be read: %s", doubt)
+        for path, reason in self._files.restorable():
+            if reason:
+                logging.warning("passed over: %s", reason)
+                rejected.append(reason)
+                continue
             try:
                 status = self._checkpoint.restore(path).expect_partial()
             except CheckpointError as error:
@@ -257,6 +318,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
                 path=self._directory,
                 hint="to start anew, use another directory",
+            )
+        if others := self._files.other_names():
+            logging.warning(
+                "%s holds no checkpoint called %s, but others: %s; checkpoint_name continues one",
+                self._directory,
+                self._files.checkpoint_name,
+                ", ".join(sorted(others)),
             )
         if self._init_fn is not None:
             self._init_fn()
@@ -277,3 +345,7 @@ def _warn_of_missing(report: RestoreReport) -> None:
             len(missing),
             ", ".join(missing[:_SHOWN]) + (f" and {more} more" if more > 0 else ""),
         )
+
+
+def _same(prefix: str, other: str | None) -> bool:
+    return other is not None and os.path.realpath(prefix) == os.path.realpath(other)

@@ -1,23 +1,30 @@
 """The checkpoints of one directory: found by the directory itself, deleted record first.
 
 TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools and read for nothing but
-times: a damaged one costs nothing, and one that points elsewhere is not followed.
+the times of checkpoints that have no record: a damaged one costs nothing, and one that points
+elsewhere is not followed.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
-from pathlib import Path
+import os
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 from tfckpt.errors import CheckpointError
-from tfckpt.stored import commit, discover, state_file
+from tfckpt.manager.retention import Saved
+from tfckpt.stored import commit, discover, staging, state_file
 from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.files import LOCAL
+from tfckpt.stored.discover import Candidate, Kind
+from tfckpt.stored.files import Files, join
+from tfckpt.stored.state_file import STATE_FILE
 
-STATE_FILE = "checkpoint"
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfckpt.stored.record import CommitRecord
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,74 +33,121 @@ class Directory:
 
     path: str
     checkpoint_name: str
+    files: Files
+    _heads: dict[str, CommitRecord | None] = dataclasses.field(default_factory=dict, repr=False)
 
-    def checkpoints(self) -> list[discover.Candidate]:
-        """Oldest first."""
-        return discover.candidates(self.path, self.checkpoint_name)[::-1]
+    def checkpoints(self) -> list[Candidate]:
+        """In the order of their saves, oldest first; those with no index and no record are none."""
+        return [one for one in self._in_order() if one.kind is not Kind.TORN]
 
-    def restorable(self) -> list[tuple[str, str]]:
-        """Prefixes in the order in which to try them, each with what speaks against it.
+    def _in_order(self) -> list[Candidate]:
+        found = discover.candidates(self.path, self.checkpoint_name, self.files)
+        return sorted(reversed(found), key=self.sequence)
 
-        The newest first, but last one that tfckpt wrote and never committed: the process ended
-        while it was being saved, and the one before is what was acknowledged.
+    def sequence(self, one: Candidate) -> int:
+        """The place of a checkpoint in the order of saves: its number, unless its record differs.
+
+        It does where numbers were given by hand and went down.
         """
-        newest_first = self.checkpoints()[::-1]
-        committed = (one.number for one in newest_first if one.kind is discover.Kind.COMMITTED)
-        acknowledged = next(committed, None)
-        sound, cut_short = [], []
-        for one in newest_first:
-            if acknowledged is not None and one.number > acknowledged and _cut_short(one.prefix):
-                doubt = f"{one.prefix}: never committed, the process ended while it was being saved"
-                cut_short.append((one.prefix, doubt))
-            else:
-                sound.append((one.prefix, ""))
-        return sound + cut_short
+        head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
+        return one.number if head is None or head.sequence is None else head.sequence
+
+    def restorable(self) -> Iterator[tuple[str, str]]:
+        """Prefixes in the order in which to try them, ``""`` with the reason not to try one.
+
+        The newest first, but last one that tfckpt wrote and whose record is gone, since nobody says
+        what it is. Where all have been tried and a writer has meanwhile saved more, those follow.
+        """
+        tried: set[str] = set()
+        while fresh := [one for one in reversed(self._in_order()) if one.prefix not in tried]:
+            committed = (one.number for one in fresh if one.kind is Kind.COMMITTED)
+            acknowledged = next(committed, None)
+            doubtful = []
+            for one in fresh:
+                tried.add(one.prefix)
+                newer = acknowledged is not None and one.number > acknowledged
+                if one.kind is Kind.TORN:
+                    yield "", f"{one.prefix}: has data and no index, which was lost or not copied"
+                elif newer and one.kind is Kind.FOREIGN and self._without_record(one.prefix):
+                    doubtful.append(one.prefix)
+                    yield "", f"{one.prefix}: tfckpt wrote it, and its commit record is missing"
+                else:
+                    yield one.prefix, ""
+            for prefix in doubtful:
+                yield prefix, ""
+
+    def _without_record(self, prefix: str) -> bool:
+        try:
+            with open_checkpoint(prefix, files=self.files) as stored:
+                return stored.cut_short
+        except CheckpointError:
+            return False  # whoever tries it will say what is wrong with it
+
+    def other_names(self) -> set[str]:
+        """What the checkpoints here begin with that do not begin with ``checkpoint_name``."""
+        found = discover.candidates(self.path, None, self.files)
+        names = {os.path.split(one.prefix)[1].rpartition("-")[0] for one in found}
+        return names - {self.checkpoint_name}
 
     def state(self) -> state_file.CheckpointState | None:
         """What the state file says, None where there is none or it is damaged."""
         try:
-            return state_file.read_state(self._file(STATE_FILE))
+            return state_file.read_state(self._file(STATE_FILE), self.files)
         except CheckpointError as error:
             logging.warning("%s; it is written anew with the next save", error)
             return None
 
-    def created(self, prefix: str) -> float | None:
-        """Unix time of a checkpoint, None where no record tells it."""
-        try:
-            record = commit.read(prefix)
-        except CheckpointError:
-            return None
-        return datetime.datetime.fromisoformat(record.created).timestamp() if record else None
+    def head(self, prefix: str) -> CommitRecord | None:
+        """What the record of a checkpoint says but its values, None where there is none."""
+        if prefix not in self._heads:
+            try:
+                found = commit.read_head(commit.path_of(prefix), prefix, self.files)
+            except CheckpointError:  # whoever restores it will say what is wrong with it
+                found = None
+            self._heads[prefix] = found
+        return self._heads[prefix]
 
-    def write_state(self, times: dict[str, float], last_preserved: float) -> None:
+    def saved(self) -> list[Saved]:
+        """Those that tfckpt committed, oldest first, as the rules of what to keep see them."""
+        result = []
+        for one in self.checkpoints():
+            head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
+            if head is not None:
+                facts = head.time, head.step, head.metrics, head.finite, head.sequence
+                result.append(Saved(one.prefix, one.number, *facts))
+        return result
+
+    def claim(self) -> None:
+        """Be the only process that saves here, and tidy what a dead one left.
+
+        Raises:
+            InUseError: another process is.
+            OSError: the directory cannot be made or written.
+        """
+        staging.claim(self.path, self.checkpoint_name, self.files)
+
+    def forget(self, prefix: str) -> None:
+        """Read its record anew: it was saved again under the same number."""
+        self._heads.pop(prefix, None)
+
+    def write_state(self, times: Sequence[tuple[str, float]], last_preserved: float) -> None:
         """Tell TensorFlow's tools which checkpoints there are, the newest last.
 
         One that lost its index is none to them: `latest_checkpoint` would answer None for all.
         """
-        whole = {path: time for path, time in times.items() if LOCAL.exists(f"{path}.index")}
-        names = [Path(path).name for path in whole]
+        whole = [(p, when) for p, when in times if self.files.exists(f"{p}.index")]
+        names = [os.path.split(path)[1] for path, _ in whole]
+        if not names:
+            return
         state = state_file.CheckpointState(
-            names[-1], tuple(names), tuple(whole.values()), last_preserved
+            names[-1], tuple(names), tuple(when for _, when in whole), last_preserved
         )
-        LOCAL.write_atomic(self._file(STATE_FILE), state_file.render(state).encode())
+        self.files.write_atomic(self._file(STATE_FILE), state_file.render(state).encode())
 
     def delete(self, prefix: str) -> None:
         """Delete a checkpoint of this directory: its record, then its index, then its data."""
-        name = Path(prefix).name
-        names = LOCAL.listdir(self.path)
-        own = [n for n in names if n.startswith(f"{name}.data-") or n == f"{name}.index"]
-        for file in (f"{name}{commit.SUFFIX}", *sorted(own, reverse=True)):
-            if file in names:
-                LOCAL.remove(self._file(file))
-        logging.info("deleted %s", prefix)
+        staging.delete(prefix, self.files)
+        self.forget(prefix)
 
     def _file(self, name: str) -> str:
-        return str(Path(self.path) / name)
-
-
-def _cut_short(prefix: str) -> bool:
-    try:
-        with open_checkpoint(prefix) as stored:
-            return stored.cut_short
-    except CheckpointError:
-        return False  # whoever tries it will say what is wrong with it
+        return join(self.path, name)

@@ -33,11 +33,12 @@ class Saved:
 
     Attributes:
         prefix: its path.
-        number: of the checkpoint; a later save has a higher one.
+        number: of the checkpoint.
         time: Unix time of the save as its record says, even where that is in the future.
         step: of training, where known.
         metrics: what ``best`` compares.
         finite: whether all weights and slots are finite, None where that is not known.
+        sequence: a later save has a higher one; None where the number says it.
     """
 
     prefix: str
@@ -46,6 +47,11 @@ class Saved:
     step: int | None
     metrics: Mapping[str, float]
     finite: bool | None
+    sequence: int | None = None
+
+    @property
+    def order(self) -> int:
+        return self.number if self.sequence is None else self.sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,11 +61,13 @@ class Decision:
     Attributes:
         kept: prefix → the reasons why it stays, oldest first.
         delete: the other prefixes, oldest first.
-        last_preserved: time of the newest one that ``every_n_hours`` keeps, else the anchor.
+        preserved: numbers of those that ``every_n_hours`` keeps for good.
+        last_preserved: time of the newest of those, else the anchor.
     """
 
     kept: Mapping[str, tuple[str, ...]]
     delete: tuple[str, ...]
+    preserved: frozenset[int]
     last_preserved: float
 
 
@@ -68,6 +76,7 @@ def decide(
     rules: Sequence[Keep],
     *,
     anchor: float,
+    preserved: Collection[int] = (),
     in_use: Collection[str] = (),
 ) -> Decision:
     """What to keep and what to delete.
@@ -76,6 +85,8 @@ def decide(
         saved: the committed checkpoints, in any order.
         rules: what is kept; without any, everything.
         anchor: Unix time at which the run began; ``every_n_hours`` counts from there.
+        preserved: numbers that ``every_n_hours`` has kept, as far as is known; they stay even
+            where that rule was dropped since, as in TensorFlow.
         in_use: prefixes that are never deleted.
 
     >>> from tfckpt.policy import Keep
@@ -86,14 +97,16 @@ def decide(
     >>> decision.kept["ckpt-1"], decision.kept["ckpt-3"]
     (('pinned',), ('latest 2',))
     """
-    ordered = sorted(saved, key=operator.attrgetter("number"))
+    ordered = sorted(saved, key=operator.attrgetter("order"))
     reasons: dict[str, list[str]] = {}
-    last: Saved | None = None
+    for_good = [one for one in ordered if one.number in preserved]
     for rule in rules:
         for one, reason in _kept_by(rule, ordered, anchor):
             reasons.setdefault(one.prefix, []).append(reason)
-            if rule.every_n_hours is not None and (last is None or one.number > last.number):
-                last = one
+            if rule.every_n_hours is not None:
+                for_good.append(one)
+    for one in for_good:
+        reasons.setdefault(one.prefix, ["kept for good"])
     for one, reason in _protected(ordered, in_use):
         reasons.setdefault(one.prefix, []).append(reason)
     if not rules:
@@ -101,7 +114,8 @@ def decide(
     return Decision(
         {one.prefix: tuple(reasons[one.prefix]) for one in ordered if one.prefix in reasons},
         tuple(one.prefix for one in ordered if one.prefix not in reasons),
-        anchor if last is None else last.time,
+        frozenset(one.number for one in for_good),
+        max(for_good, key=operator.attrgetter("order")).time if for_good else anchor,
     )
 
 
@@ -128,7 +142,7 @@ def _best(saved: list[Saved], count: int, monitor: str, *, greatest: bool) -> li
     """Of equals the newer, which has been trained longer; an infinite one after all others."""
     sign = 1.0 if greatest else -1.0
     known = [
-        (math.isfinite(value), sign * value, one.number, one.prefix, one)
+        (math.isfinite(value), sign * value, one.order, one.prefix, one)
         for one in saved
         if not math.isnan(value := one.metrics.get(monitor, math.nan))
     ]
@@ -178,46 +192,3 @@ def _protected(saved: list[Saved], in_use: Collection[str]) -> Iterator[tuple[Sa
             if one.finite is finite:
                 yield one, reason
                 return
-
-
-@dataclasses.dataclass(frozen=True)
-class Sweep:
-    """What is to go.
-
-    Attributes:
-        delete: paths, oldest first.
-        preserve: paths that aged out and stay for ever.
-        last_preserved: Unix time of the newest of those, for the next sweep.
-    """
-
-    delete: tuple[str, ...]
-    preserve: tuple[str, ...]
-    last_preserved: float
-
-
-def sweep(
-    checkpoints: Sequence[tuple[str, float]],
-    max_to_keep: int | None,
-    every_n_hours: float | None,
-    last_preserved: float,
-) -> Sweep:
-    """What to delete.
-
-    Args:
-        checkpoints: (path, Unix time), oldest first.
-        max_to_keep: how many of the newest stay; None keeps all.
-        every_n_hours: of those that age out, one per so many hours stays.
-        last_preserved: Unix time of the last one that stayed for that reason.
-
-    >>> sweep([("ckpt-1", 0.0), ("ckpt-2", 1.0), ("ckpt-3", 2.0)], 2, None, 0.0).delete
-    ('ckpt-1',)
-    """
-    aged = checkpoints[:-max_to_keep] if max_to_keep else ()
-    delete, preserve = [], []
-    for path, time in aged:
-        if every_n_hours and time - every_n_hours * 3600 >= last_preserved:
-            last_preserved = time
-            preserve.append(path)
-        else:
-            delete.append(path)
-    return Sweep(tuple(delete), tuple(preserve), last_preserved)

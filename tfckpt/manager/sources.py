@@ -21,10 +21,11 @@ from tfckpt.errors import (
     RefusedError,
     RestoreError,
 )
+from tfckpt.live.remote import files_of
 from tfckpt.manager.directory import Directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfckpt.policy import Config, Policy, Source
 
@@ -96,12 +97,13 @@ def _attempts(
     source: Source, policy: Policy, attempt: _Attempt, rejected: list[str]
 ) -> Iterator[object]:
     """What the checkpoints of a source give; the reasons of those that give nothing are added."""
-    prefixes = _prefixes(source)
-    rejected += [doubt for _, doubt in prefixes if doubt]
-    for prefix, _ in prefixes:
+    for prefix, reason in _prefixes(source):
+        if reason:
+            rejected.append(reason)
+            continue
         try:
             yield attempt(prefix, policy, tuple(rejected))
-        except CheckpointError as error:  # noqa: PERF203 (each has its own reason)
+        except CheckpointError as error:
             if source.path is not None and source.on_damaged == "error":
                 raise
             rejected.append(str(error))
@@ -120,11 +122,12 @@ def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckp
     )
 
 
-def _prefixes(source: Source) -> list[tuple[str, str]]:
+def _prefixes(source: Source) -> Iterable[tuple[str, str]]:
     """The checkpoints of a source in the order to try them, each with what speaks against it."""
     if source.path is not None:
         return [(source.path, "")]
-    directory = Directory(source.directory or "", source.checkpoint_name)
+    path = source.directory or ""
+    directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
         return directory.restorable()
     found = directory.checkpoints()

@@ -15,6 +15,7 @@ and cannot be read.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import (
@@ -60,6 +61,7 @@ class Bundle:
         missing_shards: paths of the data files that values are in and that are absent, or are the
             pointers that Git LFS leaves in their place.
         index: the whole of what the index says.
+        digest: SHA-256 of the index file, in hexadecimal.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -74,6 +76,7 @@ class Bundle:
     entries: Mapping[str, BundleEntry]
     missing_shards: tuple[str, ...]
     index: Index = dataclasses.field(repr=False)
+    digest: str
     _handles: dict[int, Handle] = dataclasses.field(repr=False)
 
     @classmethod
@@ -85,7 +88,8 @@ class Bundle:
             DamagedCheckpointError: the index, or the size of a data file, is not as it must be.
             UnsupportedCheckpointError: another format, or a newer version of this one.
         """
-        index = read_index(_index_bytes(prefix, files), index_path(prefix))
+        data = _index_bytes(prefix, files)
+        index = read_index(data, index_path(prefix))
         used = sorted({entry.shard for entry in _stored(index)})
         handles: dict[int, Handle] = {}
         missing = []
@@ -102,7 +106,8 @@ class Bundle:
                     if is_lfs_pointer(handle):
                         handles.pop(shard).close()
                         missing.append(path)
-            bundle = cls(prefix, index.entries, tuple(missing), index, handles)
+            digest = hashlib.sha256(data).hexdigest()
+            bundle = cls(prefix, index.entries, tuple(missing), index, digest, handles)
             bundle._check_extents()
         except BaseException:
             for handle in handles.values():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tfckpt.records import Root
+    from tfckpt.stored.record import CommitRecord
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
@@ -44,7 +45,7 @@ class StoredCheckpoint:
 
     prefix: str
     inventory: Inventory
-    record: commit.CommitRecord | None
+    record: CommitRecord | None
     bundle: Bundle
     cut_short: bool = False
 
@@ -89,7 +90,7 @@ def open_checkpoint(
     """
     bundle = Bundle.open(prefix, files)
     try:
-        record, cut_short = commit.read(prefix, files), False
+        record, cut_short = commit.read(prefix, files, bundle.digest), False
         if record is not None:
             inventory = moved_to(_check(record.inventory, bundle), roots or {})
         elif (graph := _read_graph(bundle)) is not None:

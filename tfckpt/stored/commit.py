@@ -1,65 +1,30 @@
 """The commit record: the file that makes a checkpoint tfckpt's.
 
-``ckpt-12.tfckpt.json`` is written last, so that its presence means that everything before it is on
-disk, and it tells what the index cannot: canonical names and roles, step, epoch, metrics. It is
-JSON, one value per line, and ends with a checksum of itself; it carries the digest of the index it
-was written for, so that it never vouches for the files of another save.
-
-Reading refuses what does not match its checksum or its index, and, since both can be forged, any
-field that is absent, of another type or out of range.
+``ckpt-12.tfckpt.json`` is put in place last, so that its presence means that everything before it
+is on disk, and it tells what the index cannot: canonical names and roles, step, epoch, metrics. It
+carries the digest of the index it was written for, so that it never vouches for the files of
+another save. Where a writer died after the index and before the record were in place, it is found
+where the save was staged.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
+import contextlib
 import hashlib
-import json
-from typing import TYPE_CHECKING, Any
+import itertools
+import os
+from typing import TYPE_CHECKING
 
-from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Role, Root
-from tfckpt.stored.files import LOCAL, Files, reading
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.files import LOCAL, TEMPORARY, Files, join, reading
+from tfckpt.stored.record import CommitRecord, parse, render
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
-FORMAT = 1
 SUFFIX = ".tfckpt.json"
 # Some million values, at 200 bytes each.
 MAX_BYTES = 1 << 28
-MAX_DIGITS = 20
-_ROOT_KINDS = ("", "model", "optimizer")
-_SEAL = b',\n"sha256": "'
-_ENTRY_FIELDS = tuple(field.name for field in dataclasses.fields(Entry))
-_DEFAULTS = {"nbytes": 0, "key": "", "slot": "", "of": "", "crc32c": None}
-
-
-@dataclasses.dataclass(frozen=True)
-class CommitRecord:
-    """What a save says about itself.
-
-    Attributes:
-        number: of the checkpoint, TensorFlow's ``save_counter``.
-        inventory: every value in it, with its key.
-        index_sha256: digest of the index file; :func:`index_digest`.
-        created: ISO 8601, in UTC: ``2025-01-31T12:00:00+00:00``.
-        step: of training, where known.
-        epoch: of training, where known.
-        metrics: what ``keep: best`` compares.
-        training: further state of training, as JSON values.
-        versions: of tfckpt, TensorFlow, Keras.
-    """
-
-    number: int
-    inventory: Inventory
-    index_sha256: str
-    created: str
-    step: int | None = None
-    epoch: int | None = None
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def path_of(prefix: str) -> str:
@@ -90,55 +55,55 @@ def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
     files.write_atomic(path_of(prefix), render(record))
 
 
-def render(record: CommitRecord) -> bytes:
-    """The record as the content of its file; equal records give equal bytes."""
-    inventory = record.inventory
-    stacks = {
-        path: [_short(layer) for layer in layers] for path, layers in inventory.stacks.items()
-    }
-    head = {
-        "format": FORMAT,
-        "number": record.number,
-        "created": record.created,
-        "step": record.step,
-        "epoch": record.epoch,
-        "metrics": dict(record.metrics),
-        "training": dict(record.training),
-        "versions": dict(record.versions),
-        "index_sha256": record.index_sha256,
-        "complete": inventory.complete,
-        "stacks": stacks,
-        "aliases": dict(inventory.aliases),
-        "optimizers": dict(inventory.optimizers),
-        "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
-    }
-    lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
-    entries = ",\n".join(_json(_plain(entry)) for entry in inventory.entries.values())
-    lines.append(f'"entries": [\n{entries}\n]')
-    body = ("{\n" + ",\n".join(lines)).encode()
-    return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
-
-
-def read(prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> CommitRecord | None:
     """The record of a checkpoint, or None where it has none.
 
     The inventory's ``source`` is this prefix, wherever the checkpoint was written.
+
+    Args:
+        prefix: of the checkpoint.
+        files: where it is.
+        digest: of the index that the record is to be of; the one in place, where it is not given.
 
     Raises:
         DamagedCheckpointError: altered, cut off, or of another index.
         UnsupportedCheckpointError: written by a newer tfckpt.
     """
     path = path_of(prefix)
+    record = _read(path, prefix, files)
+    for found in itertools.chain((record,), _staged(prefix, files)):
+        if found is not None:
+            digest = digest or index_digest(prefix, files)
+            if found.index_sha256 == digest:
+                return found
+    if record is not None:
+        message = "the record was written for another index than the one beside it"
+        raise DamagedCheckpointError(message, path=path)
+    return None
+
+
+def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+    """What a record file says without the values, None where there is none; it costs little."""
+    return _read(path, prefix, files, head=True)
+
+
+def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
     with reading(path):
         try:
             data = _content(path, files)
         except FileNotFoundError:
             return None
-    record = _Reader(path).record(data, prefix)
-    if index_digest(prefix, files) != record.index_sha256:
-        message = "the record was written for another index than the one beside it"
-        raise DamagedCheckpointError(message, path=path)
-    return record
+    return parse(data, path, prefix, head=head)
+
+
+def _staged(prefix: str, files: Files) -> Iterator[CommitRecord | None]:
+    """Records that are not in place, since their writer died, or is just about to move them."""
+    directory, name = os.path.split(prefix)
+    with contextlib.suppress(OSError):
+        for other in files.listdir(directory):
+            match = TEMPORARY.fullmatch(other)
+            if match is not None and match["of"] == name:
+                yield _read(path_of(join(join(directory, other), name)), prefix, files)
 
 
 def _content(path: str, files: Files) -> bytes:
@@ -149,145 +114,3 @@ def _content(path: str, files: Files) -> bytes:
         return handle.pread(0, handle.size)
     finally:
         handle.close()
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def _plain(entry: Entry) -> dict[str, Any]:
-    plain = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
-    return {k: v for k, v in plain.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
-
-
-def _short(layer: Layer) -> list[str | bool]:
-    """Its two fields that most layers have no more than, or all four."""
-    usual = not layer.label and layer.told
-    return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
-
-
-def _integer(digits: str) -> int:
-    # Python before 3.10.7 converts a million digits, in time that grows with their square.
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
-
-
-class _Reader:
-    """Takes a record apart, naming the value at fault."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
-        return DamagedCheckpointError(message, path=self.path, name=name)
-
-    def record(self, data: bytes, prefix: str) -> CommitRecord:
-        body, seal, rest = data.rpartition(_SEAL)
-        if not seal or not rest.endswith(b'"\n}\n'):
-            raise self.damaged("the record has no end: truncated")
-        if hashlib.sha256(body).hexdigest().encode() != rest[:-4]:
-            raise self.damaged("the record does not match its own checksum")
-        try:
-            tree = json.loads(data, parse_int=_integer)
-        except (ValueError, RecursionError) as error:
-            raise self.damaged(f"the record is not JSON that can be read: {error}") from None
-        if self.get(tree, "format", int) != FORMAT:
-            message = f"the record is of format {tree['format']}, written by a newer tfckpt"
-            raise UnsupportedCheckpointError(message, path=self.path)
-        return CommitRecord(
-            number=self.natural(tree, "number"),
-            inventory=self.inventory(tree, prefix),
-            index_sha256=self.get(tree, "index_sha256", str),
-            created=self.time(tree),
-            step=self.natural(tree, "step", optional=True),
-            epoch=self.natural(tree, "epoch", optional=True),
-            metrics=self.mapping(tree, "metrics", float, int),
-            training=self.get(tree, "training", dict),
-            versions=self.mapping(tree, "versions", str),
-        )
-
-    def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:
-        value = tree.get(field, _DEFAULTS.get(field)) if type(tree) is dict else None
-        if type(value) not in types:
-            raise self.damaged(f"the record's {field!r} is absent or of the wrong type", name)
-        return value
-
-    def natural(self, tree: Any, field: str, name: str = "", *, optional: bool = False) -> Any:
-        types = (int, type(None)) if optional else (int,)
-        value = self.get(tree, field, *types, name=name)
-        if value is not None and not 0 <= value < 1 << 63:
-            raise self.damaged(f"the record's {field!r} is out of range", name)
-        return value
-
-    def mapping(self, tree: Any, field: str, *types: type) -> dict[str, Any]:
-        value: dict[str, Any] = self.get(tree, field, dict)
-        if any(type(item) not in types for item in value.values()):
-            raise self.damaged(f"the record's {field!r} holds a value of the wrong type")
-        return value
-
-    def time(self, tree: Any) -> str:
-        text: str = self.get(tree, "created", str)
-        try:
-            offset = datetime.datetime.fromisoformat(text).utcoffset()
-        except ValueError:
-            offset = None
-        if offset != datetime.timedelta(0):
-            raise self.damaged("the record's 'created' is no time in UTC")
-        return text
-
-    def inventory(self, tree: Any, prefix: str) -> Inventory:
-        entries: dict[str, Entry] = {}
-        for item in self.get(tree, "entries", list):
-            entry = self.entry(item)
-            if entry.name in entries:
-                raise self.damaged("the record has two values of one name", entry.name)
-            entries[entry.name] = entry
-        stacks = self.mapping(tree, "stacks", list)
-        return Inventory(
-            prefix,
-            entries,
-            {path: tuple(map(self.layer, layers)) for path, layers in stacks.items()},
-            self.mapping(tree, "aliases", str),
-            self.mapping(tree, "optimizers", str),
-            self.get(tree, "complete", bool),
-            {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()},
-        )
-
-    def layer(self, item: Any) -> Layer:
-        types = [type(part) for part in item] if type(item) is list else []
-        if types not in ([str, str], [str, str, str, bool]):
-            raise self.damaged("the record's 'stacks' holds a layer that is none")
-        return Layer(*item)
-
-    def root(self, item: Any) -> Root:
-        if [type(part) for part in item] != [str, str] or item[1] not in _ROOT_KINDS:
-            raise self.damaged("the record's 'roots' holds one that is none")
-        return Root(*item)
-
-    def entry(self, item: Any) -> Entry:
-        name: str = self.get(item, "name", str)
-        if unknown := item.keys() - set(_ENTRY_FIELDS):
-            raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
-        role = self.get(item, "role", str, name=name)
-        if role not in Role._value2member_map_:
-            raise self.damaged(f"the record has an unknown role {role!r}", name)
-        shape = self.get(item, "shape", list, type(None), name=name)
-        if shape is not None:
-            if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
-                raise self.damaged("the record's 'shape' is none", name)
-            shape = tuple(shape)
-        crc32c = self.get(item, "crc32c", int, type(None), name=name)
-        if crc32c is not None and not 0 <= crc32c < 1 << 32:
-            raise self.damaged("the record's 'crc32c' is out of range", name)
-        return Entry(
-            name,
-            Role(role),
-            self.get(item, "dtype", str, name=name),
-            shape,
-            self.natural(item, "nbytes", name),
-            self.get(item, "key", str, name=name),
-            self.get(item, "slot", str, name=name),
-            self.get(item, "of", str, name=name),
-            crc32c,
-        )

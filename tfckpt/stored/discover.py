@@ -2,10 +2,11 @@
 
 TensorFlow asks the state file, which may be lost, stale or somebody else's; names on disk cannot
 be. A checkpoint is *committed* where tfckpt's record stands beside its index, *foreign* where not:
-plain TensorFlow wrote it, or a save was not finished. A record beside data whose index is gone is a
-committed checkpoint, too, and a damaged one: left out, it would be no checkpoint at all, and its
-run would start anew. Data alone, or a record alone, is what a save or a deletion left behind.
-Nothing is opened, and no name is taken for a pattern.
+plain TensorFlow wrote it. A record beside data whose index is gone is one that is *damaged*: left
+out, it would be no checkpoint at all, and its run would start anew. Data alone is *torn*: plain
+TensorFlow was cut short while it saved or deleted. What tfckpt itself did not finish goes by names
+of its own (:mod:`tfckpt.stored.staging`), and is not listed. Nothing is opened, and no name is
+taken for a pattern.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import re
 from enum import Enum
 
 from tfckpt.stored.commit import SUFFIX
-from tfckpt.stored.files import LOCAL, Files, join, reading
+from tfckpt.stored.files import LOCAL, TEMPORARY, Files, join, reading
+from tfckpt.stored.staging import DELETED
 
 # Eighteen digits: save counters are 64 bits wide.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
@@ -24,10 +26,12 @@ _DATA = re.compile(r"(?P<base>.*)\.data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 
 
 class Kind(str, Enum):
-    """Who vouches for a checkpoint."""
+    """What the names of its files say about a checkpoint."""
 
     COMMITTED = "committed"
     FOREIGN = "foreign"
+    DAMAGED = "damaged"
+    TORN = "torn"
 
     __str__ = str.__str__
 
@@ -52,18 +56,23 @@ def candidates(
         files: where it is.
 
     Returns:
-        [] where there is none, or no directory.
+        [] where there is none, or no directory. Torn ones are among them.
     """
     names = _listing(directory, files)
     indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
     recorded = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+    deleted = {name.removesuffix(DELETED) for name in names if name.endswith(DELETED)}
+    staged = {match["of"] for match in map(TEMPORARY.fullmatch, names) if match}
     with_data = {match["base"] for match in map(_DATA.fullmatch, names) if match}
     found = []
-    for base in indexed | (recorded & with_data):
+    for base in (indexed | (with_data - (staged - recorded))) - deleted:
         match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
-        kind = Kind.COMMITTED if base in recorded else Kind.FOREIGN
+        if base in indexed:
+            kind = Kind.COMMITTED if base in recorded else Kind.FOREIGN
+        else:
+            kind = Kind.DAMAGED if base in recorded else Kind.TORN
         found.append(Candidate(int(match["number"]), join(directory, base), kind))
     return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+_in_use: set[str] = set()
+
 
 class Handle(Protocol):
     """A file open for reading; it keeps its content when the name is deleted."""
@@ -89,9 +91,26 @@ def join(directory: str, name: str) -> str:
     return os.path.join(directory, name)  # noqa: PTH118  Path would make it "gs:/bucket/run"
 
 
-def temporary(path: str) -> str:
-    """A fresh name beside ``path`` for what is not finished; :data:`TEMPORARY` finds it again."""
-    return f"{path}.{secrets.token_hex(4)}.tmp"
+@contextlib.contextmanager
+def temporary(path: str) -> Iterator[str]:
+    """A fresh name beside ``path`` for what is not finished."""
+    name = f"{path}.{secrets.token_hex(4)}.tmp"
+    token = os.path.split(name)[1]
+    _in_use.add(token)
+    try:
+        yield name
+    finally:
+        _in_use.discard(token)
+
+
+def abandoned(name: str) -> str | None:
+    """What a temporary name stands for, where nobody in this process is using it.
+
+    >>> abandoned("ckpt-1.0a1b2c3d.tmp")
+    'ckpt-1'
+    """
+    match = TEMPORARY.fullmatch(name)
+    return match["of"] if match and name not in _in_use else None
 
 
 @contextlib.contextmanager
@@ -176,20 +195,20 @@ class LocalFiles:
             if not stat.S_ISREG(Path(path).lstat().st_mode):
                 message = f"{path}: is {_kind(path)}, not a regular file; nothing was written"
                 raise SaveError(message)
-        unfinished = temporary(path)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[file.write(rest) :]
-                if self._durable:
-                    os.fsync(descriptor)
-            self.rename(unfinished, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self.remove(unfinished)
-            raise
+        with temporary(path) as unfinished:
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                    if self._durable:
+                        os.fsync(descriptor)
+                self.rename(unfinished, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.remove(unfinished)
+                raise
         self.fsync_dir(os.path.split(path)[0])
 
     def rename(self, source: str, target: str) -> None:
@@ -211,7 +230,10 @@ class LocalFiles:
             self.remove(path)
 
     def makedirs(self, path: str) -> None:
+        new = [place for place in (Path(path), *Path(path).parents) if not place.exists()]
         Path(path).mkdir(parents=True, exist_ok=True)
+        for place in new:
+            self.fsync_dir(str(place.parent))
 
     def fsync(self, path: str) -> None:
         if not self._durable:

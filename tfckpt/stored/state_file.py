@@ -22,6 +22,7 @@ from tfckpt.stored.files import LOCAL, Files, reading
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+STATE_FILE = "checkpoint"
 MAX_BYTES = 1 << 24
 
 _PATHS = ("model_checkpoint_path", "all_model_checkpoint_paths")

@@ -1,0 +1,59 @@
+"""One save at a time beside the training, whose failure nobody can miss.
+
+A failure is raised by the next call that starts or waits for a save, and said at the end of the
+process at the latest, which waits for a save under way (the threads of ``concurrent.futures`` are
+joined before the interpreter goes).
+"""
+
+from __future__ import annotations
+
+import atexit
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from absl import logging
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_T = TypeVar("_T")
+_unreported: set[Background] = set()
+
+
+class Background:
+    """At most one piece of work at a time, in a thread."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(1, "tfckpt-save")
+        self._work: Future[object] | None = None
+        self._undo: Callable[[], object] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._work is not None and not self._work.done()
+
+    def start(self, work: Callable[[], object], undo: Callable[[], object] | None) -> None:
+        """Begin; ``undo`` is called, by the thread that comes to know, where the work failed."""
+        self._work, self._undo = self._threads.submit(work), undo
+        _unreported.add(self)
+
+    def failure(self) -> BaseException | None:
+        """Wait for what is under way; its failure, which :meth:`finish` is still to raise."""
+        return None if self._work is None else self._work.exception()
+
+    def finish(self) -> None:
+        """Wait for what is under way, and raise its failure."""
+        error, undo = self.failure(), self._undo
+        self._work = self._undo = None
+        _unreported.discard(self)
+        if error is not None:
+            if undo is not None:
+                undo()
+            raise error
+
+
+@atexit.register
+def _say_at_exit() -> None:
+    for each in tuple(_unreported):
+        if (error := each.failure()) is not None:
+            logging.error("the last save, in the background, failed: %s", error)

@@ -1,0 +1,167 @@
+"""Everything a save writes, taken at one moment: afterwards training may go on.
+
+TensorFlow's own saver gathers the tensors and their keys; here they are read, which on a CPU shares
+memory with the variables until the next update (tensorflow/core/kernels/training_op_helpers.h:
+updates copy a buffer that somebody else holds). What TensorFlow cannot save, such as an iterator
+over a generator, is left out or refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from tensorflow.python.checkpoint import functional_saver
+from tensorflow.python.training.saving.saveable_object import SaveSpec
+
+from tfckpt.errors import SaveError
+from tfckpt.live.coverage import keys_of, whole_view
+from tfckpt.live.variables import is_variable
+from tfckpt.records import Role
+from tfckpt.stored import proto
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.live.inventory import Live
+
+_COMPUTED = (Role.WEIGHT, Role.SLOT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What is to be written.
+
+    Attributes:
+        live: the values by name.
+        keys: canonical name → checkpoint key.
+        left_out: canonical name of what cannot be saved → why.
+        tensors: trackable → key → what holds the tensor, as TensorFlow's saver takes it.
+        savers: registered savers and their objects, which write by themselves.
+    """
+
+    live: Live
+    keys: Mapping[str, str]
+    left_out: Mapping[str, str]
+    tensors: Any
+    savers: Any
+
+    def write(self, prefix: str, options: Any) -> None:
+        """Write data and index; whatever registered savers write, they write now."""
+        saver = functional_saver.MultiDeviceSaver(self.tensors, self.savers)
+        saver.save(tf.constant(prefix), options)
+
+    def nonfinite(self) -> list[str]:
+        """The weights and optimizer slots that hold an infinity or a NaN."""
+        by_key = {key: spec for specs in self.tensors.values() for key, spec in specs.items()}
+        return [
+            name
+            for name, entry in self.live.inventory.entries.items()
+            if entry.role in _COMPUTED and not _finite(by_key.get(self.keys[name]))
+        ]
+
+
+def take(checkpoint_saver: Any, live: Live, *, leave_out: bool) -> Snapshot:
+    """Gather and read everything.
+
+    Args:
+        checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
+        live: its values.
+        leave_out: go on without what cannot be saved.
+
+    Raises:
+        SaveError: something cannot be saved.
+        CoverageError: a live value is out of TensorFlow's reach.
+    """
+    left_out: dict[str, str] = {}
+    view = checkpoint_saver._graph_view
+    try:
+        whole = checkpoint_saver._graph_view = whole_view(view, live)
+        try:
+            gathered = checkpoint_saver._gather_serialized_tensors()
+        except Exception as error:
+            left_out = _unsavable(live)
+            if not left_out:
+                raise
+            if not leave_out:
+                raise _refused(left_out) from error
+            live, hidden = _without(live, left_out)
+            whole = checkpoint_saver._graph_view = whole_view(view, live, hidden)
+            gathered = checkpoint_saver._gather_serialized_tensors()
+    finally:
+        checkpoint_saver._graph_view = view
+    for name, reason in left_out.items():
+        _warn_once(name, reason)
+    tensors, _, savers, graph = gathered
+    serialized = proto.parse_object_graph(graph.SerializeToString(), path="", name="")
+    keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
+    for specs in tensors.values():
+        _read(specs)
+    return Snapshot(live, keys, left_out, tensors, savers)
+
+
+def _read(specs: dict[str, Any]) -> None:
+    """Put the tensors of now in the place of what reads them when they are written."""
+    for key, spec in specs.items():
+        if isinstance(spec, dict):  # the parts of a sliced variable
+            _read(spec)
+        elif isinstance(spec, SaveSpec):
+            with tf.device(spec.device):
+                tensor = spec.tensor
+            if tensor is not None:  # else it is in the graph, and has no value
+                specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
+
+
+def _finite(spec: Any) -> bool:
+    if isinstance(spec, dict):
+        return all(map(_finite, spec.values()))
+    tensor = spec.tensor if isinstance(spec, SaveSpec) else spec
+    dtype = getattr(tensor, "dtype", tf.string)
+    if not (dtype.is_floating or dtype.is_complex):
+        return True
+    if dtype in (tf.float32, tf.float64):
+        # One pass without a copy: a sum is finite only if all it adds up is.
+        with np.errstate(all="ignore"):
+            if np.isfinite(np.sum(np.asarray(tensor))):
+                return True
+    parts = (tf.math.real(tensor), tf.math.imag(tensor)) if dtype.is_complex else (tensor,)
+    return all(bool(tf.reduce_all(tf.math.is_finite(tf.cast(p, tf.float64)))) for p in parts)
+
+
+def _unsavable(live: Live) -> dict[str, str]:
+    """The objects that TensorFlow raises for when it is asked for their state, and what it says."""
+    found = {}
+    for name, value in live.variables.items():
+        if not is_variable(value):
+            try:
+                value._serialize_to_tensors()
+            except NotImplementedError:  # it has another way, which is not to blame
+                continue
+            except Exception as error:
+                found[name] = str(error).split("\n")[0]
+    return found
+
+
+def _without(live: Live, names: Mapping[str, str]) -> tuple[Live, list[Any]]:
+    entries = {n: e for n, e in live.inventory.entries.items() if n not in names}
+    inventory = dataclasses.replace(live.inventory, entries=entries)
+    variables = {n: v for n, v in live.variables.items() if n not in names}
+    hidden = [live.variables[name] for name in names]
+    return dataclasses.replace(live, inventory=inventory, variables=variables), hidden
+
+
+def _refused(left_out: Mapping[str, str]) -> SaveError:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+    return SaveError(
+        f"cannot be saved: {reasons}",
+        hint="nothing was written; do not give it to the checkpoint, or set on_unsavable: warn",
+    )
+
+
+@functools.cache
+def _warn_once(name: str, reason: str) -> None:
+    logging.warning("%s is left out of the checkpoints: %s", name, reason)
