@@ -106,6 +106,7 @@ class Inventory:
         complete: whether the writer saved everything (a commit record of tfckpt's says so); in
             others, seeds and metrics may be absent without anyone's fault.
         roots: keyword (``""`` for the root object) → what was given under it, where that is known.
+        left_out: canonical name of what the writer had and could not save → why.
     """
 
     source: str
@@ -115,6 +116,7 @@ class Inventory:
     optimizers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     complete: bool = False
     roots: Mapping[str, Root] = dataclasses.field(default_factory=dict)
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def find(self, name: str) -> Entry | None:
         """The value of that name, or that is also reached by that name.

@@ -320,7 +320,10 @@ def eager_path(path: Any) -> str | None:
 def _eager(path: Any, argument: str) -> str | None:
     if path is None:  # TensorFlow would write a checkpoint called `None`
         raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
-    return eager_path(path)
+    text = eager_path(path)
+    if text and "://" in text and "/" not in text.partition("://")[2]:
+        raise ValueError(f"{argument} is a path such as 'gs://bucket/ckpt', found {text!r}")
+    return text
 
 
 def _drop_record(file_prefix: Any) -> None:
@@ -348,8 +351,9 @@ def _write_state(directory: str, name: str, files: Files) -> None:
 
 def _variables_of(path: str) -> str:
     """The checkpoint inside a SavedModel directory, or the path itself."""
-    if any(os.path.exists(os.path.join(path, name)) for name in _SAVED_MODELS):  # noqa: PTH110, PTH118 (a prefix is no Path)
-        return os.path.join(path, "variables", "variables")  # noqa: PTH118
+    files = files_of(path)
+    if any(files.exists(join(path, name)) for name in _SAVED_MODELS):
+        return join(join(path, "variables"), "variables")
     return path
 
 

@@ -139,7 +139,6 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
                 sequence=about.sequence,
                 run_began=about.run_began,
                 preserved=about.preserved,
-                left_out=snapshot.left_out,
                 files=staging.files(),
             ),
             terms.files,

@@ -39,14 +39,12 @@ class Snapshot:
     Attributes:
         live: the values by name.
         keys: canonical name → checkpoint key.
-        left_out: canonical name of what cannot be saved → why.
         tensors: trackable → key → what holds the tensor, as TensorFlow's saver takes it.
         savers: registered savers and their objects, which write by themselves.
     """
 
     live: Live
     keys: Mapping[str, str]
-    left_out: Mapping[str, str]
     tensors: Any
     savers: Any
 
@@ -101,7 +99,7 @@ def take(checkpoint_saver: Any, live: Live, *, leave_out: bool) -> Snapshot:
     keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
     for specs in tensors.values():
         _read(specs)
-    return Snapshot(live, keys, left_out, tensors, savers)
+    return Snapshot(live, keys, tensors, savers)
 
 
 def _read(specs: dict[str, Any]) -> None:
@@ -148,7 +146,7 @@ def _unsavable(live: Live) -> dict[str, str]:
 
 def _without(live: Live, names: Mapping[str, str]) -> tuple[Live, list[Any]]:
     entries = {n: e for n, e in live.inventory.entries.items() if n not in names}
-    inventory = dataclasses.replace(live.inventory, entries=entries)
+    inventory = dataclasses.replace(live.inventory, entries=entries, left_out=names)
     variables = {n: v for n, v in live.variables.items() if n not in names}
     hidden = [live.variables[name] for name in names]
     return dataclasses.replace(live, inventory=inventory, variables=variables), hidden

@@ -42,7 +42,7 @@ class Directory:
 
     def _in_order(self) -> list[Candidate]:
         found = discover.candidates(self.path, self.checkpoint_name, self.files)
-        return sorted(reversed(found), key=self.sequence)
+        return sorted(found, key=lambda one: (self.sequence(one), one.number, one.prefix))
 
     def sequence(self, one: Candidate) -> int:
         """The place of a checkpoint in the order of saves: its number, unless its record differs.

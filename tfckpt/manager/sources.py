@@ -10,8 +10,8 @@ is passed over like an empty directory, and what comes out names it among what w
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfckpt.errors import (
@@ -23,6 +23,7 @@ from tfckpt.errors import (
 )
 from tfckpt.live.remote import files_of
 from tfckpt.manager.directory import Directory
+from tfckpt.stored.files import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -148,12 +149,18 @@ def _anything(prefix: str) -> bool:
     That is a name which only goes on (``ckpt-9.index``, or ``ckpt-90``), and a checkpoint of the
     same name with another number.
     """
-    path = Path(prefix)
-    if path.exists() or not path.parent.is_dir():
-        return path.exists()
-    stem = _NUMBER.sub("", path.name)
+    files = files_of(prefix)
+    if files.exists(prefix):
+        return True
+    directory, name = os.path.split(prefix)
+    with reading(directory):
+        try:
+            beside = files.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    stem = _NUMBER.sub("", name)
     return any(
-        name.startswith(path.name)
-        or (name.endswith(".index") and _NUMBER.sub("", name.removesuffix(".index")) == stem)
-        for name in (each.name for each in path.parent.iterdir())
+        other.startswith(name)
+        or (other.endswith(".index") and _NUMBER.sub("", other.removesuffix(".index")) == stem)
+        for other in beside
     )

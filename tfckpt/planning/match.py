@@ -208,14 +208,15 @@ class _Planning:
             reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
         elif moved := self._moved.get(live.name):
             reason = f"what has this name in the checkpoint goes elsewhere: {moved}"
+        elif why := self._stored.left_out.get(live.name):
+            reason = f"could not be saved: {why}"
         elif is_save_counter(live):
             reason = "not in the checkpoint: write() was used, or its writer counts no saves"
         elif doubt := self._seeds.doubt(live):
             reason = doubt
         unsaved = live.role is Role.SEED and not self._stored.complete
-        severity, reason = self._severity(
-            live, self._policy.on_missing, reason, self._expect_missing, unsaved=unsaved
-        )
+        key = "warn" if live.name in self._stored.left_out else self._policy.on_missing
+        severity, reason = self._severity(live, key, reason, self._expect_missing, unsaved=unsaved)
         hint = ""
         if severity is Severity.ERROR:
             hint = hints.near(live) or _MISSING_HINT

@@ -61,7 +61,6 @@ class CommitRecord:
             number.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
-        left_out: canonical name of what could not be saved → why.
         files: names of the data files and of what registered savers wrote.
     """
 
@@ -78,7 +77,6 @@ class CommitRecord:
     sequence: int | None = None
     run_began: float | None = None
     preserved: tuple[int, ...] = ()
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
     files: tuple[str, ...] = ()
 
     @property
@@ -115,7 +113,6 @@ def render(record: CommitRecord) -> bytes:
         "sequence": record.sequence,
         "run_began": record.run_began,
         "preserved": list(record.preserved),
-        "left_out": dict(record.left_out),
         "files": list(record.files),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
@@ -123,6 +120,7 @@ def render(record: CommitRecord) -> bytes:
         "aliases": dict(inventory.aliases),
         "optimizers": dict(inventory.optimizers),
         "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
+        "left_out": dict(inventory.left_out),
     }
     lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
     entries = ",\n".join(_json(_plain(entry)) for entry in inventory.entries.values())
@@ -222,7 +220,6 @@ class _Reader:
             sequence=self.natural(tree, "sequence", optional=True),
             run_began=self.seconds(tree, "run_began"),
             preserved=self.numbers(tree, "preserved"),
-            left_out=self.mapping(tree, "left_out", str),
             files=self.files(tree, os.path.split(prefix)[1]),
         )
 
@@ -291,6 +288,7 @@ class _Reader:
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
             {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()},
+            self.mapping(tree, "left_out", str),
         )
 
     def layer(self, item: Any) -> Layer:

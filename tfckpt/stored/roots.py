@@ -98,6 +98,7 @@ class _Move:
             stacks={name(path): layers for path, layers in inventory.stacks.items()},
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
+            left_out={name(path): reason for path, reason in inventory.left_out.items()},
         )
 
     def _name(self, name: str) -> str:
