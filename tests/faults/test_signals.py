@@ -6,7 +6,6 @@ where they are to come, and tells what became of it. Nothing waits by the clock 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
@@ -25,8 +24,21 @@ if TYPE_CHECKING:
 
     from zoo.forkserver import Outcome
 
-LONG = 1000.0  # seconds of grace that no test waits for
-SHORT = 0.05
+SHORT = 0.05  # seconds of grace; by default so many that no test waits for them
+ENDED = "SystemExit 143"
+
+
+SCENARIOS: list[Any] = []
+
+
+def scenario(expected: Any, **save: Any) -> Callable[..., Any]:
+    """What a function returns in a child of its own, or the signal that ends the child."""
+
+    def add(function: Callable[[Loop], Any]) -> Callable[[Loop], Any]:
+        SCENARIOS.append(pytest.param(function, save, expected, id=function.__name__))
+        return function
+
+    return add
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +48,46 @@ def server() -> Iterator[ForkServer]:
 
 
 @pytest.fixture
-def run(server, tmp_path) -> Callable[..., Any]:
-    """``run(scenario, …)``: its result, from a child of its own."""
+def play(server, tmp_path) -> Callable[..., Outcome]:
+    """``play(scenario, on_signal=["SIGINT"])``: how a child of its own ended."""
 
-    def call(scenario: Callable[..., Any], *arguments: Any) -> Any:
-        return outcome(scenario, *arguments).result()
-
-    def outcome(scenario: Callable[..., Any], *arguments: Any) -> Outcome:
+    def call(function: Callable[[Loop], Any], **save: Any) -> Outcome:
         where = str(tmp_path / "run")
-        return server.run((__file__, scenario.__name__), where, *arguments, timeout=120.0)
+        return server.run((__file__, "begin"), where, function.__name__, save, timeout=120.0)
 
-    call.outcome = outcome
     return call
 
 
 # What runs in the children
+
+
+def begin(directory: str, name: str, save: dict[str, Any]) -> Any:
+    return globals()[name](Loop(directory, **save))
+
+
+class Loop:
+    """A loop of one's own: each step adds its number to the weight, and saves if due."""
+
+    def __init__(self, directory: str, **save: Any) -> None:
+        import tensorflow as tf
+
+        import tfckpt
+
+        self.directory = directory
+        self.step, self.weight = tf.Variable(0), tf.Variable(0)
+        save = {"on_signal": ["SIGTERM"], "grace_seconds": 1000, **save}
+        manager, restore = {"directory": directory, "save": save}, {"directory": directory}
+        config = {"version": 1, "manager": manager, "restore": restore}
+        self.run = tfckpt.from_config(config, step=self.step, weight=self.weight)
+
+    def go(self, steps: int = 1) -> None:
+        for _ in range(steps):
+            self.step.assign_add(1)
+            self.weight.assign_add(self.step)
+            self.run.save_if_due()
+
+    def saved(self) -> int:
+        return len(self.run.manager.checkpoints)
 
 
 def come(number: int = signal.SIGTERM) -> None:
@@ -58,46 +95,14 @@ def come(number: int = signal.SIGTERM) -> None:
     os.kill(os.getpid(), number)
 
 
-class Loop:
-    """A loop of one's own: each step adds its number to the weight."""
-
-    def __init__(
-        self, directory: str, on_signal: Any = ("SIGTERM",), grace: float = LONG, **more: Any
-    ) -> None:
-        import tensorflow as tf
-
-        import tfckpt
-
-        self.step, self.weight = tf.Variable(0), tf.Variable(0)
-        save = {"on_signal": list(on_signal), "grace_seconds": grace, **more}
-        config = {
-            "version": 1,
-            "manager": {"directory": directory, "save": save},
-            "restore": {"directory": directory, "if_none": "initialize"},
-        }
-        self.run = tfckpt.from_config(config, step=self.step, weight=self.weight)
-
-    def train(self, steps: int = 1) -> None:
-        for _ in range(steps):
-            self.step.assign_add(1)
-            self.weight.assign_add(self.step)
-
-    def train_and_save(self, steps: int = 1) -> None:
-        for _ in range(steps):
-            self.train()
-            self.run.save_if_due()
-
-    def saved(self) -> list[str]:
-        return [Path(path).name for path in self.run.manager.checkpoints]
-
-
-def ending(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """What ended a call: the name of an exception, and the status of a SystemExit."""
+def ending(function: Callable[[], Any]) -> str:
+    """The exception that ended a call, with the status of a SystemExit."""
     try:
-        function(*arguments)
+        function()
     except BaseException as error:
-        return [type(error).__name__, getattr(error, "code", None)]
-    return ["returned", None]
+        status = f" {error.code}" if isinstance(error, SystemExit) else ""
+        return f"{type(error).__name__}{status}"
+    return "returned"
 
 
 def hang() -> None:
@@ -107,226 +112,165 @@ def hang() -> None:
     tf.queue.FIFOQueue(1, tf.int32).dequeue()
 
 
-def at_first_warning(do: Callable[[], None]) -> None:
-    """``do`` when tfckpt says that it knows of the signal."""
+def when_it_is_known(do: Callable[[], None]) -> None:
+    """``do`` when tfckpt says that a signal has come."""
 
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "saving at the next step" in record.getMessage():
-                print(record.getMessage(), flush=True)
-                do()
+    def known(record: logging.LogRecord) -> bool:
+        if record.getMessage() == "SIGTERM: saving at the next step, at most 1000 s":
+            do()
+        return True
 
-    logging.getLogger("absl").addHandler(Handler())
-
-
-def is_default(number: int = signal.SIGTERM) -> bool:
-    return signal.getsignal(number) == signal.SIG_DFL
+    logging.getLogger("absl").addFilter(known)
 
 
-# A loop
+def in_another_thread(do: Callable[[], Any]) -> None:
+    thread = threading.Thread(target=do)
+    thread.start()
+    thread.join()
 
 
-def loop_until(directory: str, name: str) -> Any:
-    loop = Loop(directory, [name])
-    loop.train_and_save(2)
-    loop.train()
-    come(signal.Signals[name])
+def is_back(number: int = signal.SIGTERM) -> bool:
+    """Whether the handler is Python's own again, and nobody has the wakeup descriptor."""
+    own = signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
+    return own and signal.set_wakeup_fd(-1) == -1
+
+
+def until_a_signal(loop: Loop) -> Any:
+    number = signal.Signals[loop.run.config.manager.save.on_signal[0]]
+    loop.go(2)
+    come(number)
     before = loop.saved()
-    ended = ending(loop.run.save_if_due)
-    back = signal.getsignal(signal.Signals[name]) in {signal.SIG_DFL, signal.default_int_handler}
-    return [before, ended, loop.saved(), back, signal.set_wakeup_fd(-1)]
+    return [before, ending(loop.go), loop.saved(), is_back(number)]
 
 
-def resumed_loop(directory: str) -> Any:
-    loop = Loop(directory)
+def resumed(loop: Loop) -> Any:
     loop.run.restore()
     return [int(loop.step), int(loop.weight)]
 
 
 @pytest.mark.parametrize(
     ("name", "ended"),
-    [
-        ("SIGTERM", ["SystemExit", 143]),
-        ("SIGUSR1", ["SystemExit", 138]),
-        ("SIGINT", ["KeyboardInterrupt", None]),
-    ],
+    [("SIGTERM", ENDED), ("SIGUSR1", "SystemExit 138"), ("SIGINT", "KeyboardInterrupt")],
 )
-def test_a_loop_saves_at_the_next_step_and_ends_as_the_signal_means(run, name, ended) -> None:
-    assert run(loop_until, name) == [[], ended, ["ckpt-1"], True, -1]
-    assert run(resumed_loop) == [3, 1 + 2 + 3]
+def test_a_loop_saves_at_the_next_step_and_ends_as_the_signal_means(play, name, ended) -> None:
+    assert play(until_a_signal, on_signal=[name]).result() == [0, ended, 1, True]
+    assert play(resumed).result() == [3, 1 + 2 + 3]
 
 
-def signal_at_a_save(directory: str) -> Any:
-    loop = Loop(directory, every_steps=2)
-    loop.train_and_save(3)
-    loop.train()
+@scenario([ENDED, 2], every_steps=2)
+def what_is_due_anyway_is_not_saved_twice(loop: Loop) -> Any:
+    loop.go(3)
     come()
-    return [ending(loop.run.save_if_due), loop.saved()]
+    return [ending(loop.go), loop.saved()]
 
 
-def test_what_was_due_anyway_is_not_saved_twice(run) -> None:
-    assert run(signal_at_a_save) == [["SystemExit", 143], ["ckpt-1", "ckpt-2"]]
-
-
-def signal_after_a_save(directory: str) -> Any:
-    loop = Loop(directory)
-    loop.train_and_save()
+@scenario([ENDED, 1])
+def what_was_saved_by_hand_is_not_saved_again(loop: Loop) -> Any:
+    loop.go()
     loop.run.save()
     come()
     return [ending(loop.run.save_if_due), loop.saved()]
 
 
-def test_what_was_saved_at_this_step_is_not_saved_twice(run) -> None:
-    assert run(signal_after_a_save) == [["SystemExit", 143], ["ckpt-1"]]
-
-
-def without_a_counter(directory: str) -> Any:
-    import tensorflow as tf
-
+@scenario([ENDED, 2])
+def a_run_without_a_step_saves_whatever_it_knows(loop: Loop) -> Any:
     import tfckpt
 
-    save = {"on_signal": ["SIGTERM"]}
-    config = {"version": 1, "manager": {"directory": directory, "save": save}}
-    run = tfckpt.from_config(config, weight=tf.Variable(0))
+    run = tfckpt.from_config(loop.run.config, weight=loop.weight)
     run.save()
     run.save_if_due()
     come()
     return [ending(run.save_if_due), len(run.manager.checkpoints)]
 
 
-def test_a_run_without_a_step_saves_whatever_it_knows(run) -> None:
-    assert run(without_a_counter) == [["SystemExit", 143], 2]
-
-
-def signal_at_the_end(directory: str) -> Any:
-    loop = Loop(directory)
-    loop.train_and_save(2)
-    come()
-    return [ending(loop.run.sync), loop.saved(), is_default()]
-
-
-def end_of_a_loop(directory: str) -> Any:
-    loop = Loop(directory)
-    loop.train_and_save(2)
+@scenario([1, True], every_steps=2)
+def the_handlers_are_back_when_a_loop_is_synced(loop: Loop) -> Any:
+    loop.go(2)
     loop.run.sync()
-    return [loop.saved(), is_default(), signal.set_wakeup_fd(-1)]
+    return [loop.saved(), is_back()]
 
 
-def test_sync_ends_a_loop(run) -> None:
-    assert run(signal_at_the_end) == [["SystemExit", 143], ["ckpt-1"], True]
-    assert run(end_of_a_loop) == [["ckpt-1"], True, -1]
+@scenario([ENDED, 1, True])
+def a_signal_after_the_last_step_saves(loop: Loop) -> Any:
+    loop.go(2)
+    come()
+    return [ending(loop.run.sync), loop.saved(), is_back()]
 
 
-def collected_run(directory: str) -> Any:
-    loop = Loop(directory)
-    loop.train_and_save()
-    watched = not is_default()
-    del loop
+@scenario([False, True])
+def the_handlers_are_back_when_a_run_is_garbage(loop: Loop) -> Any:
+    loop.go()
+    before = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    del loop.run
     gc.collect()
-    return [watched, is_default(), signal.set_wakeup_fd(-1)]
+    return [before, is_back()]
 
 
-def test_a_run_that_is_garbage_has_put_the_handlers_back(run) -> None:
-    assert run(collected_run) == [True, True, -1]
-
-
-# The second signal, and the end of the grace time
-
-
-def second_signal(directory: str) -> None:
-    loop = Loop(directory)
-    loop.train_and_save()
-    at_first_warning(come)
+@scenario(signal.SIGTERM)
+def a_second_signal_ends_a_step_that_hangs_at_once(loop: Loop) -> None:
+    loop.go()
+    when_it_is_known(come)
     come()
     hang()
 
 
-def second_signal_of_another_kind(directory: str) -> None:
-    loop = Loop(directory, ["SIGTERM", "SIGUSR1"])
-    loop.train_and_save()
-    at_first_warning(lambda: come(signal.SIGUSR1))
+@scenario(signal.SIGUSR1, on_signal=["SIGTERM", "SIGUSR1"])
+def a_second_signal_of_another_kind_ends_it_too(loop: Loop) -> None:
+    loop.go()
+    when_it_is_known(lambda: come(signal.SIGUSR1))
     come()
     hang()
 
 
-def hang_through_the_grace(directory: str) -> None:
-    loop = Loop(directory, grace=SHORT)
-    loop.train_and_save()
+@scenario(signal.SIGTERM, grace_seconds=SHORT)
+def the_end_of_the_grace_time_ends_a_step_that_hangs(loop: Loop) -> None:
+    loop.go()
     threading.Thread(target=come).start()  # some time while it hangs
     hang()
 
 
-def test_a_second_signal_ends_a_step_that_hangs_at_once(run) -> None:
-    outcome = run.outcome(second_signal)
-    assert outcome.signal == signal.SIGTERM, outcome
-    assert "SIGTERM: saving at the next step, at most 1000 s" in outcome.output
-    outcome = run.outcome(second_signal_of_another_kind)
-    assert outcome.signal == signal.SIGUSR1, outcome
-
-
-def test_the_end_of_the_grace_time_ends_a_step_that_hangs(run) -> None:
-    outcome = run.outcome(hang_through_the_grace)
-    assert outcome.signal == signal.SIGTERM, outcome
-
-
-# What the signal meant before
-
-
-def own_handler(directory: str) -> Any:
+@scenario([[[15, 1], [15, 2], [15, 2]], 4])
+def a_handler_of_ones_own_is_called_after_the_save(loop: Loop) -> Any:
     called = []
     signal.signal(signal.SIGTERM, lambda number, frame: called.append([number, loop.saved()]))
-    loop = Loop(directory)
-    loop.train_and_save()
+    loop.go()
     come()
-    loop.train_and_save(2)  # goes on under the handler's control
+    loop.go(2)  # goes on under the handler's control
     come()
-    loop.train_and_save()
+    loop.go()
     loop.run.sync()
     come()
     return [called, int(loop.step)]
 
 
-def own_handler_that_raises(directory: str) -> Any:
+@scenario(["TimeoutError", 1, True])
+def what_a_handler_of_ones_own_raises_ends_training(loop: Loop) -> Any:
     def stop(number: int, frame: Any) -> None:
         raise TimeoutError
 
     signal.signal(signal.SIGTERM, stop)
-    loop = Loop(directory)
-    loop.train_and_save()
+    loop.go()
     come()
-    return [ending(loop.train_and_save), loop.saved(), signal.getsignal(signal.SIGTERM) is stop]
+    return [ending(loop.go), loop.saved(), signal.getsignal(signal.SIGTERM) is stop]
 
 
-def test_a_handler_of_ones_own_is_called_after_the_save(run) -> None:
-    once, twice = ["ckpt-1"], ["ckpt-1", "ckpt-2"]
-    assert run(own_handler) == [[[15, once], [15, twice], [15, twice]], 4]
-
-
-def test_what_a_handler_of_ones_own_raises_ends_training(run) -> None:
-    assert run(own_handler_that_raises) == [["TimeoutError", None], ["ckpt-1"], True]
-
-
-def ignored(directory: str) -> Any:
+@scenario([2, True], on_signal=["SIGHUP"])
+def an_ignored_signal_saves_and_training_goes_on(loop: Loop) -> Any:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    loop = Loop(directory, ["SIGHUP"])
-    loop.train_and_save()
+    loop.go()
     come(signal.SIGHUP)
     come(signal.SIGHUP)
-    loop.train_and_save(2)
+    loop.go(2)
     come(signal.SIGHUP)
-    loop.train_and_save()
+    loop.go()
     loop.run.sync()
     return [loop.saved(), signal.getsignal(signal.SIGHUP) == signal.SIG_IGN]
 
 
-def test_an_ignored_signal_saves_and_training_goes_on(run) -> None:
-    assert run(ignored) == [["ckpt-1", "ckpt-2"], True]
-
-
-def chained(directory: str) -> Any:
+@scenario([[15], ENDED, True])
+def a_handler_that_was_put_on_top_stays(loop: Loop) -> Any:
     called = []
-    loop = Loop(directory)
-    loop.train_and_save()
+    loop.go()
     ours = signal.getsignal(signal.SIGTERM)
 
     def on_top(number: int, frame: Any) -> None:
@@ -335,163 +279,103 @@ def chained(directory: str) -> Any:
 
     signal.signal(signal.SIGTERM, on_top)
     come()
-    ended = ending(loop.train_and_save)
-    return [called, ended, loop.saved(), signal.getsignal(signal.SIGTERM) is on_top]
+    return [called, ending(loop.go), signal.getsignal(signal.SIGTERM) is on_top]
 
 
-def test_a_handler_that_was_put_on_top_stays(run) -> None:
-    assert run(chained) == [[15], ["SystemExit", 143], ["ckpt-1"], True]
-
-
-def two_loops(directory: str) -> Any:
-    outer, inner = Loop(f"{directory}/outer"), Loop(f"{directory}/inner")
-    outer.train_and_save()
-    inner.train_and_save()
+@scenario(["returned", 1, ENDED, 1, True])
+def of_two_runs_one_inside_the_other_both_save(outer: Loop) -> Any:
+    inner = Loop(f"{outer.directory}/inner")
+    outer.go()
+    inner.go()
     come()
-    ended = [ending(inner.train_and_save)]
-    ended.append(ending(outer.train_and_save))
+    ended = [ending(inner.go), inner.saved(), ending(outer.go), outer.saved()]
     del inner.run
     gc.collect()
-    return [ended, outer.saved(), is_default(), signal.set_wakeup_fd(-1)]
+    return [*ended, is_back()]
 
 
-def test_of_two_runs_one_inside_the_other_both_save(run) -> None:
-    ended = [["returned", None], ["SystemExit", 143]]
-    assert run(two_loops) == [ended, ["ckpt-1"], True, -1]
-
-
-def other_wakeup(directory: str) -> Any:
+@scenario([ENDED, [15], True])
+def a_wakeup_descriptor_of_another_is_left_alone(loop: Loop) -> Any:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
-    loop = Loop(directory)
-    loop.train_and_save()
+    loop.go()
     come()
-    ended = ending(loop.train_and_save)
-    return [ended, list(os.read(reader, 9)), signal.set_wakeup_fd(-1) == writer]
+    return [ending(loop.go), list(os.read(reader, 9)), signal.set_wakeup_fd(-1) == writer]
 
 
-def test_a_wakeup_descriptor_of_another_is_left_alone(run) -> None:
-    assert run(other_wakeup) == [["SystemExit", 143], [15], True]
+@scenario([["TfckptError"], 0, True])
+def training_in_another_thread_is_refused(loop: Loop) -> Any:
+    ended = []
+    in_another_thread(lambda: ended.append(ending(loop.go)))
+    return [ended, loop.saved(), is_back()]
 
 
-# Where it cannot work
-
-
-def in_a_thread(directory: str) -> Any:
-    loop, ended = Loop(directory), []
-
-    def train() -> None:
-        with contextlib.suppress(BaseException):
-            loop.train()
-            try:
-                loop.run.save_if_due()
-            except Exception as error:
-                ended.append([type(error).__name__, str(error)])
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    return [ended, loop.saved(), is_default()]
-
-
-def test_training_in_another_thread_is_refused(run) -> None:
-    [[kind, message]], saved, default = run(in_a_thread)
-    assert kind == "TfckptError"
-    assert "SIGTERM" in message
-    assert "main thread" in message
-    assert (saved, default) == ([], True)
-
-
-def abandoned_in_a_thread(directory: str) -> None:
-    loop = Loop(directory)
-    loop.train_and_save()
-    thread = threading.Thread(target=loop.run.watch())
-    thread.start()
-    thread.join()
+@scenario(signal.SIGTERM)
+def handlers_given_up_in_another_thread_hold_no_signal_back(loop: Loop) -> None:
+    loop.go()
+    in_another_thread(loop.run.watch())
     come()
 
 
-def test_handlers_given_up_in_another_thread_do_not_hold_a_signal_back(run) -> None:
-    outcome = run.outcome(abandoned_in_a_thread)
-    assert outcome.signal == signal.SIGTERM, outcome
-
-
-def forked(directory: str) -> Any:
-    loop = Loop(directory)
-    loop.train_and_save()
+@scenario([-signal.SIGTERM, "returned", 0])
+def a_forked_child_can_be_ended_and_its_parent_trains_on(loop: Loop) -> Any:
+    loop.go()
     child = os.fork()
     if not child:
         come()
         os._exit(7)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    loop.train_and_save()
-    return [status, loop.saved(), is_default()]
+    return [status, ending(loop.go), loop.saved()]
 
 
-def test_a_forked_child_can_be_ended_and_its_parent_trains_on(run) -> None:
-    assert run(forked) == [-signal.SIGTERM, [], False]
-
-
-def failing_save(directory: str) -> Any:
-    loop = Loop(directory)
-    loop.train_and_save()
-    Path(directory).write_text("in the way", encoding="utf-8")
+@scenario(["SaveError", ENDED, 1])
+def a_save_that_fails_is_seen_and_the_retry_saves(loop: Loop) -> Any:
+    loop.go()
+    Path(loop.directory).write_text("in the way", encoding="utf-8")
     come()
-    first = ending(loop.train_and_save)
-    Path(directory).unlink()
-    return [first, ending(loop.train_and_save), loop.saved()]
+    first = ending(loop.go)
+    Path(loop.directory).unlink()
+    return [first, ending(loop.go), loop.saved()]
 
 
-def failing_save_then_hang(directory: str) -> None:
-    loop = Loop(directory, grace=SHORT)
-    loop.train_and_save()
-    Path(directory).write_text("in the way", encoding="utf-8")
+@scenario(signal.SIGTERM, grace_seconds=SHORT)
+def a_save_that_fails_does_not_outlive_the_grace_time(loop: Loop) -> None:
+    loop.go()
+    Path(loop.directory).write_text("in the way", encoding="utf-8")
     come()
-    with contextlib.suppress(OSError):
-        loop.train_and_save()
+    ending(loop.go)
     hang()
 
 
-def test_a_save_that_fails_is_seen_and_the_retry_saves(run) -> None:
-    assert run(failing_save) == [["SaveError", None], ["SystemExit", 143], ["ckpt-1"]]
-    assert run(resumed_loop) == [3, 6]
+@scenario(["SaveError", 1, ENDED])
+def a_background_save_that_failed_is_seen_and_this_one_made(loop: Loop) -> Any:
+    import tfckpt
 
-
-def test_a_save_that_fails_does_not_outlive_the_grace_time(run) -> None:
-    outcome = run.outcome(failing_save_then_hang)
-    assert outcome.signal == signal.SIGTERM, outcome
-
-
-def failure_in_the_background(directory: str) -> Any:
-    from tfckpt import SaveError
-
-    loop = Loop(directory)
-    loop.train_and_save()
-    manager, failures = loop.run.manager, [SaveError("the one before")]
-    sync = manager.sync
+    loop.go()
+    sync, failures = loop.run.manager.sync, [tfckpt.SaveError("the one before")]
 
     def fail_once() -> None:
         if failures:
             raise failures.pop()
         sync()
 
-    manager.sync = fail_once
+    loop.run.manager.sync = fail_once
     come()
-    return [ending(loop.train_and_save), loop.saved(), ending(loop.train_and_save)]
+    return [ending(loop.go), loop.saved(), ending(loop.go)]
 
 
-def test_a_background_save_that_failed_is_seen_and_the_present_one_made(run) -> None:
-    first, *rest = run(failure_in_the_background)
-    assert first == ["SaveError", None]
-    assert rest[0] == ["ckpt-1"]
-    assert rest[1] == ["SystemExit", 143]
+@pytest.mark.parametrize(("function", "save", "expected"), SCENARIOS)
+def test_scenario(play, function, save, expected) -> None:
+    outcome = play(function, **save)
+    if isinstance(expected, signal.Signals):
+        assert outcome.signal == expected, outcome
+    else:
+        assert outcome.result() == expected
 
-
-# A whole process; one that needs no TensorFlow
 
 PROCESS = """
-import atexit, os, signal, sys
+import atexit
 from tfckpt.manager.signals import Signals
 atexit.register(print, "atexit")
 signals = Signals(["SIGTERM"], 1000)
@@ -507,10 +391,9 @@ finally:
 
 
 def test_the_status_of_the_process_tells_the_signal_and_all_is_cleaned_up() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PROCESS], stdout=subprocess.PIPE, text=True
-    ) as one:
-        assert one.stdout.readline() == "ready\n"
-        one.terminate()
-        out, _ = one.communicate(timeout=60)
-    assert (one.returncode, out) == (143, "finally\natexit\n")
+    command = [sys.executable, "-c", PROCESS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (143, "finally\natexit\n")

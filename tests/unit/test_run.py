@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -297,10 +298,29 @@ def test_the_step_is_the_optimizers_where_none_is_given(trained, tmp_path) -> No
         assert json.load(file)["step"] == int(model.optimizer.iterations) == 2
 
 
+def test_a_save_that_was_skipped_is_due_again(tmp_path, monkeypatch) -> None:
+    manager = {"directory": str(tmp_path), "save": {"every_minutes": 1e-9}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, step=tf.Variable(5))
+    assert run.save_if_due() is None  # from here on minutes count
+    with monkeypatch.context() as busy:
+        busy.setattr(run.manager, "save", lambda about: None)
+        assert run.save_if_due() is None
+    assert run.save_if_due() is not None
+    run.sync()
+
+
+def test_a_thread_cannot_wait_for_signals_and_says_so(tmp_path) -> None:
+    manager = {"directory": str(tmp_path), "save": {"on_signal": ["SIGTERM"]}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, step=tf.Variable(5))
+    with ThreadPoolExecutor(1) as other, pytest.raises(tfckpt.TfckptError, match="main thread"):
+        other.submit(run.save_if_due).result()
+
+
 def test_without_a_manager_there_is_nowhere_to_save(network) -> None:
     run = tfckpt.from_config({"version": 1}, model=network(1))
     with pytest.raises(tfckpt.TfckptError, match="manager"):
         run.save()
+    run.sync()
     assert run.save_if_due() is None
     assert run.save_if_epoch_due(1, {}) is None
 
