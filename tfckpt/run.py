@@ -54,8 +54,14 @@ class Run:
             self.manager = CheckpointManager(
                 self.checkpoint,
                 config.manager.directory,
-                max_to_keep=config.manager.latest,
+                max_to_keep=None,
                 checkpoint_name=config.manager.checkpoint_name,
+                keep=config.manager.rules,
+                durable=config.manager.durable,
+                enable_async=config.manager.enable_async,
+                if_busy=config.manager.if_busy,
+                on_nonfinite=config.manager.on_nonfinite,
+                on_unsavable=config.manager.on_unsavable,
             )
         self.report: RestoreReport | None = None
         self.epoch = 0
@@ -221,9 +227,9 @@ class Run:
         if self.manager is None:
             return
         try:
-            self.manager.sync()
+            self._wait()
             if received := self._signals.received:
-                self._save_for(received, None, None)
+                self._save_for(received, None)
         except BaseException:
             self._signals.abandon()
             raise
@@ -232,35 +238,39 @@ class Run:
     def _at_boundary(self, due: bool, metrics: Mapping[str, float] | None) -> str | None:
         """Between two steps: save if due, and for a signal, which then means what it meant."""
         self._signals.install()
-        path = self._save(self.epoch, metrics, wait=False) if due else None
+        path = None
+        if due and not self._signals.received:
+            path = self._save(self.epoch, metrics, wait=False)
         if received := self._signals.received:
-            path = self._save_for(received, metrics, path)
+            path = self._save_for(received, metrics) or path
             self._signals.leave()
             self._signals.install()
         return path
 
     def _save_for(
-        self,
-        received: Sequence[signal.Signals],
-        metrics: Mapping[str, float] | None,
-        path: str | None,
+        self, received: Sequence[signal.Signals], metrics: Mapping[str, float] | None
     ) -> str | None:
-        """What a signal asks for; ``path`` is what was saved at this very moment."""
-        step = self._step()
-        if path is None and (step is None or self._saved_at != (step, self.epoch)):
-            try:
-                self._writer().sync()
-            finally:  # that an earlier one failed is no reason to lose this one
+        """What a signal asks for: a save on disk, unless this very step is there."""
+        try:
+            self._wait()
+        finally:  # that an earlier one failed is no reason to lose this one
+            step, path = self._step(), None
+            if step is None or self._saved_at != (step, self.epoch):
                 path = self._save(self.epoch, metrics, wait=True)
-        else:
-            self._writer().sync()
         names = ", ".join(each.name for each in received)
         logging.warning("%s: saved %s", names, self._writer().latest_checkpoint)
         return path
 
+    def _wait(self) -> None:
+        try:
+            self._writer().sync()
+        except BaseException:
+            self._saved_at = None
+            raise
+
     def _save(self, epoch: int, metrics: Mapping[str, float] | None, *, wait: bool) -> str | None:
         manager = self._writer()
-        step = self._step()
+        step, self._saved_at = self._step(), None
         if wait:
             manager.sync()  # else it might be skipped
         path = manager.save(about=About(step=step, epoch=epoch, metrics=metrics or {}))

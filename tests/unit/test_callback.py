@@ -25,7 +25,9 @@ STEPS = 3  # of an epoch
 def run(flavour, tmp_path) -> Callable[..., Any]:
     """``run(every_epochs=1)``: a new model and a new run of one directory, as after a restart."""
 
-    def build(policy: dict[str, Any] | None = None, **save: Any) -> Any:
+    def build(
+        policy: dict[str, Any] | None = None, *, enable_async: bool = False, **save: Any
+    ) -> Any:
         flavour.utils.set_random_seed(1)
         model = flavour.Sequential(
             [flavour.Input((4,)), flavour.layers.Dense(3, name="a"), flavour.layers.Dense(2)]
@@ -33,7 +35,11 @@ def run(flavour, tmp_path) -> Callable[..., Any]:
         model.compile(flavour.optimizers.Adam(0.05), "mse")
         config = {
             "version": 1,
-            "manager": {"directory": str(tmp_path / "run"), "save": save},
+            "manager": {
+                "directory": str(tmp_path / "run"),
+                "save": save,
+                "enable_async": enable_async,
+            },
             "restore": {
                 "directory": str(tmp_path / "run"),
                 "if_none": "initialize",
@@ -252,12 +258,17 @@ SIGNALS: dict[str, Any] = {"on_signal": ["SIGTERM", "SIGINT"], "grace_seconds": 
 
 
 @pytest.mark.parametrize(
-    ("number", "ended"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
+    ("number", "ended", "background"),
+    [
+        (signal.SIGTERM, SystemExit, False),
+        (signal.SIGTERM, SystemExit, True),
+        (signal.SIGINT, KeyboardInterrupt, False),
+    ],
 )
 def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
-    run, on, come, number, ended
+    run, on, come, number, ended, background
 ) -> None:
-    model, first = run(every_epochs=1, **SIGNALS)
+    model, first = run(every_epochs=1, enable_async=background, **SIGNALS)
     batches = []
 
     def in_the_second_batch_of_the_second_epoch() -> None:
@@ -362,9 +373,9 @@ def test_a_save_that_fails_in_the_background_fails_the_fit(run, monkeypatch) -> 
         fit(model, 1, first.callback(verbose=0))
 
 
-def test_it_says_that_a_save_goes_on_in_the_background(run, flavour, tmp_path, capsys) -> None:
-    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
-    model.compile("sgd", "mse")
-    manager = {"directory": str(tmp_path), "save": {"every_epochs": 1}, "enable_async": True}
-    fit(model, 1, tfckpt.from_config({"version": 1, "manager": manager}, model=model).callback())
-    assert "saving ckpt-1 in the background" in capsys.readouterr().out
+def test_it_says_that_a_save_goes_on_in_the_background(run, capsys) -> None:
+    model, first = run(every_epochs=1, enable_async=True)
+    fit(model, 2, first.callback())
+    assert "saving ckpt-2 in the background" in capsys.readouterr().out
+    assert saved(first) == ["ckpt-1", "ckpt-2"]
+    assert run()[1].restore().epoch == 2
