@@ -220,9 +220,11 @@ class Harness:
                 verdicts += outcome.value
                 continue
             single = [("faults.oracle:judge", *one.ask()) for one in part]
-            for one in self._server.run_many(single, timeout=TIMEOUT):
-                ended = {"unrecoverable": str(one), "debris": ""}
-                verdicts.append(one.value if one.error is None else ended)
+            for answer in self._server.run_many(single, timeout=TIMEOUT):
+                ended = {"unrecoverable": str(answer), "debris": ""}
+                verdicts.append(answer.value if answer.error is None else ended)
+        for one in questions:
+            shutil.rmtree(one.copy)
         return verdicts
 
 
@@ -235,13 +237,16 @@ class Question:
     root: Path
     journal: Path
 
+    @property
+    def copy(self) -> Path:
+        return self.root.with_name(f"{self.root.name}.judged")
+
     def ask(self) -> list[Any]:
         """The oracle's arguments; it saves, so it gets a fresh copy."""
-        copy = self.root.with_name(f"{self.root.name}.judged")
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(self.root, copy, symlinks=True)
+        shutil.rmtree(self.copy, ignore_errors=True)
+        shutil.copytree(self.root, self.copy, symlinks=True)
         scenario = SCENARIOS[self.scenario]
-        where = directory_of(str(copy))
+        where = directory_of(str(self.copy))
         return [self.library, where, str(self.journal), scenario.max_to_keep, scenario.fixed]
 
 

@@ -19,12 +19,15 @@ class State:
     Attributes:
         last: the step acknowledged last, None where none was.
         tried: those tried since then.
+        ever: all that were tried: one that failed may be there all the same, where nothing could be
+            deleted, and counts for the rules then.
         names: step → name of the checkpoint, for all that were acknowledged.
         faults: what was struck.
     """
 
     last: int | None
     tried: tuple[int, ...]
+    ever: tuple[int, ...]
     names: dict[int, str]
     faults: tuple[str, ...]
 
@@ -35,7 +38,7 @@ class State:
 
     def kept(self, max_to_keep: int) -> dict[int, str]:
         """What was acknowledged and no rule deletes, whether or not what was tried is there."""
-        newest = sorted({*self.names, *self.tried})[-max_to_keep:]
+        newest = sorted({*self.names, *self.ever})[-max_to_keep:]
         return {step: self.names[step] for step in newest if step in self.names}
 
 
@@ -67,7 +70,8 @@ class Journal:
                 tried.append(step)
         names = {int(words[1]): words[2] for words in self._lines("ack") if len(words) > 2}
         faults = tuple(" ".join(words[1:]) for words in self._lines("fault"))
-        return State(last, tuple(tried), names, faults)
+        ever = tuple(int(words[1]) for words in self._lines("try"))
+        return State(last, tuple(tried), ever, names, faults)
 
     def _lines(self, *kinds: str) -> list[list[str]]:
         lines = self.path.read_text(errors="replace").splitlines() if self.path.exists() else []

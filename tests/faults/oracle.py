@@ -79,7 +79,7 @@ def _recovered(
     if not fixed:
         for kept, name in state.kept(max_to_keep).items():
             assert Subject(library, directory).read(name) == kept, f"{name} is not step {kept}"
-    following = max({0, *state.names, *state.tried}) + 1
+    following = max({0, *state.ever}) + 1
     if fixed:
         subject.write(following)
         newest = subject.fixed_prefix
