@@ -1,22 +1,21 @@
 """One save at a time beside the training, whose failure nobody can miss.
 
 A failure is raised by the next call that starts or waits for a save, and said at the end of the
-process at the latest, which waits for a save under way (the threads of ``concurrent.futures`` are
-joined before the interpreter goes).
+process at the latest, which waits for a save under way: the interpreter joins its threads first.
 """
 
 from __future__ import annotations
 
 import atexit
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_T = TypeVar("_T")
 _unreported: set[Background] = set()
 
 
@@ -24,17 +23,27 @@ class Background:
     """At most one piece of work at a time, in a thread."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(1, "tfckpt-save")
-        self._work: Future[object] | None = None
+        self._work: Future[None] | None = None
         self._undo: Callable[[], object] | None = None
 
     @property
     def busy(self) -> bool:
         return self._work is not None and not self._work.done()
 
-    def start(self, work: Callable[[], object], undo: Callable[[], object] | None) -> None:
+    def start(self, work: Callable[[], None], undo: Callable[[], object] | None) -> None:
         """Begin; ``undo`` is called, by the thread that comes to know, where the work failed."""
-        self._work, self._undo = self._threads.submit(work), undo
+        future: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        threading.Thread(target=run, name="tfckpt-save").start()
+        self._work, self._undo = future, undo
         _unreported.add(self)
 
     def failure(self) -> BaseException | None:

@@ -199,8 +199,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     @property
     def _tfckpt_background(self) -> Background:
-        # Past the tracking of attributes.
-        return self.__dict__.setdefault("_tfckpt_saving", Background())  # type: ignore[no-any-return]
+        found: Background | None = self.__dict__.get("_tfckpt_saving")
+        if found is None:
+            found = self.__dict__["_tfckpt_saving"] = (
+                Background()
+            )  # past the tracking of attributes
+        return found
 
     def restore(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``save`` wrote, completely or not at all.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tfckpt.planning import RestoreReport
     from tfckpt.policy.config import Keep
+    from tfckpt.stored.discover import Candidate
 
 _SHOWN = 10
 
@@ -128,7 +129,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
         self._own: set[str] = set()  # what this manager has saved
-        heads = [self._files.head(one.prefix) for one in self._files.saved()]
+        saved = self._files.saved(self._files.checkpoints())
+        heads = [self._files.head(one.prefix) for one in saved]
         began = [head.run_began for head in heads if head and head.run_began is not None]
         self._run_began = min([*began[-1:], time.time()])
         self._preserved = frozenset(n for head in heads[-1:] if head for n in head.preserved)
@@ -230,7 +232,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def retention(self) -> Decision:
         """What the rules keep, each with its reason, and what the next save deletes: a dry run."""
-        saved = self._files.saved()
+        return self._decide(self._files.checkpoints())
+
+    def _decide(self, checkpoints: Sequence[Candidate]) -> Decision:
+        saved = self._files.saved(checkpoints)
         return decide(
             saved,
             self._rules,
@@ -253,10 +258,15 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Delete what the rules release; the checkpoint is committed, whatever fails here."""
         self._own.add(path)
         self._files.forget(path)  # an older one of that number is known by another record
-        decision = self.retention()
+        found = self._files.checkpoints()
+        decision = self._decide(found)
         self._preserved = decision.preserved
         going = set(decision.delete)
-        self._write_state([p for p in self.checkpoints if p not in going], decision.last_preserved)
+        try:
+            staying = [one for one in found if one.prefix not in going]
+            self._files.write_state(staying, decision.last_preserved)
+        except OSError as error:
+            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
         for prefix in decision.delete:
             try:
                 self._files.delete(prefix)
@@ -264,24 +274,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 logging.warning("%s was to be deleted, and stays: %s", prefix, error)
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
-
-    def _write_state(self, prefixes: list[str], last_preserved: float) -> None:
-        state = self._files.state()
-        known: dict[str, float] = {}
-        if state is not None:
-            stamps = state.all_model_checkpoint_timestamps  # older files have none
-            paths = map(os.path.basename, state.all_model_checkpoint_paths)
-            known = dict(zip(paths, stamps, strict=False))
-        now = time.time()
-        times = []
-        for prefix in prefixes:
-            head = self._files.head(prefix)
-            when = head.time if head else known.get(os.path.basename(prefix), now)  # noqa: PTH119
-            times.append((prefix, min(when, now)))
-        try:
-            self._files.write_state(times, last_preserved)
-        except OSError as error:
-            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.

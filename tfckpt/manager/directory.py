@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from typing import TYPE_CHECKING
 
 from absl import logging
 
 from tfckpt.errors import CheckpointError
 from tfckpt.manager.retention import Saved
-from tfckpt.stored import commit, discover, staging, state_file
+from tfckpt.stored import commit, discover, staging
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.discover import Candidate, Kind
 from tfckpt.stored.files import Files, join
-from tfckpt.stored.state_file import STATE_FILE
+from tfckpt.stored.state_file import STATE_FILE, CheckpointState, read_state, render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from tfckpt.stored.record import CommitRecord
 
@@ -89,14 +90,6 @@ class Directory:
         names = {os.path.split(one.prefix)[1].rpartition("-")[0] for one in found}
         return names - {self.checkpoint_name}
 
-    def state(self) -> state_file.CheckpointState | None:
-        """What the state file says, None where there is none or it is damaged."""
-        try:
-            return state_file.read_state(self._file(STATE_FILE), self.files)
-        except CheckpointError as error:
-            logging.warning("%s; it is written anew with the next save", error)
-            return None
-
     def head(self, prefix: str) -> CommitRecord | None:
         """What the record of a checkpoint says but its values, None where there is none."""
         if prefix not in self._heads:
@@ -107,10 +100,10 @@ class Directory:
             self._heads[prefix] = found
         return self._heads[prefix]
 
-    def saved(self) -> list[Saved]:
-        """Those that tfckpt committed, oldest first, as the rules of what to keep see them."""
+    def saved(self, checkpoints: Iterable[Candidate]) -> list[Saved]:
+        """Those that tfckpt committed, as the rules of what to keep see them."""
         result = []
-        for one in self.checkpoints():
+        for one in checkpoints:
             head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
             if head is not None:
                 facts = head.time, head.step, head.metrics, head.finite, head.sequence
@@ -130,19 +123,35 @@ class Directory:
         """Read its record anew: it was saved again under the same number."""
         self._heads.pop(prefix, None)
 
-    def write_state(self, times: Sequence[tuple[str, float]], last_preserved: float) -> None:
+    def write_state(self, checkpoints: Iterable[Candidate], last_preserved: float) -> None:
         """Tell TensorFlow's tools which checkpoints there are, the newest last.
 
         One that lost its index is none to them: `latest_checkpoint` would answer None for all.
         """
-        whole = [(p, when) for p, when in times if self.files.exists(f"{p}.index")]
-        names = [os.path.split(path)[1] for path, _ in whole]
-        if not names:
+        whole = [one.prefix for one in checkpoints if one.kind is not Kind.DAMAGED]
+        if not whole:
             return
-        state = state_file.CheckpointState(
-            names[-1], tuple(names), tuple(when for _, when in whole), last_preserved
-        )
-        self.files.write_atomic(self._file(STATE_FILE), state_file.render(state).encode())
+        heads = [self.head(prefix) for prefix in whole]
+        known = self._stamps() if None in heads else {}
+        names, now = [os.path.split(prefix)[1] for prefix in whole], time.time()
+        times = [
+            min(known.get(name, now) if head is None else head.time, now)
+            for name, head in zip(names, heads, strict=True)
+        ]
+        state = CheckpointState(names[-1], tuple(names), tuple(times), last_preserved)
+        self.files.write_atomic(self._file(STATE_FILE), render(state).encode())
+
+    def _stamps(self) -> dict[str, float]:
+        """Name → Unix time, of what the state file tells, which may be damaged or older."""
+        try:
+            state = read_state(self._file(STATE_FILE), self.files)
+        except CheckpointError as error:
+            logging.warning("%s; it is written anew", error)
+            state = None
+        if state is None:
+            return {}
+        names = (os.path.split(path)[1] for path in state.all_model_checkpoint_paths)
+        return dict(zip(names, state.all_model_checkpoint_timestamps, strict=False))
 
     def delete(self, prefix: str) -> None:
         """Delete a checkpoint of this directory: its record, then its index, then its data."""

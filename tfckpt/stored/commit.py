@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.files import LOCAL, TEMPORARY, Files, join, reading
+from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
 from tfckpt.stored.record import CommitRecord, parse, render
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def _staged(prefix: str, files: Files) -> Iterator[CommitRecord | None]:
     directory, name = os.path.split(prefix)
     with contextlib.suppress(OSError):
         for other in files.listdir(directory):
-            match = TEMPORARY.fullmatch(other)
-            if match is not None and match["of"] == name:
+            if stands_for(other) == name:
                 yield _read(path_of(join(join(directory, other), name)), prefix, files)
 
 

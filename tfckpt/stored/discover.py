@@ -16,12 +16,13 @@ import re
 from enum import Enum
 
 from tfckpt.stored.commit import SUFFIX
-from tfckpt.stored.files import LOCAL, TEMPORARY, Files, join, reading
+from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
 from tfckpt.stored.staging import DELETED
 
 # Eighteen digits: save counters are 64 bits wide.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
+_STAGED = ".tmp"
 _DATA = re.compile(r"(?P<base>.*)\.data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 
 
@@ -58,14 +59,15 @@ def candidates(
     Returns:
         [] where there is none, or no directory. Torn ones are among them.
     """
-    names = _listing(directory, files)
-    indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
-    recorded = {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
-    deleted = {name.removesuffix(DELETED) for name in names if name.endswith(DELETED)}
-    staged = {match["of"] for match in map(TEMPORARY.fullmatch, names) if match}
-    with_data = {match["base"] for match in map(_DATA.fullmatch, names) if match}
+    parts: dict[str, set[str]] = {part: set() for part in (_INDEX, SUFFIX, DELETED, _STAGED, "")}
+    for name in _listing(directory, files):
+        part, base = _part(name)
+        parts[part].add(base)
+    indexed, recorded = parts[_INDEX], parts[SUFFIX]
+    # Data beside a staged save is on its way in.
+    data_alone = parts[""] - indexed - (parts[_STAGED] - recorded)
     found = []
-    for base in (indexed | (with_data - (staged - recorded))) - deleted:
+    for base in (indexed | data_alone) - parts[DELETED]:
         match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
@@ -75,6 +77,17 @@ def candidates(
             kind = Kind.DAMAGED if base in recorded else Kind.TORN
         found.append(Candidate(int(match["number"]), join(directory, base), kind))
     return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)
+
+
+def _part(name: str) -> tuple[str, str]:
+    """Which file of which checkpoint it is; ``""`` is its data, or nothing of a checkpoint."""
+    for suffix in (_INDEX, SUFFIX, DELETED):
+        if name.endswith(suffix):
+            return suffix, name[: -len(suffix)]
+    if (staged := stands_for(name)) is not None:
+        return _STAGED, staged
+    match = _DATA.fullmatch(name) if ".data-" in name else None
+    return "", match["base"] if match else ""
 
 
 def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL) -> int:

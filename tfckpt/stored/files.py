@@ -34,7 +34,7 @@ from tfckpt.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+_TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _in_use: set[str] = set()
 
 
@@ -109,8 +109,13 @@ def abandoned(name: str) -> str | None:
     >>> abandoned("ckpt-1.0a1b2c3d.tmp")
     'ckpt-1'
     """
-    match = TEMPORARY.fullmatch(name)
-    return match["of"] if match and name not in _in_use else None
+    return None if name in _in_use else stands_for(name)
+
+
+def stands_for(name: str) -> str | None:
+    """What a temporary name is of, None for any other name."""
+    match = _TEMPORARY.fullmatch(name) if name.endswith(".tmp") else None
+    return match["of"] if match else None
 
 
 @contextlib.contextmanager
