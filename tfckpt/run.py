@@ -1,4 +1,4 @@
-"""A run by config: restore at the start, save when due, and the callback that does both.
+"""A run by config: restore at the start, save when due or asked by a signal, in ``fit`` or a loop.
 
 ``from_config`` ties live objects to what a YAML file declares; ``restore`` and ``plan`` are the
 same for once.
@@ -292,7 +292,7 @@ class Run:
         return self.manager
 
     def callback(self, verbose: int = 1) -> Any:
-        """A callback for ``fit``: restores when training begins, saves when due.
+        """A callback for ``fit``: restores when training begins, saves when due or asked to.
 
         Args:
             verbose: 0 is silent, 1 says a line for the restore and for each save.
