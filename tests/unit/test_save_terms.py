@@ -75,6 +75,29 @@ def test_what_cannot_be_saved_fails_the_save_on_request(tmp_path) -> None:
     assert int(checkpoint.save_counter) == 0
 
 
+def test_a_checkpoint_of_nothing_but_what_cannot_be_saved_is_refused(tmp_path) -> None:
+    checkpoint = tfckpt.Checkpoint(iterator=generated())
+    with pytest.raises(tfckpt.SaveError, match="iterator"):
+        checkpoint.save(tmp_path / "ckpt")
+    assert tf.train.latest_checkpoint(str(tmp_path)) is None
+
+
+def test_a_callback_that_raises_takes_no_commit_back(tmp_path) -> None:
+    def fail() -> None:
+        raise RuntimeError("of the callback")
+
+    step = tf.Variable(5)
+    checkpoint = tfckpt.Checkpoint(step=step)
+    manager = tfckpt.CheckpointManager(
+        checkpoint, tmp_path, None, step_counter=step, checkpoint_interval=3
+    )
+    with pytest.raises(RuntimeError, match="of the callback"):
+        manager.save(options=tf.train.CheckpointOptions(experimental_write_callbacks=[fail]))
+    assert len(manager.checkpoints) == 1
+    assert int(checkpoint.save_counter) == 1
+    assert manager.save() is None  # that step was saved
+
+
 # What is not finite
 
 

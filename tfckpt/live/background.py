@@ -24,14 +24,13 @@ class Background:
 
     def __init__(self) -> None:
         self._work: Future[None] | None = None
-        self._undo: Callable[[], object] | None = None
 
     @property
     def busy(self) -> bool:
         return self._work is not None and not self._work.done()
 
-    def start(self, work: Callable[[], None], undo: Callable[[], object] | None) -> None:
-        """Begin; ``undo`` is called, by the thread that comes to know, where the work failed."""
+    def start(self, work: Callable[[], None]) -> None:
+        """Begin; what was under way is finished."""
         future: Future[None] = Future()
 
         def run() -> None:
@@ -43,7 +42,7 @@ class Background:
                 future.set_result(None)
 
         threading.Thread(target=run, name="tfckpt-save").start()
-        self._work, self._undo = future, undo
+        self._work = future
         _unreported.add(self)
 
     def failure(self) -> BaseException | None:
@@ -52,12 +51,10 @@ class Background:
 
     def finish(self) -> None:
         """Wait for what is under way, and raise its failure."""
-        error, undo = self.failure(), self._undo
-        self._work = self._undo = None
+        error = self.failure()
+        self._work = None
         _unreported.discard(self)
         if error is not None:
-            if undo is not None:
-                undo()
             raise error
 
 

@@ -48,7 +48,7 @@ from tfckpt.stored.staging import claim
 from tfckpt.stored.state_file import STATE_FILE, CheckpointState, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfckpt.live.save import About
     from tfckpt.stored.files import Files
@@ -160,32 +160,28 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             terms: how to save.
             about: what the record says.
             then: called after the commit, by the thread that wrote.
-            undo: called where it failed, by this thread or the one that raises the failure.
+            undo: called where it failed before the commit, by the thread that tried.
         """
         in_background = options is not None and options.experimental_enable_async_checkpoint
         options = _synchronous(options)
         callbacks = options.experimental_write_callbacks or ()
         options.experimental_write_callbacks = None
-        with contextlib.ExitStack() as failing:
-            if undo is not None:
-                failing.callback(undo)
-            with failing_as_save(prefix):
-                live = collect(*self._tfckpt_objects())
-                leave_out = terms.on_unsavable == "warn"
-                snapshot = take(self._saver, live, leave_out=leave_out)
+        with _or(undo), failing_as_save(prefix):
+            live = collect(*self._tfckpt_objects())
+            snapshot = take(self._saver, live, leave_out=terms.on_unsavable == "warn")
             about = about_now(about, snapshot.live)
 
-            def work() -> None:
+        def work() -> None:
+            with _or(undo):
                 write(prefix, snapshot, options, terms, about)
-                if then is not None:
-                    then()
-                run_callbacks(callbacks, prefix)
+            if then is not None:
+                then()
+            run_callbacks(callbacks, prefix)
 
-            if in_background and not snapshot.savers:  # those write live objects by themselves
-                self._tfckpt_background.start(work, undo)
-            else:
-                work()
-            failing.pop_all()
+        if in_background and not snapshot.savers:  # those write live objects by themselves
+            self._tfckpt_background.start(work)
+        else:
+            work()
         return prefix
 
     @property
@@ -312,6 +308,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         root = self._root() if isinstance(self._root, weakref.ref) else self._root
         attached = {name: ref for name, ref in self._attached_dependencies if name != "root"}
         return attached, root
+
+
+@contextlib.contextmanager
+def _or(undo: Callable[[], object] | None) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if undo is not None:
+            undo()
+        raise
 
 
 def eager_path(path: Any) -> str | None:

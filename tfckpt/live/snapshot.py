@@ -85,9 +85,9 @@ def take(checkpoint_saver: Any, live: Live, *, leave_out: bool) -> Snapshot:
             left_out = _unsavable(live)
             if not left_out:
                 raise
-            if not leave_out:
-                raise _refused(left_out) from error
             live, hidden = _without(live, left_out)
+            if not leave_out or not live.variables.keys() - {"save_counter"}:
+                raise _refused(left_out) from error
             whole = checkpoint_saver._graph_view = whole_view(view, live, hidden)
             gathered = checkpoint_saver._gather_serialized_tensors()
     finally:
@@ -156,7 +156,8 @@ def _refused(left_out: Mapping[str, str]) -> SaveError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
     return SaveError(
         f"cannot be saved: {reasons}",
-        hint="nothing was written; do not give it to the checkpoint, or set on_unsavable: warn",
+        hint="nothing was written; do not give it to the checkpoint, or, where it is not all that "
+        "you give, set on_unsavable: warn",
     )
 
 

@@ -174,10 +174,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if checkpoint_number is not None:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
         about = arguments.about(about or About())
+        background = self._checkpoint._tfckpt_background
+        if not background.busy:
+            background.finish()
         step = None if self._checkpoint_interval is None else as_int(self._step_counter)
         if step is not None and not self._due(step, check_interval):
             return None
-        background = self._checkpoint._tfckpt_background
         if background.busy and self._if_busy == "skip":
             logging.info("no save: the one before is still being written")
             return None
