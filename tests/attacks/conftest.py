@@ -1,62 +1,17 @@
-"""A writer of index files that writes whatever it is told, checksums valid.
-
-The messages are TensorFlow's own protocol buffers; only the table around them is built here.
-"""
+"""A checkpoint of TensorFlow's, taken to pieces, to be written back altered."""
 
 from __future__ import annotations
 
-import struct
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import google_crc32c
 import pytest
+from attacks.forging import MAGIC, mask, plain_block, seal, table, varint
+from zoo.forkserver import ForkServer
 
-MAGIC = bytes.fromhex("57fb808b247547db")
-
-
-def mask(crc: int) -> int:
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def varint(number: int) -> bytes:
-    code = bytearray()
-    while number > 127:
-        code.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*code, number])
-
-
-def seal(content: bytes, kind: int = 0) -> bytes:
-    body = content + bytes([kind])
-    return body + struct.pack("<I", mask(google_crc32c.value(body)))
-
-
-def plain_block(items: list[tuple[bytes, bytes]]) -> bytes:
-    """A block in which every key stands in full and is a restart point."""
-    body, restarts = b"", []
-    for key, value in items:
-        restarts.append(len(body))
-        body += b"\0" + varint(len(key)) + varint(len(value)) + key + value
-    return body + struct.pack(
-        f"<{len(restarts) + 2 - bool(restarts)}I", *(restarts or [0]), max(len(restarts), 1)
-    )
-
-
-def table(blocks: list[bytes], bounds: list[bytes], **changes: Any) -> bytes:
-    """A table of these blocks; ``changes``: handles, metaindex, magic."""
-    data, handles = b"", []
-    for block in blocks:
-        handles.append(varint(len(data)) + varint(len(block)))
-        data += seal(block)
-    handles = changes.get("handles", handles)
-    meta = changes.get("metaindex", plain_block([]))
-    tail = varint(len(data)) + varint(len(meta))
-    data += seal(meta)
-    index = plain_block(list(zip(bounds, handles, strict=True)))
-    tail += varint(len(data)) + varint(len(index))
-    data += seal(index)
-    return data + tail.ljust(40, b"\0") + changes.get("magic", MAGIC)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Forge:
@@ -135,3 +90,22 @@ def tables() -> Any:
     return types.SimpleNamespace(
         plain_block=plain_block, table=table, seal=seal, varint=varint, mask=mask, MAGIC=MAGIC
     )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    """Forks of a process that has imported what a trial needs."""
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork on this system")
+    preload = ("tensorflow", "keras", "tfckpt", "pytest", "attacks.trial")
+    with ForkServer(preload=preload) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def templates(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
+    """An undamaged run of three checkpoints, by whether plain TensorFlow wrote it."""
+    found = {plain: str(tmp_path_factory.mktemp("template")) for plain in (False, True)}
+    for plain, place in found.items():
+        server.run("attacks.trial:make", place, plain).result()
+    return found

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attacks.forging import mutate
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundle import Bundle
@@ -20,34 +21,13 @@ from tfckpt.stored.bundle import Bundle
 SEED = 20240229
 
 
-def _mutate(rng: random.Random, data: bytes) -> bytes:
-    changed = bytearray(data)
-    how = rng.randrange(6)
-    place = rng.randrange(len(changed))
-    if how == 0:
-        changed[place] ^= 1 << rng.randrange(8)
-    elif how == 1:
-        for _ in range(rng.randrange(1, 9)):
-            changed[rng.randrange(len(changed))] = rng.randrange(256)
-    elif how == 2:
-        del changed[place:]
-    elif how == 3:
-        changed[place:place] = rng.randbytes(rng.randrange(1, 20))
-    elif how == 4:
-        del changed[place : place + rng.randrange(1, 20)]
-    else:
-        end = min(len(changed), place + rng.randrange(1, 40))
-        changed[place:end] = bytes([rng.choice((0, 0x7F, 0x80, 0xFF))]) * (end - place)
-    return bytes(changed)
-
-
 def _damage_raw(forge: Any, tables: Any, rng: random.Random) -> None:
-    forge.path.write_bytes(_mutate(rng, forge.original))
+    forge.path.write_bytes(mutate(rng, forge.original))
 
 
 def _damage_block(forge: Any, tables: Any, rng: random.Random) -> None:
     pairs = [(key, entry.SerializeToString()) for key, entry in forge.items().items()]
-    block = _mutate(rng, tables.plain_block(pairs))
+    block = mutate(rng, tables.plain_block(pairs))
     forge.path.write_bytes(tables.table([block], [pairs[-1][0]]))
 
 
@@ -55,7 +35,7 @@ def _damage_entry(forge: Any, tables: Any, rng: random.Random) -> None:
     pairs = [[key, entry.SerializeToString()] for key, entry in forge.items().items()]
     victim = rng.choice(pairs)
     if victim[1]:
-        victim[1] = _mutate(rng, victim[1])
+        victim[1] = mutate(rng, victim[1])
     block = tables.plain_block([tuple(pair) for pair in pairs])
     forge.path.write_bytes(tables.table([block], [pairs[-1][0]]))
 
@@ -107,7 +87,7 @@ def test_more_mutants(forge: Any, tables: Any, offset: int) -> None:
 def test_mutants_without_resealing_are_refused_or_read_exactly(forge: Any) -> None:
     rng = random.Random(SEED)
     for _ in range(300):
-        forge.path.write_bytes(_mutate(rng, forge.original))
+        forge.path.write_bytes(mutate(rng, forge.original))
         try:
             with Bundle.open(forge.prefix) as bundle:
                 forge.assert_original(bundle)

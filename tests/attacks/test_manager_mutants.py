@@ -1,0 +1,58 @@
+"""A run whose newest checkpoint is damaged goes on with what is sound, or says why it cannot.
+
+Never: an abort, a hang, a fresh start in silence, a value of another step, a file touched outside
+the directory, a good checkpoint lost by the next save. A failure names its case: kind and number.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING
+
+import pytest
+from attacks.batches import try_all
+from attacks.damage import KINDS, SEED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zoo.forkserver import ForkServer
+
+SAMPLE = 60
+ALL = 1000
+COLUMNS = ("newest", "older", "partial", "refused", "silent", "error", "abort", "hang")
+
+
+def check(server: ForkServer, template: str, place: Path, kind: str, count: int) -> None:
+    cases = [[kind, number, (None, 2)[number % 2]] for number in range(count)]
+    found = try_all(server, template, place, cases)
+    ends = collections.Counter(one["ended"] for _, one in found)
+    print(f"\nseed {SEED}: {kind:14} cases {count:5}", *(f"{c} {ends[c]:4}" for c in COLUMNS))
+    faulty = [(case, fault) for case, one in found for fault in one["faults"]]
+    examples = {fault: case for case, fault in reversed(faulty)}
+    shown = "\n".join(f"{case}: {fault}" for fault, case in list(examples.items())[:10])
+    assert not faulty, f"{len(faulty)} faults in {count} cases, among them\n{shown}"
+    # Whoever seals a record says what is in it: what it does not mention, is missing, and named.
+    assert not ends["partial"] or kind.startswith("forged")
+    assert len(found) == sum(ends[column] for column in COLUMNS) == count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_survived_or_refused(server, templates, tmp_path, kind) -> None:
+    check(server, templates[False], tmp_path, kind, SAMPLE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_damage_is_survived_or_refused(server, templates, tmp_path, kind) -> None:
+    check(server, templates[False], tmp_path, kind, ALL)
+
+
+def test_plain_tensorflow_starts_afresh_where_tfckpt_goes_on(server, templates, tmp_path) -> None:
+    cases = [["state file", number, None] for number in range(SAMPLE)]
+    plain = server.run("attacks.trial:try_plain", templates[True], str(tmp_path), cases).result()
+    ours = try_all(server, templates[False], tmp_path / "ours", cases)
+    print("\nplain TensorFlow:", dict(collections.Counter(plain)))
+    print("tfckpt:", dict(collections.Counter(one["ended"] for _, one in ours)))
+    assert plain.count("fresh") > SAMPLE / 3
+    assert [one["ended"] for _, one in ours] == ["newest"] * SAMPLE
