@@ -23,8 +23,7 @@ from tfckpt.manager.signals import Signals
 from tfckpt.manager.sources import first_readable
 from tfckpt.manager.triggers import Triggers
 from tfckpt.planning import Plan, RestoreReport
-from tfckpt.policy import Config, load_config
-from tfckpt.policy.config import Save
+from tfckpt.policy import Config, Save, load_config
 
 if TYPE_CHECKING:
     import os
@@ -137,6 +136,7 @@ class Run:
         with prepare(prefix, policy, self._given(policy)) as prepared:
             carry_out(prepared)
             report = prepared.report(rejected)
+        self.checkpoint._tfckpt_source = prefix  # which is in use
         resumes = policy.api == "restore" and "epoch" in policy.training_state
         self.epoch = self._resume_at = report.epoch or 0 if resumes else 0
         return report

@@ -261,13 +261,6 @@ def test_both_spellings_of_how_many_to_keep() -> None:
     assert Manager(directory="a", keep=rules).rules == rules
 
 
-def test_only_the_newest_may_be_kept_where_no_other_rule_keeps_more() -> None:
-    assert Manager(directory="a", keep=[{"latest": 3}, {"latest": 5}]).latest == 5
-    assert Manager(directory="a", max_to_keep=3).latest == 3
-    assert Manager(directory="a", max_to_keep=None).latest is None
-    assert Manager(directory="a", keep=[{"latest": 3}, {"pin": [1]}]).latest is None
-
-
 def test_each_rule_of_what_to_keep() -> None:
     keep = [
         {"latest": 3},

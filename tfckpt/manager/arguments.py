@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tfckpt.errors import SaveError
-from tfckpt.policy.config import Keep
+from tfckpt.policy import Keep
 from tfckpt.policy.messages import problems_of
 
 if TYPE_CHECKING:

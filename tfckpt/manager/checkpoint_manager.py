@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.planning import RestoreReport
-    from tfckpt.policy.config import Keep
+    from tfckpt.policy import Keep
     from tfckpt.stored.discover import Candidate
 
 _SHOWN = 10

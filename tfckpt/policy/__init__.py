@@ -1,8 +1,9 @@
 """What was declared: configs and policies, from YAML or from Python."""
 
-from tfckpt.policy.config import STRICT, Config, Keep, Manager, Restore, Save, Source
+from tfckpt.policy.config import STRICT, Config, Restore, Source
 from tfckpt.policy.load import load_config, load_policy
 from tfckpt.policy.model import InputSpec, OptimizerRules, Policy, Rename
+from tfckpt.policy.saving import Keep, Manager, Save
 from tfckpt.policy.schema import schema
 
 __all__ = [
