@@ -33,7 +33,7 @@ class Run:
         self.journal = Journal.open(journal)
         self._fault = fault
         self._below = BELOW[below]()
-        self.calls = 0
+        self.calls: dict[int, int] = {}
         self.durable = True
         self.counter: int | None = None  # before the save that is being tried
 
@@ -42,7 +42,7 @@ class Run:
             self._below.arm(self.root, self._fault, self.journal.descriptor)
 
     def disarm(self) -> None:
-        self.calls = self._below.count()
+        self.calls = self._below.counts()
         self._below.disarm()
 
     def open(self, max_to_keep: int) -> None:
@@ -81,7 +81,7 @@ def live(
     if struck is None:
         assert what.before is not None
         what.before(run)
-        return {"calls": 0, "problems": []}
+        return {"calls": {}, "problems": []}
     try:
         what.under(run)
     except Exception as error:

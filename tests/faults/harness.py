@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PRELOAD = ("tensorflow", "keras", "tfckpt", "faults.child", "faults.oracle")
 TIMEOUT = 120.0  # seconds for one child
-NOWHERE = 1 << 30
 SEED = 20250131
 SHOWN = 20
 TOGETHER = 12  # cases in one child, where nothing is to be killed
@@ -52,13 +51,6 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.library}, {self.scenario}, {self.fault}"
-
-    @property
-    def countable(self) -> tuple[object, ...]:
-        """Equal where the same calls are counted."""
-        mode = self.fault.mode
-        some = mode if mode in (Mode.TORN, Mode.NO_SPACE) else Mode.COUNT
-        return (self.library, self.scenario, self.before, some)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,30 +95,23 @@ class Harness:
         before: Sequence[str] = ("",),
     ) -> list[Case]:
         """A case for each call that a kind of fault can strike, and one more that strikes none."""
-        # A place that no run reaches: what can be struck is counted, and nothing is.
-        open_cases = [
-            Case(library, scenario, dataclasses.replace(kind, n=NOWHERE), directory)
-            for scenario, directory, kind in itertools.product(scenarios, before, kinds)
+        places = [
+            Case(library, scenario, Fault(Mode.COUNT, 0), directory)
+            for scenario, directory in itertools.product(scenarios, before)
         ]
-        counted = {case.countable: case for case in open_cases}
-        laid = self._lay(list(counted.values()))
-        requests = [("faults.child:live", *self._request(*one)) for one in laid]
-        calls = {}
-        for key, outcome in zip(
-            counted, self._server.run_many(requests, timeout=TIMEOUT), strict=True
+        requests = [("faults.child:live", *self._request(*one)) for one in self._lay(places)]
+        cases = []
+        for place, outcome in zip(
+            places, self._server.run_many(requests, timeout=TIMEOUT), strict=True
         ):
             value = outcome.result()
             assert not value["problems"], value
-            calls[key] = value["calls"]
-        return [
-            dataclasses.replace(
-                case,
-                fault=dataclasses.replace(case.fault, n=n),
-                beyond=n > calls[case.countable],
-            )
-            for case in open_cases
-            for n in range(1, calls[case.countable] + 2)
-        ]
+            for kind in kinds:
+                calls = value["calls"][str(int(kind.mode))]
+                for n in range(1, calls + 2):
+                    fault = dataclasses.replace(kind, n=n)
+                    cases.append(dataclasses.replace(place, fault=fault, beyond=n > calls))
+        return cases
 
     def run(self, cases: Sequence[Case]) -> list[Result]:
         """The results, in the order of the cases."""
@@ -143,7 +128,7 @@ class Harness:
             results.append(
                 Result(
                     case,
-                    faults[-1] if faults else "",
+                    faults[0] if faults else "",
                     verdict["unrecoverable"],
                     verdict["debris"],
                     "\n".join(problems),
@@ -154,7 +139,7 @@ class Harness:
 
     def cut_power(self, scenario: str, seed: int, *, share: float, durable: bool) -> list[Loss]:
         """Directories as losses of power leave them, at a share of all calls of a scenario."""
-        case = Case("tfckpt", scenario, Fault(Mode.COUNT, NOWHERE))
+        case = Case("tfckpt", scenario, Fault(Mode.COUNT, 0))
         [(root, _)] = self._lay([case])
         work = self._work / f"{root.name}.losses"
         work.mkdir()

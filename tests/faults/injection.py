@@ -19,7 +19,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfckpt.stored import files
 from tfckpt.stored.files import LocalFiles
 
 SOURCE = Path(__file__).with_name("preload.c")
@@ -88,8 +87,9 @@ class Libc:
     def disarm(self) -> None:
         self._library.faults_disarm()
 
-    def count(self) -> int:
-        return int(self._library.faults_count())
+    def counts(self) -> dict[int, int]:
+        """How many calls each mode could have struck."""
+        return {mode: int(self._library.faults_count(int(mode))) for mode in Mode}
 
 
 class Seam:
@@ -100,12 +100,12 @@ class Seam:
     TEAR = ("write_atomic", "remove_tree")
 
     def __init__(self) -> None:
-        self._calls = 0
+        self._calls = dict.fromkeys(Mode, 0)
         self._originals: dict[str, Any] = {}
 
     def arm(self, directory: str, fault: Fault, log: int) -> None:
         self._root, self._fault, self._log = os.path.realpath(directory), fault, log
-        self._calls = 0
+        self._calls = dict.fromkeys(Mode, 0)
         for name in self.CALLS:
             self._originals[name] = getattr(LocalFiles, name)
             setattr(LocalFiles, name, self._wrapped(name))
@@ -114,8 +114,8 @@ class Seam:
         while self._originals:
             setattr(LocalFiles, *self._originals.popitem())
 
-    def count(self) -> int:
-        return self._calls
+    def counts(self) -> dict[int, int]:
+        return dict(self._calls)
 
     def _wrapped(self, name: str) -> Any:
         original = self._originals[name]
@@ -140,20 +140,24 @@ class Seam:
         fault = self._fault
         if not Path(os.path.realpath(path or ".")).is_relative_to(self._root):
             return False
-        if fault.mode is Mode.NO_SPACE and name in self.DELETE:
+        applicable = [mode for mode in Mode if self._is_applicable(mode, name)]
+        for mode in applicable:
+            self._calls[mode] += 1
+        if fault.mode is Mode.COUNT or fault.mode not in applicable:
             return False
-        if fault.mode is Mode.TORN and name not in self.TEAR:
-            return False
-        self._calls += 1
-        if fault.mode is Mode.COUNT:
-            return False
-        return self._calls == fault.n or (not fault.once and self._calls > fault.n)
+        now = self._calls[fault.mode]
+        return now == fault.n or (not fault.once and now > fault.n)
+
+    def _is_applicable(self, mode: Mode, name: str) -> bool:
+        if mode is Mode.TORN:
+            return name in self.TEAR
+        return mode is not Mode.NO_SPACE or name not in self.DELETE
 
 
 def tear(name: str, path: str, data: bytes = b"") -> None:
     """Do one half of a call."""
     if name == "write_atomic":
-        Path(files.temporary(path)).write_bytes(data[: len(data) // 2])
+        Path(f"{path}.0123abcd.tmp").write_bytes(data[: len(data) // 2])
     elif Path(path).is_dir():
         inside = sorted(Path(path).iterdir())
         for file in inside[: len(inside) // 2]:

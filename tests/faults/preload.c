@@ -23,7 +23,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { COUNT, KILL_BEFORE, KILL_AFTER, TORN, NO_SPACE, IO_ERROR };  /* as in injection.py */
+enum { COUNT, KILL_BEFORE, KILL_AFTER, TORN, NO_SPACE, IO_ERROR, MODES };  /* as in injection.py */
 enum { CREATES = 1, WRITES = 2, DELETES = 4, SYNCS = 8 };
 enum { PASS, FAIL, AFTER, HALF };
 
@@ -33,18 +33,18 @@ static struct {
     long n;
     int mode, once, log;
 } armed;
-static atomic_long calls;
+static atomic_long calls[MODES];  /* those that each mode could have struck */
 
 void faults_arm(const char *directory, long n, int mode, int once, int log) {
     snprintf(armed.directory, sizeof armed.directory, "%s", directory);
     armed.n = n, armed.mode = mode, armed.once = once, armed.log = log;
-    atomic_store(&calls, 0);
+    for (int each = 0; each < MODES; each++) atomic_store(&calls[each], 0);
     atomic_store(&armed.on, 1);
 }
 
 void faults_disarm(void) { atomic_store(&armed.on, 0); }
 
-long faults_count(void) { return atomic_load(&calls); }
+long faults_count(int mode) { return atomic_load(&calls[mode]); }
 
 #define REAL(result, name, ...)                                                \
     static result (*real)(__VA_ARGS__);                                        \
@@ -57,8 +57,8 @@ static int inside(const char *path) {
     return !strncmp(path, armed.directory, length) && (!path[length] || path[length] == '/');
 }
 
-static int is_applicable(int kind) {
-    switch (armed.mode) {
+static int is_applicable(int mode, int kind) {
+    switch (mode) {
     case TORN: return kind & WRITES;
     case NO_SPACE: return kind & (CREATES | WRITES | SYNCS);  /* deleting needs no space */
     default: return 1;
@@ -67,9 +67,14 @@ static int is_applicable(int kind) {
 
 /* What to do at this call; `errno` is set for FAIL. */
 static int judge(int kind, const char *call, const char *path) {
-    if (!atomic_load(&armed.on) || !inside(path) || !is_applicable(kind)) return PASS;
-    long now = atomic_fetch_add(&calls, 1) + 1;
-    if (armed.mode == COUNT || now < armed.n || (armed.once && now > armed.n)) return PASS;
+    if (!atomic_load(&armed.on) || !inside(path)) return PASS;
+    long now = 0;
+    for (int each = 0; each < MODES; each++) {
+        if (!is_applicable(each, kind)) continue;
+        long count = atomic_fetch_add(&calls[each], 1) + 1;
+        if (each == armed.mode) now = count;
+    }
+    if (!now || armed.mode == COUNT || now < armed.n || (armed.once && now > armed.n)) return PASS;
     if (now == armed.n && armed.log >= 0) {
         char line[PATH_MAX + 64];
         int length = snprintf(line, sizeof line, "fault %s %s\n", call, path);
