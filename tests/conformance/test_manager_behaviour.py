@@ -1,14 +1,13 @@
 """What TensorFlow's CheckpointManager does well, ours does too.
 
-A scenario is a function of a :class:`Side`. It runs twice, in a directory each: with TensorFlow's
-two classes, and with ours. What it returns the first time is what is expected of the second. What
-is different on purpose (docs/differences.md says why) comes last, with values worked out by hand.
+A scenario is a function of a ``Side``. It runs twice, in a directory each: with TensorFlow's two
+classes, and with ours. What it returns the first time is what is expected of the second. What is
+different on purpose is in ``test_manager_differences.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 import time
 from pathlib import Path
@@ -17,61 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import tfckpt
-from tfckpt.stored.files import LocalFiles
+from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, both, name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-START = 1_700_000_000.0
-MINUTE = 60.0
-HOUR = 60 * MINUTE
-ASYNC = tf.train.CheckpointOptions(enable_async=True)
-
-
-@dataclasses.dataclass
-class Side:
-    """One of the two implementations, with a directory and variables of its own."""
-
-    package: Any
-    directory: Path
-    clock: list[float]
-    value: tf.Variable = dataclasses.field(default_factory=lambda: tf.Variable(0))
-    step: tf.Variable = dataclasses.field(default_factory=lambda: tf.Variable(0))
-
-    def manager(self, max_to_keep: int | None = None, **more: Any) -> Any:
-        """A new one, of a new Checkpoint, as after a restart."""
-        checkpoint = self.package.Checkpoint(value=self.value, step=self.step)
-        directory = more.pop("directory", self.directory)
-        return self.package.CheckpointManager(checkpoint, directory, max_to_keep, **more)
-
-    def save(self, manager: Any, value: int, **more: Any) -> str | None:
-        """The name of a checkpoint that holds a value."""
-        self.value.assign(value)
-        return name(manager.save(**more))
-
-    def on_disk(self) -> list[str]:
-        return sorted(path.stem for path in self.directory.glob("*.index"))
-
-    def seen(self, manager: Any) -> Any:
-        """What a user may ask of a manager and of its directory."""
-        return {
-            "checkpoints": [name(path) for path in manager.checkpoints],
-            "latest": name(manager.latest_checkpoint),
-            "for TensorFlow's tools": name(tf.train.latest_checkpoint(self.directory)),
-            "counter": int(manager.checkpoint.save_counter),
-            "on disk": self.on_disk(),
-        }
-
-    def stored(self, path: str) -> int:
-        """The value in a checkpoint, as TensorFlow reads it."""
-        key = "value/.ATTRIBUTES/VARIABLE_VALUE"
-        return int(tf.train.load_checkpoint(path).get_tensor(key))
-
-
-def name(path: str | None) -> str | None:
-    return None if path is None else Path(path).name
 
 
 @pytest.fixture
@@ -84,9 +32,7 @@ def clock(monkeypatch) -> list[float]:
 
 @pytest.fixture
 def sides(clock, tmp_path) -> tuple[Side, Side]:
-    """TensorFlow's, and ours."""
-    plain = Side(tf.train, tmp_path / "tensorflow", clock)
-    return plain, Side(tfckpt, tmp_path / "tfckpt", clock)
+    return both(tmp_path, clock)
 
 
 @pytest.fixture
@@ -387,97 +333,3 @@ def test_a_save_in_the_background_is_of_the_moment(sides, alike) -> None:
     assert (paths, held) == (["ckpt-1", "ckpt-2", "ckpt-3"], [2, 3])
     by_argument = dataclasses.replace(sides[1], directory=sides[1].directory / "again")
     assert in_the_background(by_argument, None)[:2] == (paths, held)
-
-
-# Different on purpose
-
-
-@pytest.fixture
-def ours(sides) -> Side:
-    return sides[1]
-
-
-@pytest.mark.parametrize("by", ["save", "sync"])
-def test_a_failure_in_the_background_is_raised_once(ours, by, monkeypatch) -> None:
-    """TensorFlow's ``sync`` says nothing, and the error comes with a later save."""
-    manager = ours.manager()
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "rename", full)
-        manager.save(options=ASYNC)
-        with pytest.raises(tfckpt.SaveError, match="No space left"):
-            getattr(manager, by)()
-    manager.sync()
-    assert ours.save(manager, 5) == "ckpt-1"
-    assert ours.seen(manager)["counter"] == 1
-
-
-def test_what_is_kept_for_good_is_listed_after_a_clock_set_back_too(sides) -> None:
-    """TensorFlow lists none of them, and does not know which to delete where its clock went back.
-
-    It keeps the one that was the newest then for ever: it is no more told from those to keep.
-    """
-    seen = []
-    for side in sides:
-        side.clock[0] = START
-        manager = side.manager(1, keep_checkpoint_every_n_hours=1)
-        for number in range(3):
-            side.save(manager, number)
-            side.clock[0] += HOUR
-        side.clock[0] = START - HOUR
-        manager = side.manager(1)
-        assert side.seen(manager)["latest"] == "ckpt-3"
-        for number in (4, 5):
-            manager.checkpoint.save_counter.assign(number - 1)
-            side.clock[0] += MINUTE
-            side.save(manager, number)
-        seen.append(side.seen(manager))
-    theirs, ours = seen
-    assert ours["checkpoints"] == ours["on disk"] == ["ckpt-2", "ckpt-5"]
-    assert theirs["checkpoints"] == ["ckpt-5"]
-    assert theirs["on disk"] == ["ckpt-2", "ckpt-3", "ckpt-5"]
-
-
-def test_a_clock_set_back_keeps_one_in_so_many_hours_from_then_on(ours) -> None:
-    manager = ours.manager(1, keep_checkpoint_every_n_hours=1)
-    for number, passed in enumerate([2 * HOUR, -1000 * HOUR, HOUR / 2, HOUR, HOUR / 2]):
-        ours.clock[0] += passed
-        ours.save(manager, number)
-    assert ours.on_disk() == ["ckpt-1", "ckpt-2", "ckpt-4", "ckpt-5"]
-
-
-def test_no_number_is_used_twice(sides) -> None:
-    """TensorFlow counts on from ``save_counter``, and after a restart without a restore from 1."""
-    numbers = []
-    for side in sides:
-        manager = side.manager()
-        first = [side.save(manager, 1, checkpoint_number=10), side.save(manager, 2)]
-        numbers.append((*first, side.save(side.manager(), 3)))
-    assert numbers == [("ckpt-10", "ckpt-2", "ckpt-1"), ("ckpt-10", "ckpt-11", "ckpt-12")]
-
-
-def test_checkpoints_of_another_name_are_not_continued_and_named(sides, caplog) -> None:
-    """TensorFlow takes the newest, whatever its name."""
-    found = []
-    for side in sides:
-        side.save(side.manager(checkpoint_name="old"), 7)
-        side.value.assign(0)
-        found.append((name(side.manager().restore_or_initialize()), int(side.value)))
-    assert found == [("old-1", 7), (None, 0)]
-    assert "but others: old" in caplog.text
-
-
-def test_the_directory_says_what_there_is(sides) -> None:
-    """A state file that was lost is a fresh start to TensorFlow."""
-    found = []
-    for side in sides:
-        manager = side.manager()
-        side.save(manager, 5)
-        (side.directory / "checkpoint").unlink()
-        side.value.assign(0)
-        again = side.manager(init_fn=lambda side=side: side.value.assign(-1))
-        found.append((name(again.restore_or_initialize()), int(side.value)))
-    assert found == [(None, -1), ("ckpt-1", 5)]
