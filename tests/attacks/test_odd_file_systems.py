@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from attacks.namespaces import make_read_only, mount_small, own_mounts
-from attacks.trial import NOBODY, manager_of, seen, values
+from attacks.trial import NOBODY, manager_of, restored, save, seen, values
 
 HERE = Path(__file__)
 
@@ -19,12 +19,6 @@ def result_or_skip(outcome: Any) -> Any:
     if outcome.error and "NotPermittedError" in outcome.error:
         pytest.skip(outcome.error)
     return outcome.result()
-
-
-def restored(directory: Path) -> tuple[str, int | None]:
-    values().set(0)
-    path = manager_of(directory).restore_or_initialize()
-    return Path(path).name, values().step()
 
 
 def a_save_that_is_refused(manager: Any, step: int, where: Path) -> str:
@@ -57,19 +51,16 @@ def a_full_disk(place: str, options: str, fill: str) -> str:
     ballast = tf.Variable(tf.zeros(20_000))  # 80 kB: more than what is left free
     values().objects["ballast"] = ballast
     manager = manager_of(run, 2, durable=True, step_counter=counter, checkpoint_interval=10)
-    values().set(1)
-    assert Path(manager.save()).name == "ckpt-1"
+    assert Path(save(manager, 1)).name == "ckpt-1"
     counter.assign(10)
-    values().set(2)
-    assert Path(manager.save()).name == "ckpt-2"
+    assert Path(save(manager, 2)).name == "ckpt-2"
     _fill(filler, fill)
     counter.assign(20)
     message = a_save_that_is_refused(manager, 3, run)
     a_save_that_is_refused(manager, 3, run)
     assert restored(run) == ("ckpt-2", 2)
-    values().set(3)
     shutil.rmtree(filler)
-    assert Path(manager.save()).name == "ckpt-3"
+    assert Path(save(manager, 3)).name == "ckpt-3"
     assert manager.save() is None  # nothing is due: the interval counts from this step
     assert restored(run) == ("ckpt-3", 3)
     assert [Path(path).name for path in manager.checkpoints] == ["ckpt-2", "ckpt-3"]
@@ -111,8 +102,7 @@ def a_read_only_file_system(place: str) -> str:
     run = Path(place, "run")
     manager = manager_of(run)
     for step in (1, 2):
-        values().set(step)
-        manager.save()
+        save(manager, step)
     make_read_only(place)
     assert restored(run) == ("ckpt-2", 2)
     assert len(manager_of(run, 1).checkpoints) == 2
@@ -125,8 +115,7 @@ def a_directory_of_somebody_else(place: str) -> str:
     run = Path(place, "run")
     manager = manager_of(run, None)
     for step in (1, 2):
-        values().set(step)
-        manager.save()
+        save(manager, step)
     restored(run)  # loads what the user whom root becomes might not be able to load
     (run / ".tfckpt.lock").unlink(missing_ok=True)
     run.chmod(0o555)

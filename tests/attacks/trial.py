@@ -30,9 +30,9 @@ NAMES = (
     "optimizer/learning_rate",
     "optimizer/momentum/head/kernel",
     "optimizer/momentum/head/bias",
-    "table",
-    "other",
-    "step",
+    "first_table",
+    "second_table",
+    "train_step",
 )
 
 
@@ -49,14 +49,14 @@ class Values:
         self.objects = {
             "model": self.model,
             "optimizer": self.optimizer,
-            "table": tf.Variable(tf.zeros((4, 3))),
-            "other": tf.Variable(tf.zeros((4, 3))),
-            "step": tf.Variable(0, dtype=tf.int64),
+            "first_table": tf.Variable(tf.zeros((4, 3))),
+            "second_table": tf.Variable(tf.zeros((4, 3))),
+            "train_step": tf.Variable(0, dtype=tf.int64),
         }
         self.variables = [
             *self.model.variables,
             *self.optimizer.variables,
-            *(self.objects[name] for name in ("table", "other", "step")),
+            *(self.objects[name] for name in ("first_table", "second_table", "train_step")),
         ]
 
     def set(self, step: int) -> None:
@@ -100,6 +100,20 @@ def manager_of(
     )
 
 
+def save(manager: Any, step: int) -> str:
+    values().set(step)
+    path = manager.save()
+    assert path is not None
+    return path
+
+
+def restored(directory: str | Path, **more: Any) -> tuple[str, int | None]:
+    """What a new manager restores there: the checkpoint's name, and the step of all values."""
+    values().set(UNTOUCHED)
+    path = manager_of(directory, **more).restore_or_initialize()
+    return Path(path).name, values().step()
+
+
 def plain_manager_of(directory: str | Path, max_to_keep: int | None = None) -> Any:
     import tensorflow as tf
 
@@ -111,8 +125,7 @@ def make(place: str, plain: bool = False) -> None:
     """A run with three checkpoints, and a directory beside it that it must never touch."""
     manager = (plain_manager_of if plain else manager_of)(Path(place, "run"))
     for step in STEPS:
-        values().set(step)
-        manager.save()
+        save(manager, step)
     make_victim(Path(place, "victim"))
 
 
@@ -167,22 +180,22 @@ def exercise(place: Path, max_to_keep: int | None = None, **more: Any) -> dict[s
     said = _Said()
     absl_logging.get_absl_logger().addHandler(said)
     values().set(UNTOUCHED)
-    restored, reason, ended = None, "", "silent"
+    path, reason, ended = None, "", "silent"
     try:
         manager = manager_of(run, max_to_keep, **more)
-        restored = manager.restore_or_initialize()
+        path = manager.restore_or_initialize()
     except tfckpt.TfckptError as error:
         ended, reason = "refused", str(error)
         if values().step() != UNTOUCHED:
             faults.append("refused, and values have changed")
     finally:
         absl_logging.get_absl_logger().removeHandler(said)
-    if restored is not None:
-        ended, reason = _restored(int(Path(restored).name.rpartition("-")[2]), said.text)
+    if path is not None:
+        ended, reason = _restored(int(Path(path).name.rpartition("-")[2]), said.text)
     if ended == "silent":
-        faults.append(f"silent: restored {restored}, {values().steps()}; said: {said.text!r}")
+        faults.append(f"silent: restored {path}, {values().steps()}; said: {said.text!r}")
     manager = manager_of(run, max_to_keep, **more) if ended == "refused" else manager
-    faults += _saved(manager, run, before, restored, max_to_keep)
+    faults += _saved(manager, run, before, path, max_to_keep)
     if seen(victim) != beside or {path.name for path in place.iterdir()} != names_above:
         faults.append("something outside the directory was touched")
     return {"ended": ended, "reason": reason, "faults": faults}
@@ -203,21 +216,20 @@ def _saved(
     manager: Any,
     run: Path,
     before: dict[str, Any],
-    restored: str | None,
+    path: str | None,
     max_to_keep: int | None,
 ) -> list[str]:
     """What is wrong with the next save and what it leaves."""
     faults = []
     listed, latest = manager.checkpoints, manager.latest_checkpoint
-    if latest != (listed[-1] if listed else None) or (restored and restored not in listed):
+    if latest != (listed[-1] if listed else None) or (path and path not in listed):
         faults.append(f"latest is {latest}, listed are {listed}")
-    values().set(LATER)
-    saved = manager.save()
+    saved = save(manager, LATER)
     if int(Path(saved).name.rpartition("-")[2]) <= STEPS[-1]:
         faults.append(f"saved as {saved}")
     if manager.latest_checkpoint != saved or saved not in manager.checkpoints:
         faults.append(f"{saved} was saved, the latest is {manager.latest_checkpoint}")
-    kept = None if max_to_keep is None else Path(restored or "nothing").name
+    kept = None if max_to_keep is None else Path(path or "nothing").name
     now = seen(run)
     for name, content in before.items():
         of_one_kept = kept is None or name.split(".")[0] == kept
@@ -226,10 +238,9 @@ def _saved(
     if max_to_keep and len(manager.checkpoints) > max_to_keep + 1:
         faults.append(f"too many are kept: {manager.checkpoints}")
     faults += _state_file(run, saved)
-    values().set(UNTOUCHED)
-    again = manager_of(run).restore_or_initialize()
-    if (again, values().step()) != (saved, LATER):
-        faults.append(f"after {saved} was saved, {again} is restored: {values().step()}")
+    again = restored(run)
+    if again != (Path(saved).name, LATER):
+        faults.append(f"after {saved} was saved, {again} is restored")
     return faults
 
 
@@ -289,8 +300,8 @@ def try_plain(template: str, place: str, cases: list[list[Any]]) -> list[str]:
         damage(case / "run", kind, number)
         values().set(UNTOUCHED)
         try:
-            restored = plain_manager_of(case / "run").restore_or_initialize()
-            ended.append("restored" if restored else "fresh")
+            path = plain_manager_of(case / "run").restore_or_initialize()
+            ended.append("restored" if path else "fresh")
         except Exception as error:
             ended.append(type(error).__name__)
         shutil.rmtree(case)
