@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
 import math
@@ -79,7 +80,7 @@ class CommitRecord:
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def time(self) -> float:
         """Unix time of the save."""
         return datetime.datetime.fromisoformat(self.created).timestamp()

@@ -146,7 +146,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> None:
     for name in files.listdir(directory):
         if abandoned(name) == STATE_FILE:
             files.remove(join(directory, name))
-        else:
+        elif name.endswith((DELETED, ".tmp")):  # few of many do
             _settle(name, directory, lambda of: numbered.fullmatch(of) is not None, files)
 
 
@@ -160,11 +160,10 @@ def delete(prefix: str, files: Files) -> None:
 
 def _settle(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:
     """Finish or undo what the name of a file says that a dead writer has begun."""
-    path, of = join(directory, name), abandoned(name)
-    if of and ours(of):
-        _settle_save(path, join(directory, of), files)
+    if (of := abandoned(name)) and ours(of):
+        _settle_save(join(directory, name), join(directory, of), files)
     elif name.endswith(DELETED) and ours(name.removesuffix(DELETED)):
-        prefix = path.removesuffix(DELETED)
+        prefix = join(directory, name.removesuffix(DELETED))
         logging.info("%s: its deletion is finished", prefix)
         _delete_files(prefix, files)
 
