@@ -195,12 +195,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     @property
     def _tfckpt_background(self) -> Background:
-        found: Background | None = self.__dict__.get("_tfckpt_saving")
-        if found is None:
-            found = self.__dict__["_tfckpt_saving"] = (
-                Background()
-            )  # past the tracking of attributes
-        return found
+        if "_tfckpt_saving" not in self.__dict__:  # past the tracking of attributes
+            self.__dict__["_tfckpt_saving"] = Background()
+        return self.__dict__["_tfckpt_saving"]  # type: ignore[no-any-return]
 
     def restore(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``save`` wrote, completely or not at all.

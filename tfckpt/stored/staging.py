@@ -96,8 +96,8 @@ class Staging:
             self._remember(join(self._parent, name))
         for name in (*names, index):
             files.fsync(join(self._directory, name))
-        files.fsync_dir(self._directory)
-        files.fsync_dir(self._parent)  # where the directory is found again
+        # The directory itself was synced with the record, which came last; here is its own name.
+        files.fsync_dir(self._parent)
         for name in (*names, index):
             self._move(name)
         files.fsync_dir(self._parent)
