@@ -77,8 +77,9 @@ def test_what_cannot_be_saved_fails_the_save_on_request(tmp_path) -> None:
 
 def test_a_checkpoint_of_nothing_but_what_cannot_be_saved_is_refused(tmp_path) -> None:
     checkpoint = tfckpt.Checkpoint(iterator=generated())
-    with pytest.raises(tfckpt.SaveError, match="iterator"):
-        checkpoint.save(tmp_path / "ckpt")
+    for error in (tfckpt.SaveError, tf.errors.FailedPreconditionError):
+        with pytest.raises(error, match="iterator"):
+            checkpoint.save(tmp_path / "ckpt")
     assert tf.train.latest_checkpoint(str(tmp_path)) is None
 
 

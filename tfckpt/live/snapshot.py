@@ -18,8 +18,9 @@ from absl import logging
 from tensorflow.python.checkpoint import functional_saver
 from tensorflow.python.training.saving.saveable_object import SaveSpec
 
-from tfckpt.errors import SaveError
+from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.coverage import keys_of, whole_view
+from tfckpt.live.errors import also
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
 from tfckpt.stored import proto
@@ -87,7 +88,7 @@ def take(checkpoint_saver: Any, live: Live, *, leave_out: bool) -> Snapshot:
                 raise
             live, hidden = _without(live, left_out)
             if not leave_out or not live.variables.keys() - {"save_counter"}:
-                raise _refused(left_out) from error
+                raise _refused(left_out, error) from error
             whole = checkpoint_saver._graph_view = whole_view(view, live, hidden)
             gathered = checkpoint_saver._gather_serialized_tensors()
     finally:
@@ -152,13 +153,14 @@ def _without(live: Live, names: Mapping[str, str]) -> tuple[Live, list[Any]]:
     return dataclasses.replace(live, inventory=inventory, variables=variables), hidden
 
 
-def _refused(left_out: Mapping[str, str]) -> SaveError:
+def _refused(left_out: Mapping[str, str], error: Exception) -> TfckptError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-    return SaveError(
+    refused = SaveError(
         f"cannot be saved: {reasons}",
         hint="nothing was written; do not give it to the checkpoint, or, where it is not all that "
         "you give, set on_unsavable: warn",
     )
+    return also(refused, error) if isinstance(error, tf.errors.OpError) else refused
 
 
 @functools.cache
