@@ -92,7 +92,7 @@ def tables() -> Any:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[ForkServer]:
     """Forks of a process that has imported what a trial needs."""
     if not hasattr(os, "fork"):
@@ -102,7 +102,7 @@ def server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def templates(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
     """An undamaged run of three checkpoints, by whether plain TensorFlow wrote it."""
     found = {plain: str(tmp_path_factory.mktemp("template")) for plain in (False, True)}
