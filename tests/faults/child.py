@@ -101,7 +101,11 @@ def _after_an_error(run: Run, what: Scenario, fault: Fault, error: Exception) ->
         problems.append(f"save_counter is {run.subject.counter()}, not {run.counter}")
     # Where nothing can be deleted either, what was tried may have stayed.
     stays = fault.mode is Mode.IO_ERROR and not fault.once
-    allowed = run.journal.state().allowed if stays else {run.journal.state().last}
+    state = run.journal.state()
+    allowed = state.allowed if stays else {state.last}
+    if not stays:
+        for step in state.tried:
+            run.journal.note("failed", step)
     try:
         step = restored(run.library, run.directory, what.max_to_keep, fixed=what.fixed)
         if step not in allowed:

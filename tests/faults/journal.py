@@ -1,8 +1,8 @@
 """What a process did before it died, told by itself in a file outside the directory under attack.
 
 A line is written with one `write` and is there when the process is killed: `try 3` before a save,
-`ack 3 ckpt-3` when it has returned (`ack 3` when that was restored), `fault rename …` when a fault
-strikes.
+`ack 3 ckpt-3` when it has returned (`ack 3` when that was restored), `failed 3` when it has raised
+and nothing of it may be left, `fault rename …` when a fault strikes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ class State:
     Attributes:
         last: the step acknowledged last, None where none was.
         tried: those tried since then.
-        ever: all that were tried: one that failed may be there all the same, where nothing could be
-            deleted, and counts for the rules then.
+        ever: all that were tried, and may be there whether or not they were acknowledged.
         names: step → name of the checkpoint, for all that were acknowledged.
         faults: what was struck.
     """
@@ -70,7 +69,8 @@ class Journal:
                 tried.append(step)
         names = {int(words[1]): words[2] for words in self._lines("ack") if len(words) > 2}
         faults = tuple(" ".join(words[1:]) for words in self._lines("fault"))
-        ever = tuple(int(words[1]) for words in self._lines("try"))
+        failed = {words[1] for words in self._lines("failed")}
+        ever = tuple(int(words[1]) for words in self._lines("try") if words[1] not in failed)
         return State(last, tuple(tried), ever, names, faults)
 
     def _lines(self, *kinds: str) -> list[list[str]]:
