@@ -33,7 +33,6 @@ from tfckpt.live.save import (
     Terms,
     about_now,
     failing_as_save,
-    last_number,
     run_callbacks,
     write,
 )
@@ -41,6 +40,7 @@ from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.policy import Policy
+from tfckpt.stored import numbers
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 from tfckpt.stored.commit import path_of
 from tfckpt.stored.files import join
@@ -103,19 +103,22 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         self._tfckpt_background.finish()
         terms = Terms(files_of(prefix))
         directory, name = os.path.split(prefix)
-        with failing_as_save(prefix):
-            claim(directory, name, terms.files)
         counter = self.save_counter
         before = as_int(counter)
-        number = last_number(prefix, before, terms.files) + 1
+        with failing_as_save(prefix):
+            claim(directory, name, terms.files)
+            number = numbers.take(prefix, before, terms.files)
+
+        def undo() -> None:
+            numbers.give_back(prefix, number)
+            counter.assign(before)
+
+        def then() -> None:
+            numbers.give_back(prefix, number)
+            _write_state(directory, f"{name}-{number}", terms.files)
+
         counter.assign(number)
-        return self._tfckpt_save(
-            f"{prefix}-{number}",
-            options,
-            terms,
-            then=lambda: _write_state(directory, f"{name}-{number}", terms.files),
-            undo=lambda: counter.assign(before),
-        )
+        return self._tfckpt_save(f"{prefix}-{number}", options, terms, then=then, undo=undo)
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
         """Write under exactly this name: as ``save``, without number and state file.

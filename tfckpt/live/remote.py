@@ -146,6 +146,13 @@ class RemoteFiles:
         with _system_errors(path):
             return bool(tf.io.gfile.exists(path))
 
+    def is_dir(self, path: str) -> bool:
+        local = _local(path)
+        if local is not None:
+            return LOCAL.is_dir(local)
+        with _system_errors(path):
+            return bool(tf.io.gfile.isdir(path))
+
     def remove(self, path: str) -> None:
         with _system_errors(path):
             tf.io.gfile.remove(path)

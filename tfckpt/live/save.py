@@ -10,7 +10,6 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.live.coverage import recorded
 from tfckpt.live.errors import also
 from tfckpt.live.variables import as_int
-from tfckpt.stored import commit, discover, record
+from tfckpt.stored import commit, record
 from tfckpt.stored.bundle import Bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.staging import staged
@@ -75,17 +74,6 @@ class Terms:
     on_unsavable: str = "warn"
 
 
-def last_number(file_prefix: str, counter: int, files: Files) -> int:
-    """What ``save_counter`` must be so that the next number is above every one in the directory.
-
-    Raises:
-        SaveError: the directory cannot be read.
-    """
-    directory, name = os.path.split(file_prefix)
-    with failing_as_save(file_prefix):
-        return max(counter, discover.highest_number(directory or ".", name, files))
-
-
 @contextlib.contextmanager
 def failing_as_save(prefix: str) -> Iterator[None]:
     """Whatever the system says becomes a SaveError, which says where.
@@ -93,6 +81,12 @@ def failing_as_save(prefix: str) -> Iterator[None]:
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
     """
+    try:
+        prefix.encode()
+    except UnicodeEncodeError:
+        raise SaveError(
+            f"{prefix!r}: TensorFlow writes to paths in UTF-8, which this is not"
+        ) from None
     try:
         yield
     except SaveError:

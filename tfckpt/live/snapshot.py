@@ -55,12 +55,16 @@ class Snapshot:
         saver.save(tf.constant(prefix), options)
 
     def nonfinite(self) -> list[str]:
-        """The weights and optimizer slots that hold an infinity or a NaN."""
+        """The weights, slots and other arrays that hold an infinity or a NaN.
+
+        Not so numbers of the program's own, such as a best loss that begins at infinity.
+        """
         by_key = {key: spec for specs in self.tensors.values() for key, spec in specs.items()}
         return [
             name
             for name, entry in self.live.inventory.entries.items()
-            if entry.role in _COMPUTED and not _finite(by_key.get(self.keys[name]))
+            if (entry.role in _COMPUTED or (entry.role is Role.STATE and entry.shape))
+            and not _finite(by_key.get(self.keys[name]))
         ]
 
 

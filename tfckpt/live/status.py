@@ -144,11 +144,15 @@ class LoadStatus:
         return "variables were changed since the restore, and none was put back"
 
     def _missing(self) -> list[str]:
+        # What its writer could not save is a note of the plan: no fault of anybody's.
         unsaved = {Role.METRIC} if self._complete else {Role.METRIC, Role.SEED}
+        noted = {Role.ITERATOR, Role.OBJECT}
         return [
             f"{step.name}: {step.reason}"
             for step in self.report.plan.steps
-            if step.status is Status.MISSING and step.entry.role not in unsaved
+            if step.status is Status.MISSING
+            and step.entry.role not in unsaved
+            and not (step.severity is Severity.NOTE and step.entry.role in noted)
         ]
 
     def _unexpected(self) -> list[str]:

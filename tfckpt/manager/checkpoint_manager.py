@@ -24,13 +24,14 @@ from tfckpt.live.checkpoint import (
     executing_eagerly,
 )
 from tfckpt.live.remote import files_of
-from tfckpt.live.save import About, Terms, failing_as_save, last_number
+from tfckpt.live.save import About, Terms, failing_as_save
 from tfckpt.live.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.planning import Status
 from tfckpt.records import Role
+from tfckpt.stored import numbers
 from tfckpt.stored.files import join
 
 if TYPE_CHECKING:
@@ -184,21 +185,22 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             logging.info("no save: the one before is still being written")
             return None
         background.finish()
-        with failing_as_save(self._checkpoint_prefix):
-            self._files.claim()
-        counter = self._checkpoint.save_counter
+        counter, prefix = self._checkpoint.save_counter, self._checkpoint_prefix
         before = as_int(counter), self._last_checkpoint_step
-        number = last_number(self._checkpoint_prefix, before[0], self._terms.files) + 1
-        sequence = None
-        if checkpoint_number is not None:
-            number = checkpoint_number
-            newest = max(map(self._files.sequence, self._files.checkpoints()), default=0)
-            sequence = newest + 1 if number <= newest else None
-        path = f"{self._checkpoint_prefix}-{number}"
+        with failing_as_save(prefix):
+            self._files.claim()
+            number = numbers.take(prefix, before[0], self._terms.files)
+            sequence = None if checkpoint_number is None else self._sequence(checkpoint_number)
+        path = f"{prefix}-{number if checkpoint_number is None else checkpoint_number}"
 
         def undo() -> None:
+            numbers.give_back(prefix, number)
             counter.assign(before[0])
             self._last_checkpoint_step = before[1]
+
+        def then() -> None:
+            numbers.give_back(prefix, number)
+            self._sweep(path)
 
         counter.assign(number if checkpoint_number is None else before[0] + 1)
         self._last_checkpoint_step = step
@@ -212,10 +214,15 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 run_began=self._run_began,
                 preserved=tuple(sorted(self.retention().preserved)),
             ),
-            then=lambda: self._sweep(path),
+            then=then,
             undo=undo,
         )
         return path
+
+    def _sequence(self, number: int) -> int | None:
+        """The place in the order of saves of one whose number is given, where that is no higher."""
+        newest = max(map(self._files.sequence, self._files.checkpoints()), default=0)
+        return newest + 1 if number <= newest else None
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:
@@ -280,8 +287,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
 
-        Weights of the model that the checkpoint does not have keep their values, as in TensorFlow;
-        a warning names them, since no status is returned.
+        What the checkpoint does not have keeps its values, as in TensorFlow; a warning names it,
+        since no status is returned.
 
         Returns:
             The path restored from; None where there was no checkpoint.
@@ -329,12 +336,14 @@ def _warn_of_missing(report: RestoreReport) -> None:
     missing = [
         step.name
         for step in report.plan.steps
-        if step.status is Status.MISSING and step.entry.role is Role.WEIGHT
+        if step.status is Status.MISSING
+        and step.entry.role is not Role.METRIC
+        and step.name != "save_counter"
     ]
     if missing:
         more = len(missing) - _SHOWN
         logging.warning(
-            "%s has no value for %d of the weights, which stay as they were: %s",
+            "%s has no value for %d, which stay as they were: %s",
             report.path,
             len(missing),
             ", ".join(missing[:_SHOWN]) + (f" and {more} more" if more > 0 else ""),

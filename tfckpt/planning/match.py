@@ -215,8 +215,13 @@ class _Planning:
         elif doubt := self._seeds.doubt(live):
             reason = doubt
         unsaved = live.role is Role.SEED and not self._stored.complete
-        key = "warn" if live.name in self._stored.left_out else self._policy.on_missing
-        severity, reason = self._severity(live, key, reason, self._expect_missing, unsaved=unsaved)
+        severity, reason = self._severity(
+            live,
+            self._policy.on_missing,
+            reason,
+            self._expect_missing,
+            unsaved=unsaved or live.name in self._stored.left_out,
+        )
         hint = ""
         if severity is Severity.ERROR:
             hint = hints.near(live) or _MISSING_HINT

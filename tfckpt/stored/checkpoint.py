@@ -123,6 +123,9 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
 
 
 def _name_by_keys(bundle: Bundle) -> Inventory:
+    if OBJECT_GRAPH not in bundle.entries and any(keys.ATTRIBUTES in key for key in bundle.entries):
+        message = "the values have the keys of an object graph, which is not in the index"
+        raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
     by_name = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
     entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in by_name.items()}
     return Inventory(bundle.prefix, entries)

@@ -69,6 +69,9 @@ class Files(Protocol):
     def exists(self, path: str) -> bool:
         """Whether the name is taken, be it by a dangling link."""
 
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a directory, and no link to one."""
+
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
@@ -224,6 +227,9 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return Path(path).is_dir() and not Path(path).is_symlink()
 
     def remove(self, path: str) -> None:
         Path(path).unlink()

@@ -305,6 +305,8 @@ class _Reader:
 
     def entry(self, item: Any) -> Entry:
         name: str = self.get(item, "name", str)
+        if not name:
+            raise self.damaged("the record has a value without a name")
         if unknown := item.keys() - set(_ENTRY_FIELDS):
             raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
         role = self.get(item, "role", str, name=name)

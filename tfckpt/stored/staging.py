@@ -9,7 +9,8 @@ since the data files of the new one go by another number of shards.
 A writer that dies leaves that directory behind, and what is in it says how far the save had come:
 :func:`claim` completes one whose index is in place, and undoes all others. A deletion begins by
 renaming the record to ``ckpt-12.tfckpt.deleted``, so that one cut short is not taken for a
-checkpoint of somebody else's; it is finished there, too.
+checkpoint of somebody else's; it is finished there, too. Such names prove nothing by themselves:
+a record is moved only to the index that it is of, and no data file goes that an index refers to.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from tfckpt.errors import CheckpointError
+from tfckpt.errors import CheckpointError, CheckpointNotFoundError, SaveError
 from tfckpt.stored import commit
-from tfckpt.stored.bundle import index_path
+from tfckpt.stored.bundle import Bundle, index_path
 from tfckpt.stored.files import Files, LocalFiles, abandoned, join, temporary
 from tfckpt.stored.lock import lock_of
 from tfckpt.stored.record import is_part
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DELETED = ".tfckpt.deleted"
+_BEFORE = ".before"
 _SHARDS = re.compile(r"\.data-[0-9]{5}-of-([0-9]{5})")
 
 
@@ -50,15 +52,22 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
     counts = {shards for other in files.listdir(parent) if (shards := _shards(other, name))}
     with temporary(prefix) as directory:
         staging = Staging(prefix, directory, frozenset(counts), files)
+        done_with = True
         try:
             files.makedirs(directory)
             yield staging
-        except BaseException:
-            staging.undo()
+        except BaseException as error:
+            done_with = staging.undo()
+            if not done_with:
+                raise SaveError(
+                    f"{prefix}: the checkpoint could not be written: {error}",
+                    hint="nor could what is there of it be removed; the next save here completes "
+                    "or removes it",
+                ) from error
             raise
         finally:
-            with contextlib.suppress(OSError):  # what stays is settled by the next writer
-                if files.exists(directory):
+            if done_with:  # else the next writer needs what is in it
+                with contextlib.suppress(OSError):
                     files.remove_tree(directory)
 
 
@@ -81,7 +90,6 @@ class Staging:
         self.shard_counts = shard_counts
         self._files = files
         self._moved: list[str] = []
-        self._before: dict[str, bytes] = {}
 
     def files(self) -> tuple[str, ...]:
         """The names in it but those of index and record: the data, and what savers wrote."""
@@ -93,43 +101,52 @@ class Staging:
         files, names = self._files, self.files()
         index, record = index_path(self._name), commit.path_of(self._name)
         for name in (index, record):
-            self._remember(join(self._parent, name))
+            self._keep(name)
         for name in (*names, index):
             files.fsync(join(self._directory, name))
         # The directory itself was synced with the record, which came last; here is its own name.
         files.fsync_dir(self._parent)
-        for name in (*names, index):
+        for name in names:
             self._move(name)
+        if self.shard_counts:  # the index that is replaced must not go before the data is there
+            files.fsync_dir(self._parent)
+        self._move(index)
         files.fsync_dir(self._parent)
         self._move(record)
         files.fsync_dir(self._parent)
         self._moved.clear()  # it is committed, and stays whatever fails now
-        for name in _replaced(self.prefix, names, files):
-            with contextlib.suppress(OSError):  # the next save under this name tries again
-                files.remove(join(self._parent, name))
+        with contextlib.suppress(OSError):  # the next save under this name tries again
+            _remove_strays(self.prefix, files)
 
-    def _move(self, name: str) -> None:
-        target = join(self._parent, name)
-        self._moved.append(target)
-        self._files.rename(join(self._directory, name), target)
-
-    def _remember(self, path: str) -> None:
-        """Keep what a file of that name holds, for a save that fails between two renames."""
+    def _keep(self, name: str) -> None:
+        """Copy a file that will be replaced, for a save that fails between two renames."""
+        path = join(self._parent, name)
         if self._files.exists(path):
             handle = self._files.open_read(path)
             try:
-                self._before[path] = handle.pread(0, handle.size)
+                data = handle.pread(0, handle.size)
             finally:
                 handle.close()
+            self._files.write_atomic(join(self._directory, name + _BEFORE), data)
 
-    def undo(self) -> None:
-        """Take back what has been moved, unless all of it has."""
-        for path in reversed(self._moved):
-            with contextlib.suppress(OSError):
-                if path in self._before:
-                    self._files.write_atomic(path, self._before[path])
+    def _move(self, name: str) -> None:
+        self._moved.append(name)
+        self._files.rename(join(self._directory, name), join(self._parent, name))
+
+    def undo(self) -> bool:
+        """Take back what has been moved, unless all of it has; whether that was possible."""
+        files = self._files
+        try:
+            for name in reversed(self._moved):
+                path, before = join(self._parent, name), join(self._directory, name + _BEFORE)
+                if files.exists(before):
+                    files.rename(before, path)
                 else:
-                    self._files.remove(path)
+                    with contextlib.suppress(FileNotFoundError):
+                        files.remove(path)
+        except OSError:
+            return False
+        return True
 
 
 def claim(directory: str, checkpoint_name: str, files: Files) -> None:
@@ -160,59 +177,80 @@ def delete(prefix: str, files: Files) -> None:
 
 def _settle(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:
     """Finish or undo what the name of a file says that a dead writer has begun."""
+    path = join(directory, name)
     if (of := abandoned(name)) and ours(of):
-        _settle_save(join(directory, name), join(directory, of), files)
+        _settle_save(path, join(directory, of), files)
     elif name.endswith(DELETED) and ours(name.removesuffix(DELETED)):
         prefix = join(directory, name.removesuffix(DELETED))
-        logging.info("%s: its deletion is finished", prefix)
-        _delete_files(prefix, files)
+        if files.exists(commit.path_of(prefix)):  # it was not the record that got this name
+            _remove_tree(path, files)
+        else:
+            logging.info("%s: its deletion is finished", prefix)
+            _delete_files(prefix, files)
 
 
 def _settle_save(staged: str, prefix: str, files: Files) -> None:
     """Finish or undo one save, found by the directory it left."""
     parent, name = os.path.split(prefix)
-    index, record = index_path(name), commit.path_of(name)
-    inside = files.listdir(staged)
+    record = commit.path_of(name)
+    inside = files.listdir(staged) if files.is_dir(staged) else []
     if record in inside:
-        names = _parts(join(staged, record), prefix, files)
-        if index not in inside:
-            logging.info("%s: its commit is completed", prefix)
-            files.rename(join(staged, record), join(parent, record))
-            files.fsync_dir(parent)
-            for other in _replaced(prefix, names, files):
-                files.remove(join(parent, other))
-        else:
+        if index_path(name) in inside:
             logging.info("%s: the save that was cut short is undone", prefix)
-            for other in set(names) - set(inside):
-                with contextlib.suppress(FileNotFoundError):
-                    files.remove(join(parent, other))
-    files.remove_tree(staged)
+            _remove_strays(prefix, files)
+        elif _is_of_index(join(staged, record), prefix, files):
+            logging.info("%s: its commit is completed", prefix)
+            # After a loss of power, data may be there still.
+            for part in (*(part for part in inside if is_part(part, name)), record):
+                files.rename(join(staged, part), join(parent, part))
+            files.fsync_dir(parent)
+            _remove_strays(prefix, files)
+    _remove_tree(staged, files)
 
 
-def _parts(record: str, prefix: str, files: Files) -> tuple[str, ...]:
-    """The files of a checkpoint as a record names them; none where it cannot be read."""
+def _is_of_index(record: str, prefix: str, files: Files) -> bool:
     try:
         found = commit.read_head(record, prefix, files)
+        return found is not None and found.index_sha256 == commit.index_digest(prefix, files)
     except CheckpointError:
-        return ()
-    return found.files if found else ()
+        return False
 
 
 def _delete_files(prefix: str, files: Files) -> None:
     parent, name = os.path.split(prefix)
+    try:
+        head = commit.read_head(prefix + DELETED, prefix, files)
+    except CheckpointError:
+        head = None
     names = files.listdir(parent)
-    own = {*_parts(prefix + DELETED, prefix, files), *(n for n in names if _shards(n, name))}
-    for file in (index_path(name), *sorted(own), name + DELETED):
-        if file in names:
+    own = {*(head.files if head else ()), *(n for n in names if _shards(n, name))}
+    for file in (index_path(name), *sorted(own & set(names))):
+        with contextlib.suppress(FileNotFoundError):
             files.remove(join(parent, file))
+    files.fsync_dir(parent)
+    _remove_tree(prefix + DELETED, files)
 
 
-def _replaced(prefix: str, names: tuple[str, ...], files: Files) -> Iterator[str]:
-    """Data files of that prefix that belong to the checkpoint that stood there before."""
+def _remove_strays(prefix: str, files: Files) -> None:
+    """Remove the data files under a prefix that the index in place does not refer to."""
     parent, name = os.path.split(prefix)
+    used = None
+    try:
+        with Bundle.open(prefix, files) as bundle:
+            used = bundle.index.header.num_shards
+    except CheckpointNotFoundError:
+        pass
+    except CheckpointError:
+        return  # nobody can say which they are
     for other in files.listdir(parent):
-        if _shards(other, name) and other not in names:
-            yield other
+        if (shards := _shards(other, name)) and shards != used:
+            with contextlib.suppress(FileNotFoundError):
+                files.remove(join(parent, other))
+
+
+def _remove_tree(path: str, files: Files) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.remove_tree(path)
 
 
 def _shards(file: str, name: str) -> int | None:
