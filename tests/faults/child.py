@@ -99,8 +99,10 @@ def _after_an_error(run: Run, what: Scenario, fault: Fault, error: Exception) ->
         problems.append(f"no OSError: {brief(error)}")
     if run.counter is not None and run.counter != run.subject.counter():
         problems.append(f"save_counter is {run.subject.counter()}, not {run.counter}")
-    # Where nothing can be deleted either, what was tried may have stayed.
-    stays = fault.mode is Mode.IO_ERROR and not fault.once
+    # Where nothing can be put back either, what was tried may have stayed, and the error says so.
+    stays = not fault.once and (
+        fault.mode is Mode.IO_ERROR or "nor could what is there of it be removed" in str(error)
+    )
     state = run.journal.state()
     allowed = state.allowed if stays else {state.last}
     if not stays:

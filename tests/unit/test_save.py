@@ -168,7 +168,7 @@ def test_a_save_that_fails_leaves_the_older_one_of_that_name(tmp_path, monkeypat
     before = files(tmp_path)
     variable.assign(2.0)
     genuine = getattr(LocalFiles, fails)
-    for number in range(1, 9):
+    for number in range(1, 20):
         calls = iter(range(1, 99))
 
         def full(*args: Any, number: int = number, calls: Any = calls) -> Any:
