@@ -21,6 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
+from tfckpt.live.aliases import readable
 from tfckpt.live.apply import Undo
 from tfckpt.live.background import Background
 from tfckpt.live.coverage import EXTRA
@@ -273,7 +274,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         undo = Undo(keep_all=True)
         undo.watch(filter(is_variable, prepared.live.variables.values()))
         try:
-            later = super().read(prepared.stored.prefix, _synchronous(options))
+            later = super().read(readable(prepared.stored.prefix), _synchronous(options))
         except BaseException:
             undo.roll_back()
             raise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from absl import logging
 
+from tfckpt.live.aliases import readable
 from tfckpt.live.inventory import collect
 from tfckpt.stored.keys import edges
 
@@ -35,7 +36,7 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
             holder = tf.train.Checkpoint()
             setattr(holder, edge, chain)
             chain = holder
-        chain.read(prefix).assert_existing_objects_matched().expect_partial()
+        chain.read(readable(prefix)).assert_existing_objects_matched().expect_partial()
 
 
 class Late:
@@ -79,4 +80,4 @@ class Late:
         return collect(self.objects).variables
 
     def _read(self, objects: Mapping[str, Any]) -> Any:
-        return tf.train.Checkpoint(**objects).read(self._prefix, self._options)
+        return tf.train.Checkpoint(**objects).read(readable(self._prefix), self._options)
