@@ -149,11 +149,12 @@ def check_built(live: Live, plan: Plan) -> None:
             and _meant(step).startswith(path + "/")
         ]
         if waiting:
+            legacy = hasattr(optimizer, "_create_all_weights")
+            how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
             raise NotBuiltError(
                 f"{path} ({type(optimizer).__name__}) has no variables yet, and the checkpoint has "
                 f"{len(waiting)} for it, {waiting[0]} the first",
-                hint="build it before restoring: optimizer.build(model.trainable_variables); or "
-                "give the model it trains to the checkpoint, too",
+                hint=f"{how} before restoring; or give the model it trains to the checkpoint, too",
             )
 
 
