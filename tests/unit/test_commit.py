@@ -78,7 +78,7 @@ JSON = st.recursive(
 )
 ENTRY = st.builds(
     Entry,
-    NAMES,
+    NAMES.filter(bool),
     st.sampled_from(Role),
     NAMES,
     st.none() | st.lists(NATURAL, max_size=3).map(tuple),
@@ -96,6 +96,16 @@ LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
     st.dictionaries(NAMES, st.lists(LAYER, max_size=3).map(tuple)),
     st.dictionaries(NAMES, st.floats(allow_nan=False)),
     st.dictionaries(NAMES, JSON, max_size=3),
+    st.dictionaries(NAMES, NAMES, max_size=3),
+    st.fixed_dictionaries(
+        {
+            "finite": st.none() | st.booleans(),
+            "sequence": st.none() | NATURAL,
+            "run_began": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            "preserved": st.lists(NATURAL, max_size=3).map(tuple),
+            "files": st.sampled_from([(), ("ckpt-1.data-00000-of-00001", "ckpt-1-saver.bin")]),
+        }
+    ),
     st.booleans(),
 )
 def test_any_record_round_trips_exactly(
@@ -104,14 +114,21 @@ def test_any_record_round_trips_exactly(
     stacks: Any,
     metrics: Any,
     training: Any,
+    left_out: Any,
+    more: Any,
     complete: bool,
 ) -> None:
     prefix = str(tmp_path_factory.getbasetemp() / "ckpt-1")
     Path(f"{prefix}.index").write_bytes(INDEX)
     inventory = Inventory(
-        prefix, {entry.name: entry for entry in entries}, stacks, complete=complete
+        prefix,
+        {entry.name: entry for entry in entries},
+        stacks,
+        complete=complete,
+        left_out=left_out,
     )
-    record = dataclasses.replace(RECORD, inventory=inventory, metrics=metrics, training=training)
+    given = {"metrics": metrics, "training": training, **more}
+    record = dataclasses.replace(RECORD, inventory=inventory, **given)
     commit.write(prefix, record)
     assert commit.read(prefix) == record
 
@@ -205,11 +222,20 @@ FORGED = {
     "created in another zone": _changed(created="2025-01-31T12:00:00+01:00"),
     "digest absent": _changed(index_sha256=...),
     "complete a number": _changed(complete=1),
+    "finite a number": _changed(finite=1),
+    "sequence negative": _changed(sequence=-1),
+    "run_began infinite": _changed(run_began=float("inf")),
+    "preserved a text": _changed(preserved=["3"]),
+    "left_out without a reason": _changed(left_out={"iterator": None}),
+    "a file of another checkpoint": _changed(files=["ckpt-7.data-00000-of-00001"]),
+    "a file of another directory": _changed(files=["../ckpt-1-saver"]),
+    "the index among the files": _changed(files=["ckpt-1-2.index"]),
     "layer a text": _changed(stacks={"model": ["dense"]}),
     "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
     "alias a list": _changed(aliases={"a": ["b"]}),
     "optimizer null": _changed(optimizers={"optimizer": None}),
     "entry without a name": _entry(name=...),
+    "entry with an empty name": _entry(name=""),
     "entry without a shape": _entry(shape=[None]),
     "entry of an unknown role": _entry(role="wheel"),
     "entry with an unknown field": _entry(colour="red"),

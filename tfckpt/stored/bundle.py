@@ -127,7 +127,7 @@ class Bundle:
             DamagedCheckpointError: the data file is absent, too short, or altered.
             UnsupportedCheckpointError: a ``resource`` or ``variant``.
         """
-        entry = self._entry(key)
+        entry = self.entries[key]
         if entry.dtype in OPAQUE:
             message = f"a {entry.dtype} can be read only by the TensorFlow that wrote it"
             raise UnsupportedCheckpointError(message, path=self.prefix, name=key)
@@ -148,7 +148,9 @@ class Bundle:
             DamagedCheckpointError: the first value that is absent, cut off or altered.
         """
         for key in self.entries if keys is None else keys:
-            entry = self._entry(key)
+            if (entry := self.entries.get(key)) is None:
+                message = "the value is not in the index"
+                raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
             parts = [piece for _, piece in self._pieces(key, entry)] if entry.sliced else [entry]
             for part in parts:
                 if part.dtype in OPAQUE:
@@ -166,11 +168,6 @@ class Bundle:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _entry(self, key: str) -> BundleEntry:
-        if key not in self.entries:
-            raise DamagedCheckpointError("is not in the index", path=self.prefix, name=key or "''")
-        return self.entries[key]
 
     def _pieces(
         self, key: str, entry: BundleEntry
