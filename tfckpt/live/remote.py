@@ -52,7 +52,7 @@ def files_of(path: str, *, durable: bool = True) -> Files:
     return LOCAL if durable else SCRATCH
 
 
-class RemoteHandle:
+class RemoteHandle(Handle):
     """A remote file open for reading, by one thread at a time: TensorFlow's has a position."""
 
     def __init__(self, path: str) -> None:
@@ -70,11 +70,6 @@ class RemoteHandle:
     @property
     def size(self) -> int:
         return self._size
-
-    def pread(self, offset: int, length: int) -> bytes:
-        buffer = bytearray(min(length, max(self._size - offset, 0)))
-        count = self.readinto(offset, memoryview(buffer))
-        return bytes(memoryview(buffer)[:count])
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
         length, done = min(len(buffer), max(self._size - offset, 0)), 0

@@ -46,6 +46,9 @@ class Handle(Protocol):
 
     def pread(self, offset: int, length: int) -> bytes:
         """The bytes at ``offset``; fewer than ``length`` only at the end of the file."""
+        buffer = bytearray(min(length, max(self.size - offset, 0)))
+        count = self.readinto(offset, memoryview(buffer))
+        return bytes(memoryview(buffer)[:count])
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
         """Fills ``buffer``; returns how many bytes, fewer only at the end of the file."""
@@ -138,7 +141,7 @@ def _open_regular(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
-class LocalHandle:
+class LocalHandle(Handle):
     """A regular file of the local file system."""
 
     def __init__(self, path: str) -> None:
@@ -158,11 +161,6 @@ class LocalHandle:
     @property
     def size(self) -> int:
         return self._size
-
-    def pread(self, offset: int, length: int) -> bytes:
-        buffer = bytearray(min(length, max(self._size - offset, 0)))
-        count = self.readinto(offset, memoryview(buffer))
-        return bytes(memoryview(buffer)[:count])
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
         done = 0
