@@ -100,7 +100,7 @@ LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
     st.fixed_dictionaries(
         {
             "finite": st.none() | st.booleans(),
-            "sequence": st.none() | NATURAL,
+            "sequence": st.none() | st.tuples(NATURAL, NATURAL),
             "run_began": st.none() | st.floats(allow_nan=False, allow_infinity=False),
             "preserved": st.lists(NATURAL, max_size=3).map(tuple),
             "files": st.sampled_from([(), ("ckpt-1.data-00000-of-00001", "ckpt-1-saver.bin")]),
@@ -223,7 +223,7 @@ FORGED = {
     "digest absent": _changed(index_sha256=...),
     "complete a number": _changed(complete=1),
     "finite a number": _changed(finite=1),
-    "sequence negative": _changed(sequence=-1),
+    "sequence a number": _changed(sequence=11),
     "run_began infinite": _changed(run_began=float("inf")),
     "preserved a text": _changed(preserved=["3"]),
     "left_out without a reason": _changed(left_out={"iterator": None}),

@@ -12,16 +12,27 @@ import os
 import shutil
 import tempfile
 
+from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.stored.files import absolute
+
 _PATTERN = set("*?[\\")
 
 
 def readable(prefix: str) -> str:
     """The prefix itself, or one by which TensorFlow finds the same files until the process ends.
 
+    Raises:
+        UnsupportedCheckpointError: it is remote, where there are no links.
+
     >>> readable("runs/flowers/ckpt-1")
     'runs/flowers/ckpt-1'
     """
-    return _linked(os.path.abspath(prefix)) if _PATTERN & set(prefix) else prefix  # noqa: PTH100
+    if not _PATTERN & set(prefix):
+        return prefix
+    if "://" in prefix:
+        message = "TensorFlow, which is to read it, takes *, ?, [ and \\ for a pattern"
+        raise UnsupportedCheckpointError(message, path=prefix, hint="Copy it to another path.")
+    return _linked(absolute(prefix))
 
 
 def _linked(prefix: str) -> str:
@@ -30,6 +41,6 @@ def _linked(prefix: str) -> str:
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     alias = os.path.join(place, "ckpt")  # noqa: PTH118  text, as the prefix
     for file in os.listdir(directory):  # noqa: PTH208
-        if file.startswith(f"{name}."):
+        if file.startswith((f"{name}.", f"{name}-")):
             os.symlink(os.path.join(directory, file), alias + file.removeprefix(name))  # noqa: PTH118, PTH211
     return alias

@@ -7,6 +7,7 @@ process at the latest, which waits for a save under way: the interpreter joins i
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -41,7 +42,10 @@ class Background:
             else:
                 future.set_result(None)
 
-        threading.Thread(target=run, name="tfckpt-save").start()
+        try:
+            threading.Thread(target=run, name="tfckpt-save").start()
+        except RuntimeError:  # no more threads can be had
+            run()
         self._work = future
         _unreported.add(self)
 
@@ -56,6 +60,17 @@ class Background:
         _unreported.discard(self)
         if error is not None:
             raise error
+
+
+def _forget() -> None:
+    """In a forked child: the thread is the parent's, and so is what it does."""
+    for each in _unreported:
+        each._work = None
+    _unreported.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @atexit.register

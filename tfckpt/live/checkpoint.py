@@ -15,6 +15,7 @@ import copy
 import dataclasses
 import os
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -41,10 +42,10 @@ from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.policy import Policy
-from tfckpt.stored import numbers
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 from tfckpt.stored.commit import path_of
-from tfckpt.stored.files import join
+from tfckpt.stored.files import absolute, join
+from tfckpt.stored.numbers import Number
 from tfckpt.stored.staging import claim
 from tfckpt.stored.state_file import STATE_FILE, CheckpointState, render
 
@@ -102,24 +103,25 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
         self._tfckpt_background.finish()
-        terms = Terms(files_of(prefix))
-        directory, name = os.path.split(prefix)
-        counter = self.save_counter
-        before = as_int(counter)
+        place, counter = absolute(prefix), self.save_counter
+        terms, before = Terms(files_of(place)), as_int(counter)
+        directory, name = os.path.split(place)
         with failing_as_save(prefix):
             claim(directory, name, terms.files)
-            number = numbers.take(prefix, before, terms.files)
+            number = Number(place, before, terms.files)
 
         def undo() -> None:
-            numbers.give_back(prefix, number)
+            number.give_back()
             counter.assign(before)
 
         def then() -> None:
-            numbers.give_back(prefix, number)
-            _write_state(directory, f"{name}-{number}", terms.files)
+            number.give_back()
+            _write_state(directory, f"{name}-{number.value}", terms.files)
 
-        counter.assign(number)
-        return self._tfckpt_save(f"{prefix}-{number}", options, terms, then=then, undo=undo)
+        counted = partial(counter.assign, number.value)
+        path, place = (f"{where}-{number.value}" for where in (prefix, place))
+        self._tfckpt_save(path, place, options, terms, first=counted, then=then, undo=undo)
+        return path
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
         """Write under exactly this name: as ``save``, without number and state file.
@@ -144,40 +146,50 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
         self._tfckpt_background.finish()
-        return self._tfckpt_save(prefix, options, Terms(files_of(prefix)))
+        self._tfckpt_save(prefix, absolute(prefix), options, Terms(files_of(prefix)))
+        return prefix
 
     def _tfckpt_save(
         self,
         prefix: str,
+        place: str,
         options: Any,
         terms: Terms,
         about: About | None = None,
         *,
+        first: Callable[[], object] | None = None,
         then: Callable[[], object] | None = None,
         undo: Callable[[], object] | None = None,
-    ) -> str:
+    ) -> None:
         """Take a snapshot now, and write it now or in the background.
 
         Args:
-            prefix: where to.
+            prefix: where to, as the caller spells it.
+            place: the same, whatever the working directory becomes.
             options: ``tf.train.CheckpointOptions``.
             terms: how to save.
             about: what the record says.
+            first: moves the counters that are saved, too.
             then: called after the commit, by the thread that wrote.
             undo: called where it failed before the commit, by the thread that tried.
         """
-        in_background = options is not None and options.experimental_enable_async_checkpoint
-        options = _synchronous(options)
-        callbacks = options.experimental_write_callbacks or ()
-        options.experimental_write_callbacks = None
-        with _or(undo), failing_as_save(prefix):
-            live = collect(*self._tfckpt_objects())
-            snapshot = take(self._saver, live, leave_out=terms.on_unsavable == "warn")
-            about = about_now(about, snapshot.live)
+        with _or(undo):
+            if first is not None:
+                first()
+            in_background = options is not None and options.experimental_enable_async_checkpoint
+            options = _synchronous(options)
+            callbacks = options.experimental_write_callbacks or ()
+            options.experimental_write_callbacks = None
+            with failing_as_save(prefix):
+                live = collect(*self._tfckpt_objects())
+                told = self.__dict__.setdefault("_tfckpt_told", set())
+                leave_out = terms.on_unsavable == "warn"
+                snapshot = take(self._saver, live, leave_out=leave_out, told=told)
+                about = about_now(about, snapshot.live)
 
         def work() -> None:
             with _or(undo):
-                write(prefix, snapshot, options, terms, about)
+                write(place, snapshot, options, terms, about)
             if then is not None:
                 then()
             run_callbacks(callbacks, prefix)
@@ -186,7 +198,6 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             self._tfckpt_background.start(work)
         else:
             work()
-        return prefix
 
     @property
     def _tfckpt_source(self) -> str | None:

@@ -45,7 +45,8 @@ class About:
         epoch: epochs finished.
         metrics: measured at this step.
         training: further state, as JSON values.
-        sequence: its place in the order of saves, where its number does not say it.
+        sequence: its place in the order of saves, where its number does not say it; see
+            ``CommitRecord``.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
     """
@@ -54,7 +55,7 @@ class About:
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    sequence: int | None = None
+    sequence: tuple[int, int] | None = None
     run_began: float | None = None
     preserved: tuple[int, ...] = ()
 
@@ -104,9 +105,8 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
     """Write a snapshot, make it durable, read it back, and commit it.
 
     Raises:
-        SaveError: it could not be written, or holds numbers that are not finite and the terms
-            refuse that.
-        DamagedCheckpointError: it does not read back as what was to be written.
+        SaveError: it could not be written, does not read back as what was to be written, or holds
+            numbers that are not finite and the terms refuse that.
     """
     nonfinite = snapshot.nonfinite()
     if nonfinite:
@@ -191,7 +191,7 @@ def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
 
 
 def _number(prefix: str) -> int:
-    found = re.search(r"-(\d+)$", prefix)
+    found = re.search(r"-([0-9]{1,18})\Z", prefix)
     return int(found.group(1)) if found else 0
 
 

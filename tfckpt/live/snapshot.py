@@ -9,7 +9,6 @@ over a generator, is left out or refused before anything is written.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,13 +67,14 @@ class Snapshot:
         ]
 
 
-def take(checkpoint_saver: Any, live: Live, *, leave_out: bool) -> Snapshot:
+def take(checkpoint_saver: Any, live: Live, *, leave_out: bool, told: set[str]) -> Snapshot:
     """Gather and read everything.
 
     Args:
         checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
         live: its values.
         leave_out: go on without what cannot be saved.
+        told: names of what was left out and said to be; added to.
 
     Raises:
         SaveError: something cannot be saved.
@@ -97,8 +97,9 @@ def take(checkpoint_saver: Any, live: Live, *, leave_out: bool) -> Snapshot:
             gathered = checkpoint_saver._gather_serialized_tensors()
     finally:
         checkpoint_saver._graph_view = view
-    for name, reason in left_out.items():
-        _warn_once(name, reason)
+    for name in left_out.keys() - told:
+        logging.warning("%s is left out of the checkpoints: %s", name, left_out[name])
+        told.add(name)
     tensors, _, savers, graph = gathered
     serialized = proto.parse_object_graph(graph.SerializeToString(), path="", name="")
     keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
@@ -165,8 +166,3 @@ def _refused(left_out: Mapping[str, str], error: Exception) -> TfckptError:
         "you give, set on_unsavable: warn",
     )
     return also(refused, error) if isinstance(error, tf.errors.OpError) else refused
-
-
-@functools.cache
-def _warn_once(name: str, reason: str) -> None:
-    logging.warning("%s is left out of the checkpoints: %s", name, reason)

@@ -112,7 +112,7 @@ def about(given: About) -> About:
     """What the record is to say, as it can be written and read again.
 
     Raises:
-        SaveError: step or epoch is no whole number from 0 on, or a metric no finite number or NaN.
+        SaveError: step or epoch is no whole number from 0 on, or a metric no number.
     """
     step = None if given.step is None else _natural("step", given.step, _MAX_COUNT)
     epoch = None if given.epoch is None else _natural("epoch", given.epoch, _MAX_COUNT)

@@ -31,8 +31,8 @@ from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.planning import Status
 from tfckpt.records import Role
-from tfckpt.stored import numbers
-from tfckpt.stored.files import join
+from tfckpt.stored.files import absolute, join
+from tfckpt.stored.numbers import Number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,6 +113,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             raise ValueError("checkpoint_interval needs a step_counter to count by")
         self._checkpoint = checkpoint
         self._directory = os.fspath(directory)
+        place = absolute(self._directory)
         files = files_of(self._directory, durable=durable)
         self._terms = Terms(
             files,
@@ -120,7 +121,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             arguments.one_of("on_unsavable", on_unsavable, ("warn", "error")),
         )
         name = arguments.checkpoint_name(checkpoint_name)
-        self._files = Directory(self._directory, name, files)
+        self._files = Directory(place, name, files)
         self._checkpoint_prefix = join(self._directory, name)
         self._rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
         self._enable_async = enable_async
@@ -144,7 +145,11 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     @property
     def checkpoints(self) -> list[str]:
         """The paths of all checkpoints of that name in the directory, oldest first."""
-        return [found.prefix for found in self._files.checkpoints()]
+        return [self._spelt(found.prefix) for found in self._files.checkpoints()]
+
+    def _spelt(self, prefix: str) -> str:
+        """A path as the directory was given."""
+        return join(self._directory, os.path.split(prefix)[1])
 
     def save(
         self,
@@ -187,42 +192,46 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         background.finish()
         counter, prefix = self._checkpoint.save_counter, self._checkpoint_prefix
         before = as_int(counter), self._last_checkpoint_step
+        sequence = None
         with failing_as_save(prefix):
             self._files.claim()
-            number = numbers.take(prefix, before[0], self._terms.files)
-            sequence = None if checkpoint_number is None else self._sequence(checkpoint_number)
-        path = f"{prefix}-{number if checkpoint_number is None else checkpoint_number}"
+            preserved = self.retention().preserved
+            if checkpoint_number is not None:
+                sequence = self._files.sequence(checkpoint_number)
+            above = max(before[0], self._files.last()[0])
+            number = Number(self._files.prefix, above, self._terms.files)
+        chosen = number.value if checkpoint_number is None else checkpoint_number
+        path = f"{prefix}-{chosen}"
+
+        def first() -> None:
+            counter.assign(number.value if checkpoint_number is None else before[0] + 1)
+            self._last_checkpoint_step = step
 
         def undo() -> None:
-            numbers.give_back(prefix, number)
+            number.give_back()
             counter.assign(before[0])
             self._last_checkpoint_step = before[1]
 
         def then() -> None:
-            numbers.give_back(prefix, number)
-            self._sweep(path)
+            number.give_back()
+            self._sweep(f"{self._files.prefix}-{chosen}")
 
-        counter.assign(number if checkpoint_number is None else before[0] + 1)
-        self._last_checkpoint_step = step
         self._checkpoint._tfckpt_save(
             path,
+            f"{self._files.prefix}-{chosen}",
             self._with_async(options),
             self._terms,
             dataclasses.replace(
                 about,
                 sequence=sequence,
                 run_began=self._run_began,
-                preserved=tuple(sorted(self.retention().preserved)),
+                preserved=tuple(sorted(preserved)),
             ),
+            first=first,
             then=then,
             undo=undo,
         )
         return path
-
-    def _sequence(self, number: int) -> int | None:
-        """The place in the order of saves of one whose number is given, where that is no higher."""
-        newest = max(map(self._files.sequence, self._files.checkpoints()), default=0)
-        return newest + 1 if number <= newest else None
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:
@@ -256,9 +265,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     def _in_use(self, saved: Sequence[Saved]) -> set[str]:
         """What was restored, where somebody preferred it to newer ones that are still there."""
         source = self._checkpoint._tfckpt_source
-        chosen = next((one for one in saved if _same(one.prefix, source)), None)
+        if source is None or not _same_directory(source, self._files.path):
+            return set()
+        name = os.path.split(source)[1]
+        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
         if chosen is None or all(
-            one.number <= chosen.number or one.prefix in self._own for one in saved
+            one.order <= chosen.order or one.prefix in self._own for one in saved
         ):
             return set()
         return {chosen.prefix}
@@ -267,9 +279,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Delete what the rules release; the checkpoint is committed, whatever fails here."""
         self._own.add(path)
         self._files.forget(path)  # an older one of that number is known by another record
-        found = self._files.checkpoints()
-        decision = self._decide(found)
-        self._preserved = decision.preserved
+        try:
+            found = self._files.checkpoints()
+            decision = self._decide(found)
+            self._preserved = decision.preserved
+        except CheckpointError as error:
+            logging.warning("%s is saved, and nothing was deleted: %s", path, error)
+            return
         going = set(decision.delete)
         try:
             staying = [one for one in found if one.prefix not in going]
@@ -280,7 +296,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             try:
                 self._files.delete(prefix)
             except OSError as error:  # noqa: PERF203 (one that stays keeps no other from going)
-                logging.warning("%s was to be deleted, and stays: %s", prefix, error)
+                logging.warning("%s: the next save goes on deleting it: %s", prefix, error)
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
 
@@ -313,7 +329,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             if self._checkpoint_interval is not None:
                 self._last_checkpoint_step = as_int(self._step_counter)
             _warn_of_missing(status.report)
-            return path
+            return self._spelt(path)
         if rejected:
             raise DamagedCheckpointError(
                 "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
@@ -350,5 +366,6 @@ def _warn_of_missing(report: RestoreReport) -> None:
         )
 
 
-def _same(prefix: str, other: str | None) -> bool:
-    return other is not None and os.path.realpath(prefix) == os.path.realpath(other)
+def _same_directory(prefix: str, directory: str) -> bool:
+    parent = os.path.split(prefix)[0] or "."
+    return parent == directory or os.path.realpath(parent) == os.path.realpath(directory)

@@ -37,21 +37,35 @@ class Directory:
     files: Files
     _heads: dict[str, CommitRecord | None] = dataclasses.field(default_factory=dict, repr=False)
 
+    @property
+    def prefix(self) -> str:
+        """What the paths of all of them begin with."""
+        return join(self.path, self.checkpoint_name)
+
     def checkpoints(self) -> list[Candidate]:
         """In the order of their saves, oldest first; those with no index and no record are none."""
         return [one for one in self._in_order() if one.kind is not Kind.TORN]
 
     def _in_order(self) -> list[Candidate]:
         found = discover.candidates(self.path, self.checkpoint_name, self.files)
-        return sorted(found, key=lambda one: (self.sequence(one), one.number, one.prefix))
+        return sorted(found, key=lambda one: (self.order(one), one.prefix))
 
-    def sequence(self, one: Candidate) -> int:
+    def order(self, one: Candidate) -> tuple[int, int]:
         """The place of a checkpoint in the order of saves: its number, unless its record differs.
 
         It does where numbers were given by hand and went down.
         """
         head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
-        return one.number if head is None or head.sequence is None else head.sequence
+        return (one.number, 0) if head is None else head.order
+
+    def sequence(self, number: int) -> tuple[int, int] | None:
+        """What a record must say for a save of that number, given by hand, to be the last."""
+        last = self.last()
+        return None if (number, 0) > last else (last[0], last[1] + 1)
+
+    def last(self) -> tuple[int, int]:
+        """The place of the last save in the order of saves."""
+        return max(map(self.order, self.checkpoints()), default=(0, -1))
 
     def restorable(self) -> Iterator[tuple[str, str]]:
         """Prefixes in the order in which to try them, ``""`` with the reason not to try one.
@@ -61,12 +75,12 @@ class Directory:
         """
         tried: set[str] = set()
         while fresh := [one for one in reversed(self._in_order()) if one.prefix not in tried]:
-            committed = (one.number for one in fresh if one.kind is Kind.COMMITTED)
+            committed = (self.order(one) for one in fresh if one.kind is Kind.COMMITTED)
             acknowledged = next(committed, None)
             doubtful = []
             for one in fresh:
                 tried.add(one.prefix)
-                newer = acknowledged is not None and one.number > acknowledged
+                newer = acknowledged is not None and self.order(one) > acknowledged
                 if one.kind is Kind.TORN:
                     yield "", f"{one.prefix}: has data and no index, which was lost or not copied"
                 elif newer and one.kind is Kind.FOREIGN and self._without_record(one.prefix):
@@ -92,13 +106,16 @@ class Directory:
 
     def head(self, prefix: str) -> CommitRecord | None:
         """What the record of a checkpoint says but its values, None where there is none."""
-        if prefix not in self._heads:
-            try:
-                found = commit.read_head(commit.path_of(prefix), prefix, self.files)
-            except CheckpointError:  # whoever restores it will say what is wrong with it
-                found = None
-            self._heads[prefix] = found
-        return self._heads[prefix]
+        try:
+            return self._heads[prefix]
+        except KeyError:
+            pass
+        try:
+            found = commit.read_head(commit.path_of(prefix), prefix, self.files)
+        except CheckpointError:  # whoever restores it will say what is wrong with it
+            found = None
+        self._heads[prefix] = found
+        return found
 
     def saved(self, checkpoints: Iterable[Candidate]) -> list[Saved]:
         """Those that tfckpt committed, as the rules of what to keep see them."""

@@ -47,11 +47,11 @@ class Saved:
     step: int | None
     metrics: Mapping[str, float]
     finite: bool | None
-    sequence: int | None = None
+    sequence: tuple[int, int] | None = None
 
     @property
-    def order(self) -> int:
-        return self.number if self.sequence is None else self.sequence
+    def order(self) -> tuple[int, int]:
+        return self.sequence or (self.number, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -64,10 +64,10 @@ def candidates(
         part, base = _part(name)
         parts[part].add(base)
     indexed, recorded = parts[_INDEX], parts[SUFFIX]
-    # Data beside a staged save is on its way in.
-    data_alone = parts[""] - indexed - (parts[_STAGED] - recorded)
+    # Data beside a staged save is on its way in, beside a deletion on its way out.
+    data_alone = parts[""] - indexed - (parts[_STAGED] - recorded) - parts[DELETED]
     found = []
-    for base in (indexed | data_alone) - parts[DELETED]:
+    for base in indexed | data_alone:
         match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
             continue

@@ -97,6 +97,11 @@ def join(directory: str, name: str) -> str:
     return os.path.join(directory, name)  # noqa: PTH118  Path would make it "gs:/bucket/run"
 
 
+def absolute(path: str) -> str:
+    """A local path whatever the working directory becomes; others are so already."""
+    return path if "://" in path else os.path.abspath(path)  # noqa: PTH100  text, as it came
+
+
 @contextlib.contextmanager
 def temporary(path: str) -> Iterator[str]:
     """A fresh name beside ``path`` for what is not finished."""

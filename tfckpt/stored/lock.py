@@ -192,7 +192,12 @@ def lock_of(directory: str) -> WriterLock:
     """
     path = os.path.realpath(directory)
     with _mutex:
-        return _locks.setdefault(path, WriterLock(path))
+        if path not in _locks:
+            for other in [lock for lock in _locks.values() if not os.path.lexists(lock._path)]:
+                other._forget()  # its directory is gone, and a descriptor for nothing
+                del _locks[other.directory]
+            _locks[path] = WriterLock(path)
+        return _locks[path]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

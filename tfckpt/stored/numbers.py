@@ -10,6 +10,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from tfckpt.errors import CheckpointError
+from tfckpt.stored import commit
 from tfckpt.stored.discover import highest_number
 
 if TYPE_CHECKING:
@@ -19,28 +21,35 @@ _lock = threading.Lock()
 _taken: dict[tuple[str, str], set[int]] = {}
 
 
-def take(file_prefix: str, above: int, files: Files) -> int:
-    """The next number, which nobody else in this process gets until it is given back.
+class Number:
+    """A number that nobody else in this process gets until it is given back.
 
     Args:
         file_prefix: ``<directory>/<checkpoint_name>``.
         above: what it is to be above besides, as the save counter knows.
         files: where the directory is.
     """
-    directory, name = os.path.split(file_prefix)
-    with _lock:
-        taken = _taken.setdefault(_key(file_prefix), set())
-        number = max(above, highest_number(directory, name, files), *taken) + 1
-        taken.add(number)
-    return number
+
+    def __init__(self, file_prefix: str, above: int, files: Files) -> None:
+        directory, name = os.path.split(file_prefix)
+        place = directory if "://" in directory else os.path.realpath(directory)
+        with _lock:
+            self._others = _taken.setdefault((place, name), set())
+            highest = highest_number(directory, name, files)
+            last = _order_of(f"{file_prefix}-{highest}", files)
+            self.value = max(above, highest, last, *self._others) + 1
+            self._others.add(self.value)
+
+    def give_back(self) -> None:
+        """The save is over: its files tell its number, or it left none."""
+        with _lock:
+            self._others.discard(self.value)
 
 
-def give_back(file_prefix: str, number: int) -> None:
-    """The save is over: its files tell its number, or it left none."""
-    with _lock:
-        _taken[_key(file_prefix)].discard(number)
-
-
-def _key(file_prefix: str) -> tuple[str, str]:
-    directory, name = os.path.split(file_prefix)
-    return directory if "://" in directory else os.path.realpath(directory), name
+def _order_of(prefix: str, files: Files) -> int:
+    """The number that stood before a checkpoint whose own was given by hand, else its own or 0."""
+    try:
+        head = commit.read_head(commit.path_of(prefix), prefix, files)
+    except CheckpointError:
+        return 0
+    return head.order[0] if head else 0

@@ -40,7 +40,10 @@ _DEFAULTS = {
     "files": [],
 }
 _DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
-_NOT_A_SAVERS = re.compile(rf".*({_DATA}|\.index|\.json|\.tmp|\.deleted)", re.DOTALL)
+_NOT_A_SAVERS = re.compile(
+    rf".*({_DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
+    re.DOTALL,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +61,8 @@ class CommitRecord:
         training: further state of training, as JSON values.
         versions: of tfckpt, TensorFlow, Keras.
         finite: whether all weights and slots are finite numbers, None where nobody looked.
-        sequence: its place in the order of saves, where numbers given by hand go down; else the
-            number.
+        sequence: its place in the order of saves, where a number given by hand is no higher than
+            one that was there: the highest then, and how many such have followed it.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
         files: names of the data files and of what registered savers wrote.
@@ -75,10 +78,15 @@ class CommitRecord:
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     finite: bool | None = None
-    sequence: int | None = None
+    sequence: tuple[int, int] | None = None
     run_began: float | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What is saved later has a higher one."""
+        return self.sequence or (self.number, 0)
 
     @functools.cached_property
     def time(self) -> float:
@@ -111,7 +119,7 @@ def render(record: CommitRecord) -> bytes:
         "training": dict(record.training),
         "versions": dict(record.versions),
         "finite": record.finite,
-        "sequence": record.sequence,
+        "sequence": None if record.sequence is None else list(record.sequence),
         "run_began": record.run_began,
         "preserved": list(record.preserved),
         "files": list(record.files),
@@ -133,16 +141,19 @@ def render(record: CommitRecord) -> bytes:
 def is_part(file: str, base: str) -> bool:
     """Whether a file is a checkpoint's own data, or may come from a registered saver of it.
 
-    Those write to ``<prefix>-<name of the saver>…`` (``registered_saver_filename`` in
-    tensorflow/python/checkpoint/functional_saver.py).
+    Those are given ``<prefix>-<name of the saver>`` to write to (``registered_saver_filename`` in
+    tensorflow/python/checkpoint/functional_saver.py), or the prefix.
 
     >>> is_part("ckpt-1.data-00000-of-00001", "ckpt-1"), is_part("../ckpt-1-x", "ckpt-1")
+    (True, False)
+    >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
     (True, False)
     """
     if re.fullmatch(re.escape(base) + _DATA, file):
         return True
     plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
-    return plain and file.startswith(f"{base}-") and _NOT_A_SAVERS.fullmatch(file) is None
+    ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
+    return plain and ours and file != base and _NOT_A_SAVERS.fullmatch(file) is None
 
 
 def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitRecord:
@@ -218,7 +229,7 @@ class _Reader:
             training=self.get(tree, "training", dict),
             versions=self.mapping(tree, "versions", str),
             finite=self.get(tree, "finite", bool, type(None)),
-            sequence=self.natural(tree, "sequence", optional=True),
+            sequence=self.sequence(tree),
             run_began=self.seconds(tree, "run_began"),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
@@ -248,6 +259,14 @@ class _Reader:
         if value is not None and not math.isfinite(value):
             raise self.damaged(f"the record's {field!r} is no time")
         return value
+
+    def sequence(self, tree: Any) -> tuple[int, int] | None:
+        value = self.get(tree, "sequence", list, type(None))
+        if value is None:
+            return None
+        if [type(part) for part in value] != [int, int]:
+            raise self.damaged("the record's 'sequence' is none")
+        return value[0], value[1]
 
     def numbers(self, tree: Any, field: str) -> tuple[int, ...]:
         values = self.get(tree, field, list)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 from typing import TYPE_CHECKING
 
 from absl import logging
@@ -31,10 +32,11 @@ from tfckpt.stored.record import is_part
 from tfckpt.stored.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 DELETED = ".tfckpt.deleted"
 _BEFORE = ".before"
+_tidying = threading.Lock()
 _SHARDS = re.compile(r"\.data-[0-9]{5}-of-([0-9]{5})")
 
 
@@ -57,6 +59,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
             files.makedirs(directory)
             yield staging
         except BaseException as error:
+            done_with = False  # should a second interrupt come
             done_with = staging.undo()
             if not done_with:
                 raise SaveError(
@@ -92,9 +95,20 @@ class Staging:
         self._moved: list[str] = []
 
     def files(self) -> tuple[str, ...]:
-        """The names in it but those of index and record: the data, and what savers wrote."""
-        names = self._files.listdir(self._directory)
-        return tuple(sorted(name for name in names if is_part(name, self._name)))
+        """The names in it but those of index and record: the data, and what savers wrote.
+
+        Raises:
+            SaveError: a registered saver wrote a file that cannot be told to be the checkpoint's.
+        """
+        others = {index_path(self._name), commit.path_of(self._name), f"{self._name}_temp"}
+        names = sorted({*self._files.listdir(self._directory)} - others)
+        for name in names:
+            if not is_part(name, self._name) and not name.endswith(_BEFORE):
+                raise SaveError(
+                    f"{self.prefix}: a registered saver wrote {name!r}, which would be lost",
+                    hint="its names are to begin with the prefix it is given",
+                )
+        return tuple(name for name in names if not name.endswith(_BEFORE))
 
     def publish(self) -> None:
         """Move everything into place; when this returns, it is there, on disk."""
@@ -160,18 +174,21 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> None:
     if isinstance(files, LocalFiles):  # elsewhere there are no locks
         lock_of(directory or ".").acquire()
     numbered = re.compile(re.escape(checkpoint_name) + r"-[0-9]{1,18}")
-    for name in files.listdir(directory):
-        if abandoned(name) == STATE_FILE:
-            files.remove(join(directory, name))
-        elif name.endswith((DELETED, ".tmp")):  # few of many do
-            _settle(name, directory, lambda of: numbered.fullmatch(of) is not None, files)
+    with _tidying:
+        for name in files.listdir(directory):
+            if abandoned(name) == STATE_FILE:
+                _remove_tree(join(directory, name), files)
+            elif name.endswith((DELETED, ".tmp")):  # few of many do
+                _settle(name, directory, lambda of: numbered.fullmatch(of) is not None, files)
 
 
 def delete(prefix: str, files: Files) -> None:
-    """Delete a checkpoint: from the first rename on, it is none."""
-    with contextlib.suppress(FileNotFoundError):
+    """Delete a committed checkpoint: from the first rename on, it is none."""
+    try:
         files.rename(commit.path_of(prefix), prefix + DELETED)
-        files.fsync_dir(os.path.split(prefix)[0])
+    except FileNotFoundError:
+        return  # somebody else is at it, or took the record away: it is not ours any more
+    files.fsync_dir(os.path.split(prefix)[0])
     _delete_files(prefix, files)
 
 
@@ -182,29 +199,32 @@ def _settle(name: str, directory: str, ours: Callable[[str], bool], files: Files
         _settle_save(path, join(directory, of), files)
     elif name.endswith(DELETED) and ours(name.removesuffix(DELETED)):
         prefix = join(directory, name.removesuffix(DELETED))
-        if files.exists(commit.path_of(prefix)):  # it was not the record that got this name
-            _remove_tree(path, files)
-        else:
+        index = index_path(prefix)
+        if not files.exists(index) or _is_of_index(path, prefix, files):
             logging.info("%s: its deletion is finished", prefix)
             _delete_files(prefix, files)
+        else:  # another checkpoint has got its number
+            _remove_tree(path, files)
 
 
 def _settle_save(staged: str, prefix: str, files: Files) -> None:
     """Finish or undo one save, found by the directory it left."""
     parent, name = os.path.split(prefix)
     record = commit.path_of(name)
-    inside = files.listdir(staged) if files.is_dir(staged) else []
-    if record in inside:
-        if index_path(name) in inside:
-            logging.info("%s: the save that was cut short is undone", prefix)
-            _remove_strays(prefix, files)
-        elif _is_of_index(join(staged, record), prefix, files):
-            logging.info("%s: its commit is completed", prefix)
-            # After a loss of power, data may be there still.
-            for part in (*(part for part in inside if is_part(part, name)), record):
-                files.rename(join(staged, part), join(parent, part))
-            files.fsync_dir(parent)
-            _remove_strays(prefix, files)
+    with contextlib.suppress(FileNotFoundError):
+        inside = files.listdir(staged) if files.is_dir(staged) else []
+        if record in inside:
+            path = join(staged, record)
+            if index_path(name) not in inside and _is_of_index(path, prefix, files):
+                logging.info("%s: its commit is completed", prefix)
+                # After a loss of power, data may be there still.
+                for part in (*(part for part in inside if is_part(part, name)), record):
+                    files.rename(join(staged, part), join(parent, part))
+                files.fsync_dir(parent)
+                _remove_strays(prefix, files)
+            else:
+                logging.info("%s: the save that was cut short is undone", prefix)
+                _remove_strays(prefix, files, {*_parts(path, prefix, files)} - {*inside})
     _remove_tree(staged, files)
 
 
@@ -216,23 +236,34 @@ def _is_of_index(record: str, prefix: str, files: Files) -> bool:
         return False
 
 
-def _delete_files(prefix: str, files: Files) -> None:
-    parent, name = os.path.split(prefix)
+def _parts(record: str, prefix: str, files: Files) -> tuple[str, ...]:
+    """The files of a checkpoint as a record names them; none where it cannot be read."""
     try:
-        head = commit.read_head(prefix + DELETED, prefix, files)
+        found = commit.read_head(record, prefix, files)
     except CheckpointError:
-        head = None
-    names = files.listdir(parent)
-    own = {*(head.files if head else ()), *(n for n in names if _shards(n, name))}
-    for file in (index_path(name), *sorted(own & set(names))):
-        with contextlib.suppress(FileNotFoundError):
-            files.remove(join(parent, file))
+        return ()
+    return found.files if found else ()
+
+
+def _delete_files(prefix: str, files: Files) -> None:
+    """What a deletion removes once the record has its other name."""
+    parent, name = os.path.split(prefix)
+    names = {*files.listdir(parent)}
+    own = {*_parts(prefix + DELETED, prefix, files), *(n for n in names if _shards(n, name))}
+    for file in (index_path(name), *sorted(own & names)):
+        _remove_tree(join(parent, file), files)
     files.fsync_dir(parent)
     _remove_tree(prefix + DELETED, files)
 
 
-def _remove_strays(prefix: str, files: Files) -> None:
-    """Remove the data files under a prefix that the index in place does not refer to."""
+def _remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) -> None:
+    """Remove the data files under a prefix that the index in place does not refer to.
+
+    Args:
+        prefix: of the checkpoint.
+        files: where it is.
+        of: no others than these.
+    """
     parent, name = os.path.split(prefix)
     used = None
     try:
@@ -243,9 +274,10 @@ def _remove_strays(prefix: str, files: Files) -> None:
     except CheckpointError:
         return  # nobody can say which they are
     for other in files.listdir(parent):
-        if (shards := _shards(other, name)) and shards != used:
-            with contextlib.suppress(FileNotFoundError):
-                files.remove(join(parent, other))
+        shards = _shards(other, name)
+        stray = shards != used if shards else used is None and of is not None
+        if stray and (shards if of is None else other in of):
+            _remove_tree(join(parent, other), files)
 
 
 def _remove_tree(path: str, files: Files) -> None:

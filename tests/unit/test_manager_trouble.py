@@ -1,0 +1,256 @@
+"""What a manager does when numbers go down, calls fail, files are planted, or the process forks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import tfckpt
+from tfckpt.stored import staging
+from tfckpt.stored.files import LocalFiles
+
+
+def numbers(manager: Any) -> list[int]:
+    return [int(path.rpartition("-")[2]) for path in manager.checkpoints]
+
+
+@pytest.fixture
+def value() -> tf.Variable:
+    return tf.Variable(0)
+
+
+@pytest.fixture
+def manager(value, tmp_path) -> Any:
+    """``manager(keep)``: a new one of the same directory."""
+
+    def build(max_to_keep: int | None = None, **more: Any) -> tfckpt.CheckpointManager:
+        checkpoint = tfckpt.Checkpoint(value=value)
+        return tfckpt.CheckpointManager(checkpoint, tmp_path / "run", max_to_keep, **more)
+
+    return build
+
+
+# The order of saves
+
+
+@pytest.mark.parametrize(
+    ("given", "order"),
+    [
+        ([10, 3, None, None], [10, 3, 11, 12]),
+        ([10, 3, 2, None], [10, 3, 2, 11]),
+        ([10, 3, 12, 11], [10, 3, 12, 11]),
+        ([5, 4, 3, 2, 1, 0], [5, 4, 3, 2, 1, 0]),
+    ],
+)
+def test_the_newest_is_the_one_saved_last(manager, value, given, order) -> None:
+    all_of_them = manager()
+    for step, number in enumerate(given, start=1):
+        value.assign(step)
+        all_of_them.save(checkpoint_number=number)
+        again = manager()
+        assert numbers(again) == order[:step]
+        value.assign(0)
+        assert again.restore_or_initialize() == again.checkpoints[-1]
+        assert value.numpy() == step
+
+
+def test_none_is_deleted_as_it_is_saved(manager) -> None:
+    one = manager(1)
+    for number in (10, 3, None, None, 2, None):
+        path = one.save(checkpoint_number=number)
+        assert one.checkpoints == [path]
+
+
+def test_what_checkpoint_save_writes_after_lower_numbers_is_the_newest(manager, value) -> None:
+    first = manager()
+    first.save(checkpoint_number=10)
+    first.save(checkpoint_number=3)
+    value.assign(7)
+    path = tfckpt.Checkpoint(value=value).save(f"{first.directory}/ckpt")
+    assert manager().latest_checkpoint == path
+
+
+def test_a_name_that_ends_with_a_date_is_written_and_read(value, tmp_path) -> None:
+    checkpoint = tfckpt.Checkpoint(value=value)
+    value.assign(5)
+    path = checkpoint.write(tmp_path / "model-20261120121613123456")
+    value.assign(0)
+    checkpoint.read(path).assert_consumed()
+    assert value.numpy() == 5
+
+
+# What fails
+
+
+def test_a_failing_listing_moves_no_counter_and_takes_no_number(manager, monkeypatch) -> None:
+    one = manager()
+    one.save()
+    genuine = LocalFiles.listdir
+    for failing in range(1, 40):
+        calls = iter(range(1, 99))
+
+        def unreadable(self: Any, path: str, failing: int = failing, calls: Any = calls) -> Any:
+            if next(calls) == failing:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return genuine(self, path)
+
+        before = int(one.checkpoint.save_counter), numbers(one)
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFiles, "listdir", unreadable)
+            try:
+                one.save()
+            except tfckpt.SaveError:
+                assert (int(one.checkpoint.save_counter), numbers(one)) == before
+            else:
+                break
+    assert 3 < failing < 39
+    assert one.save().endswith(f"ckpt-{before[1][-1] + 2}")
+
+
+def test_options_that_are_none_move_no_counter(value, tmp_path) -> None:
+    checkpoint = tfckpt.Checkpoint(value=value)
+    with pytest.raises(AttributeError):
+        checkpoint.save(tmp_path / "ckpt", options="none")
+    assert int(checkpoint.save_counter) == 0
+    assert checkpoint.save(tmp_path / "ckpt").endswith("ckpt-1")
+
+
+def test_where_no_thread_can_be_had_the_save_is_made_at_once(manager, monkeypatch) -> None:
+    def none(self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    one = manager(enable_async=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        path = one.save()
+        assert one.checkpoints == [path]
+
+
+def test_an_interrupt_while_a_save_is_undone_loses_neither_version(
+    value, tmp_path, monkeypatch
+) -> None:
+    checkpoint = tfckpt.Checkpoint(value=value)
+    value.assign(1)
+    checkpoint.write(tmp_path / "last")
+    value.assign(2)
+    genuine = LocalFiles.rename
+
+    def interrupted(self: Any, source: str, target: str) -> None:
+        if target.endswith("last.tfckpt.json") or source.endswith(".before"):
+            raise KeyboardInterrupt
+        genuine(self, source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.write(tmp_path / "last")
+    value.assign(0)
+    checkpoint.read(tmp_path / "last").assert_consumed()
+    assert value.numpy() in (1, 2)
+    checkpoint.write(tmp_path / "last")
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+# What lies in the directory
+
+
+def test_a_mark_of_a_deletion_does_not_cost_somebody_elses_checkpoint(manager, tmp_path) -> None:
+    plain = tf.train.Checkpoint(value=tf.Variable(5))
+    path = plain.save(str(tmp_path / "run" / "ckpt"))
+    (tmp_path / "run" / "ckpt-1.tfckpt.deleted").write_bytes(b"")
+    one = manager(1)
+    assert one.restore_or_initialize() == path
+    one.save()
+    assert tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE") == 5
+    assert not list((tmp_path / "run").glob("*.deleted"))
+
+
+def test_a_deletion_that_was_cut_short_is_finished(manager, tmp_path, monkeypatch) -> None:
+    one = manager(1)
+    first = one.save()
+
+    def killed(*_: Any) -> None:
+        raise OSError(errno.EIO, "the process ends here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_delete_files", killed)
+        one.save()
+    assert (tmp_path / "run" / "ckpt-1.tfckpt.deleted").exists()
+    newest = manager(1).save()
+    assert not list((tmp_path / "run").glob("ckpt-1.*"))
+    assert first not in one.checkpoints
+    assert newest in one.checkpoints
+
+
+# Where the process goes
+
+
+def test_a_change_of_the_working_directory_takes_no_checkpoint_elsewhere(
+    value, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    checkpoint = tfckpt.Checkpoint(value=value)
+    one = tfckpt.CheckpointManager(checkpoint, "run", 2)
+    assert one.save() == "run/ckpt-1"
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    one.save()
+    assert {path.stem for path in (tmp_path / "run").glob("*.index")} == {"ckpt-1", "ckpt-2"}
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_managers_of_directories_that_are_gone_hold_no_descriptors(value, tmp_path) -> None:
+    import shutil
+
+    def held() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    checkpoint = tfckpt.Checkpoint(value=value)
+    counts = []
+    for number in range(6):
+        directory = tmp_path / str(number)
+        tfckpt.CheckpointManager(checkpoint, directory, 1).save()
+        shutil.rmtree(directory)
+        counts.append(held())
+    assert counts[-1] <= counts[1]
+
+
+FORK = """
+import os, sys, threading
+import tensorflow as tf
+import tfckpt
+from tfckpt.stored.files import LocalFiles
+
+go_on, genuine = threading.Event(), LocalFiles.fsync
+LocalFiles.fsync = lambda self, path: (go_on.wait(), genuine(self, path))
+checkpoint = tfckpt.Checkpoint(value=tf.Variable(1))
+manager = tfckpt.CheckpointManager(checkpoint, sys.argv[1], None, enable_async=True)
+manager.save()
+if not (child := os.fork()):
+    sys.exit(3)
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+go_on.set()
+manager.sync()
+print("saved", len(manager.checkpoints))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_forked_during_a_save_does_not_wait_for_it(tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.split() == ["child", "3", "saved", "1"]
