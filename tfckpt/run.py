@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.callbacks import callback_for
+from tfckpt.callbacks.keras_callback import callback_for
 from tfckpt.errors import TfckptError
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.inventory import collect
