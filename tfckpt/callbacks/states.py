@@ -312,11 +312,12 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
             continue
         name = cls.__name__
         seen[name] = number = seen.get(name, 0) + 1
-        parent = next((each for each in cls.__mro__ if _package(each) in _FLAVOURS), object)
-        base = parent.__name__ if parent.__name__ in _ATTRIBUTES else ""
+        parents = [each for each in cls.__mro__ if _package(each) in _FLAVOURS]
+        flavour = _package(parents[0]) if parents else ""
+        base = next((each.__name__ for each in parents if each.__name__ in _ATTRIBUTES), "")
         attributes = tuple(named[name]) if name in named else None
         key = name if number == 1 else f"{name} {number}"
-        found.append(_Described(callback, key, _package(parent), base, attributes))
+        found.append(_Described(callback, key, flavour, base, attributes))
         for attribute in attributes or ():
             if not hasattr(callback, attribute):
                 there = ", ".join(sorted(_dict_of(callback)))
