@@ -48,8 +48,8 @@ EPOCHS, STEPS, BATCH = 5, 8, 8
 KILLED_AT = (1, 6)
 EVERY = 4
 SEED = 1
-ROUNDS = 15
-LONG = 400  # batches of an epoch in which overhead is measured
+ROUNDS = 31
+LONG = 200  # batches of an epoch in which overhead is measured
 
 
 def compiled(keras: Any) -> Any:
