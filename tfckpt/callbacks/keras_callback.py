@@ -14,8 +14,8 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tfckpt.callbacks.keras_side import Hook
 from tfckpt.callbacks.loop import Loop
-from tfckpt.callbacks.start import Hook
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:

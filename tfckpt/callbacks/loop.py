@@ -14,22 +14,18 @@ of an epoch in the middle of one, data that is gone through in another way.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tfckpt.callbacks import states
+from tfckpt.callbacks.keras_side import Hook, batches_of_a_call, list_of, start_at
 from tfckpt.callbacks.position import Position
 from tfckpt.callbacks.resumption import described
-from tfckpt.callbacks.start import Hook, start_at
 from tfckpt.callbacks.statements import about_data, about_model
-from tfckpt.errors import RestoreError, TfckptError
+from tfckpt.errors import RestoreError
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import FrameType
 
     from tfckpt.callbacks.resumption import Resumption
 
@@ -48,7 +44,7 @@ class Loop:
         self._model = callback.model
         self._fit = fit
         self._say = say
-        self._list = _list_of(callback)
+        self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._train: Any = self._model.train_function
         if isinstance(self._train, Hook):  # of a `fit` that failed
@@ -169,13 +165,13 @@ class Loop:
             pulled=self._pulled,
             ran_out=self._ran_out,
             steps=self._steps(),
-            steps_per_execution=_batches_of_a_call(self._model),
+            steps_per_execution=batches_of_a_call(self._model),
             data=kind,
             element=element,
             global_seed=seed,
             stopped=bool(self._model.stop_training),
             counter=None if counter is None else int(counter.numpy()),
-            logs=_numbers(self._logs),
+            logs=data.numbers_in(self._logs),
             generators=generators.take(),
             callbacks=states.collect(self._others),
             arrays=list(arrays),
@@ -245,7 +241,7 @@ class Loop:
             "steps of an epoch": (position.steps, self._steps()),
             "steps_per_execution": (
                 position.steps_per_execution,
-                _batches_of_a_call(self._model),
+                batches_of_a_call(self._model),
             ),
         }
         differ = [f"the {what} were {a} and are {b}" for what, (a, b) in now.items() if a != b]
@@ -273,14 +269,14 @@ class Loop:
             self._ran_out.append([self._epoch, self._calls])
             raise
         self._calls += 1
-        self._pulled += _batches_of_a_call(self._model)
+        self._pulled += batches_of_a_call(self._model)
         return self._logs
 
     def _pass_over(self, target: Position, iterator: Any) -> Any:
         if [self._epoch, self._calls] in target.ran_out:
             self._ran_out.append([self._epoch, self._calls])
             raise StopIteration
-        batches = _batches_of_a_call(self._model)
+        batches = batches_of_a_call(self._model)
         if self._logs is None:
             self._logs = self._train(iterator)
             self._taken += batches
@@ -363,39 +359,3 @@ class Loop:
 
 
 _RESTART = "to begin that epoch anew, leave `batch` out of the policy's training_state"
-
-
-def _batches_of_a_call(model: Any) -> int:
-    steps = getattr(model, "steps_per_execution", None)  # Keras 3
-    if steps is None:
-        steps = getattr(model, "_steps_per_execution", None)  # tf_keras: a variable
-        steps = 1 if steps is None else steps.numpy()
-    return int(steps)
-
-
-def _numbers(logs: Any) -> dict[str, float]:
-    """Those of the logs that are numbers."""
-    found = {}
-    for name, value in (logs or {}).items() if isinstance(logs, dict) else ():
-        array = np.asarray(value)
-        if array.ndim == 0 and array.dtype.kind in "fiu":
-            found[str(name)] = float(array)
-    return found
-
-
-def _list_of(callback: Any) -> Any:
-    """Keras's list of all callbacks, which none of them is told of: it is calling right now.
-
-    Raises:
-        TfckptError: somebody else is.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if callback in getattr(owner, "callbacks", ()) and owner is not callback:
-            return owner
-        frame = frame.f_back
-    raise TfckptError(
-        "the callback was called by something else than Keras's list of callbacks",
-        hint="give it to `fit`, or put it into a CallbackList with the others",
-    )

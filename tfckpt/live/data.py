@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfckpt.live.delayed import restore_objects
@@ -109,3 +110,13 @@ def with_numbers(logs: Any, numbers: Mapping[str, float]) -> Any:
         else value
         for name, value in logs.items()
     }
+
+
+def numbers_in(logs: Any) -> dict[str, float]:
+    """Those of the logs that are numbers."""
+    found = {}
+    for name, value in (logs or {}).items() if isinstance(logs, dict) else ():
+        array = np.asarray(value)
+        if array.ndim == 0 and array.dtype.kind in "fiu":
+            found[str(name)] = float(array)
+    return found
