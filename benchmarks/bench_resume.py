@@ -12,9 +12,10 @@ beside a training that went through:
 - best: whether ModelCheckpoint's file with the best weights, which here are those of the first
   epoch, is the same, or holds those of a worse one.
 
-Then what a callback costs per batch while no save is due, as a ratio to ``fit`` without it: medians
-of rounds that take turns. ``fit`` against itself shows the noise, an empty callback what Keras
-takes for calling any.
+Then what a callback costs per batch while no save is due, as a ratio to ``fit`` without it: the
+median over rounds in which all take turns, each time in another order, by the clock and by the
+processor time of the process, which other work on the machine disturbs less. ``fit`` against itself
+shows the noise, an empty callback what Keras takes for calling any.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
 import signal
 import statistics
 import sys
@@ -48,8 +50,8 @@ EPOCHS, STEPS, BATCH = 5, 8, 8
 KILLED_AT = (1, 6)
 EVERY = 4
 SEED = 1
-ROUNDS = 31
-LONG = 200  # batches of an epoch in which overhead is measured
+ROUNDS = 11
+LONG = 1000  # batches of an epoch in which overhead is measured
 
 
 def compiled(keras: Any) -> Any:
@@ -197,8 +199,8 @@ def interruptions() -> None:
 # What a callback costs while nothing is to be saved
 
 
-def rounds(flavour: str, count: int) -> dict[str, list[float]]:
-    """Seconds of an epoch by what stands among the callbacks, round by round."""
+def rounds(flavour: str, count: int) -> dict[str, list[tuple[float, float]]]:
+    """Seconds of an epoch, by the clock and of processors, for each that stands among callbacks."""
     keras = importlib.import_module(flavour)
     model = compiled(keras)
     data = examples(LONG).batch(BATCH).cache()
@@ -221,24 +223,33 @@ def rounds(flavour: str, count: int) -> dict[str, list[float]]:
             "tfckpt, minutes": lambda: [callback({"every_minutes": 1 << 20})],
             "tfckpt, steps": lambda: [callback({"every_steps": 1 << 40})],
         }
-        spent: dict[str, list[float]] = {kind: [] for kind in kinds}
+        spent: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
         for number in range(-1, count):  # the first one traces, and does not count
-            for kind, callbacks in kinds.items():
-                start = time.perf_counter()
-                model.fit(data, verbose=0, callbacks=callbacks())
+            for kind in random.Random(number).sample(list(kinds), len(kinds)):
+                callbacks = kinds[kind]()
+                start, busy = time.perf_counter(), time.process_time()
+                model.fit(data, verbose=0, callbacks=callbacks)
                 if number >= 0:
-                    spent[kind].append(time.perf_counter() - start)
+                    seconds = time.perf_counter() - start, time.process_time() - busy
+                    spent[kind].append(seconds)
     return spent
 
 
 def overhead(count: int) -> None:
-    print(f"\n{'flavour':<10}{'callback':<20}{'µs a batch':>11}{'ratio':>8}")
+    row = "{:<10}{:<20}{:>11}{:>8}{:>14}{:>8}"
+    print()
+    print(row.format("flavour", "callback", "µs a batch", "ratio", "µs processor", "ratio"))
     for flavour in FLAVOURS:
         spent = in_child(rounds, flavour, count)
         for kind, seconds in spent.items():
-            ratios = [a / b for a, b in zip(seconds, spent["nothing"], strict=True)]
-            each = 1e6 * statistics.median(seconds) / LONG
-            print(f"{flavour:<10}{kind:<20}{each:>11.0f}{statistics.median(ratios):>8.3f}")
+            cells = []
+            for clock in range(2):
+                ratios = [
+                    a[clock] / b[clock] for a, b in zip(seconds, spent["nothing"], strict=True)
+                ]
+                each = 1e6 * statistics.median(pair[clock] for pair in seconds) / LONG
+                cells += [f"{each:.0f}", f"{statistics.median(ratios):.3f}"]
+            print(row.format(flavour, kind, *cells), flush=True)
 
 
 def in_child(function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
