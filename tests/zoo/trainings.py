@@ -151,6 +151,11 @@ def unknown_size(keras: Any, x: Any, y: Any) -> dict[str, Any]:
     return {"x": _dataset(x, y).filter(lambda a, b: b >= 0).batch(BATCH)}
 
 
+def twice(keras: Any, x: Any, y: Any) -> dict[str, Any]:
+    """Two passes of an inner shuffle in an epoch."""
+    return {"x": _dataset(x, y).repeat(2).shuffle(5).batch(8)}
+
+
 def drawn(keras: Any, x: Any, y: Any) -> dict[str, Any]:
     import tensorflow as tf
 
@@ -196,6 +201,7 @@ DATA: dict[str, Any] = {
     "finite": finite,
     "repeated": repeated,
     "unknown_size": unknown_size,
+    "twice": twice,
     "drawn": drawn,
     "sequence": sequence,
     "generator": generator,

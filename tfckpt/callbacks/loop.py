@@ -56,6 +56,7 @@ class Loop:
         self._ended = False
         self._ran_out: list[list[int]] = []
         self._iterator: Any = None
+        self._mark: Any = None
         self._logs: Any = None
         self._to_judge = 2  # before the first step, and after it
         self._said: set[str] = set()
@@ -147,7 +148,7 @@ class Loop:
         kind, element, iterator = data.SAVED, "", self._iterator
         if iterator is not None:
             element = data.element_of(iterator)
-            kind = data.kind_of(iterator, seeded=seed is not None)
+            kind = data.kind_of(iterator, seeded=seed is not None, iterators=self._iterators)
         arrays = states.arrays(self._others)
         held = None
         if arrays or (iterator is not None and kind == data.SAVED):
@@ -277,6 +278,8 @@ class Loop:
             self._ran_out.append([self._epoch, self._calls])
             raise StopIteration
         batches = batches_of_a_call(self._model)
+        if target.data == data.SAVED and not self._pulled:
+            self._mark = data.mark(iterator)
         if self._logs is None:
             self._logs = self._train(iterator)
             self._taken += batches
@@ -314,7 +317,7 @@ class Loop:
         # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
         if target.data == data.SAVED and resumption is not None and not other_end:
-            resumption.place(iterator)
+            resumption.place(iterator, self._mark)
         else:
             missing = target.pulled - self._taken
             if missing - data.pull(iterator, missing) >= target.steps_per_execution:

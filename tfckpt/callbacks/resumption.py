@@ -52,8 +52,8 @@ class Resumption:
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self._prefix) if record else None
 
-    def place(self, iterator: Any) -> None:
-        """Give an iterator the state that was saved.
+    def place(self, iterator: Any, mark: Any) -> None:
+        """Give an iterator the state that was saved; ``mark`` is its own, before a batch.
 
         Raises:
             RestoreError: none was saved, or it is one of other data.
@@ -61,7 +61,7 @@ class Resumption:
         if self._iterator is None:
             raise self._refused("the iterator could not be saved", None)
         try:
-            data.place(self._prefix, self._iterator.key, iterator)
+            data.place(self._prefix, self._iterator.key, iterator, mark)
         except Exception as error:
             raise self._refused("the data does not take the iterator's state", error) from error
 

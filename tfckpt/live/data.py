@@ -4,6 +4,11 @@ TensorFlow saves an iterator with its shuffle buffer, but nothing that an operat
 keeps outside of it: the state of ``tf.random`` operations, of Python functions and generators. By
 default it refuses such a pipeline; Keras's own for NumPy arrays has that check turned off, so it is
 asked for here. It looks only at what has run, so that an answer counts once a batch was taken.
+
+A shuffle takes new seeds for every pass from a counter that all iterators of the dataset share.
+Keras's loop makes as many iterators again, which counts as many passes, but not those of a shuffle
+that another one or a repetition calls. And to restore an iterator whose shuffle was at its end
+counts one pass too many (tensorflow/core/kernels/data/shuffle_dataset_op.cc), which is put right.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import tensorflow as tf
 from tfckpt.live.delayed import restore_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 RAN_OUT = (StopIteration, tf.errors.OutOfRangeError)
 SAVED, COUNTED, REPLAYED = "saved", "counted", "replayed"
@@ -25,19 +30,24 @@ _FAIL = tf.data.experimental.ExternalStatePolicy.FAIL.value
 _IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE
 
 
-def kind_of(iterator: Any, *, seeded: bool) -> str:
+def kind_of(iterator: Any, *, seeded: bool, iterators: int = 1) -> str:
     """How to come to the same batch again.
 
     Args:
         iterator: what a train function takes its batches from.
         seeded: whether a global seed is set, without which random operations draw anew.
+        iterators: how many of the dataset were made for training.
 
     Returns:
         ``saved`` where the iterator can be; ``counted`` where a new one gives the same batches
-        again; ``replayed`` where Python gives the batches, which depend on all it gave before.
+        again; ``replayed`` where they depend on all that were given before.
     """
     if not isinstance(iterator, tf.data.Iterator):
         return COUNTED
+    dataset = iterator._dataset
+    alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+    if seeded and not alone and not _one_pass(dataset):
+        return REPLAYED
     try:
         tf.raw_ops.SerializeIterator(
             resource_handle=iterator._iterator_resource, external_state_policy=_FAIL
@@ -45,7 +55,7 @@ def kind_of(iterator: Any, *, seeded: bool) -> str:
     except tf.errors.OpError as error:
         if "PyFunc" in error.message or "Generator" in error.message:
             return REPLAYED
-        options = iterator._dataset.options().experimental_external_state_policy
+        options = dataset.options().experimental_external_state_policy
         return COUNTED if seeded or options != _IGNORE else SAVED
     return SAVED
 
@@ -57,16 +67,27 @@ def draws(iterator: Any, *, seeded: bool) -> bool:
     """
     if not seeded and kind_of(iterator, seeded=True) == COUNTED:
         return True
-    waiting = [getattr(iterator, "_dataset", None)]
+    dataset = getattr(iterator, "_dataset", None)
+    return dataset is not None and any(unseeded for _, unseeded in _shuffles(dataset))
+
+
+def _one_pass(dataset: Any) -> bool:
+    """Whether each iterator counts one pass of each shuffle, as soon as it is made."""
+    return not any(called for called, _ in _shuffles(dataset))
+
+
+def _shuffles(dataset: Any) -> Iterator[tuple[bool, bool]]:
+    """Of each shuffle: whether another or a repetition calls it, and whether it has no seed."""
+    waiting = [(dataset, False)]
     while waiting:
-        dataset = waiting.pop()
-        if dataset is None:
-            continue
-        seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
-        if all(seed is not None and not int(seed) for seed in seeds):
-            return True
-        waiting += dataset._inputs()
-    return False
+        dataset, called = waiting.pop()
+        kind = type(dataset).__name__
+        seeds: list[Any] = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+        shuffles = all(seed is not None for seed in seeds)
+        if shuffles and getattr(dataset, "_reshuffle_each_iteration", True):
+            yield called, not any(int(seed) for seed in seeds)
+        below = called or shuffles or kind == "_RepeatDataset"
+        waiting += [(each, below) for each in dataset._inputs()]
 
 
 def element_of(iterator: Any) -> str:
@@ -95,9 +116,23 @@ class Held(tf.Module):  # type: ignore[misc]
             setattr(self, f"array_{place}", tf.Variable(value, trainable=False))
 
 
-def place(prefix: str, key: str, iterator: Any) -> None:
-    """Give an iterator the state that is stored under a key."""
+def mark(iterator: Any) -> Any:
+    """What counts the passes of its dataset, before a batch was taken; None where none needs it."""
+    if not _one_pass(iterator._dataset):
+        return None
+    return tf.raw_ops.SerializeIterator(
+        resource_handle=iterator._iterator_resource, external_state_policy=_IGNORE.value
+    )
+
+
+def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
+    """Give an iterator the state that is stored under a key, and leave the count of passes."""
     restore_objects(prefix, {key: iterator})
+    if marked is not None:
+        another = iter(iterator._dataset)
+        tf.raw_ops.DeserializeIterator(
+            resource_handle=another._iterator_resource, serialized=marked
+        )
 
 
 def with_numbers(logs: Any, numbers: Mapping[str, float]) -> Any:
