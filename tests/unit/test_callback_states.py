@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import tfckpt
 from tfckpt.callbacks import states
 from tfckpt.callbacks.values import MAX_ELEMENTS
 from tfckpt.errors import TfckptError
@@ -325,9 +326,11 @@ def test_what_keeps_files_of_its_own_is_said(flavour, tmp_path) -> None:
     assert states.restore([backup], {}) == [first]
 
 
-def test_what_counts_nothing_is_not_spoken_of(flavour) -> None:
+def test_what_counts_nothing_is_not_spoken_of(flavour, build, tmp_path) -> None:
     kinds = flavour.callbacks
+    config = {"version": 1, "manager": {"directory": str(tmp_path)}}
     silent = [
+        tfckpt.from_config(config, model=build()).callback(),
         kinds.TerminateOnNaN(),
         kinds.LambdaCallback(on_epoch_end=lambda epoch, logs: None, on_test_begin=print),
         kinds.LearningRateScheduler(lambda epoch: 0.1),

@@ -63,6 +63,7 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
 }
 _ARRAYS = {"EarlyStopping": "best_weights"}
 _SETTINGS = ("monitor", "mode")  # of another one, `best` would be compared with something else
+_OURS = "tfckpt.callbacks.keras_callback"  # what another run keeps, it keeps by itself
 _FLAVOURS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
 
 
@@ -308,7 +309,7 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
     seen: dict[str, int] = {}
     for callback in callbacks:
         cls = type(callback)
-        if _package(cls) == "tfckpt":
+        if cls.__module__ == _OURS:
             continue
         name = cls.__name__
         seen[name] = number = seen.get(name, 0) + 1
