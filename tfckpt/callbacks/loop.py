@@ -199,6 +199,8 @@ class Loop:
             self._direct = True
             self._settle(position)  # before Keras finalizes the weights
             start_at(self._model, self._epochs)
+            # What the others knew, they must know when they are told of the end.
+            self._list.callbacks = [self._callback, *self._others]
             return True
         self._check_seed(position, resumption)
         needed = {"iterator"} if position.ended else {"iterator", "batch"}

@@ -42,8 +42,8 @@ def kind_of(iterator: Any, *, seeded: bool, iterators: int = 1) -> str:
         ``saved`` where the iterator can be; ``counted`` where a new one gives the same batches
         again; ``replayed`` where they depend on all that were given before.
     """
-    if not isinstance(iterator, tf.data.Iterator):
-        return COUNTED
+    if not isinstance(iterator, tf.data.Iterator):  # of a strategy: nothing is known of it
+        return REPLAYED
     dataset = iterator._dataset
     alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
     if seeded and not alone and not _one_pass(dataset):
