@@ -18,9 +18,9 @@ def about_data(iterator: Any) -> Iterator[str]:
     kind = data.kind_of(iterator, seeded=seeded)
     if kind == data.REPLAYED:
         yield (
-            "the data has a state that cannot be saved (Python's own, a strategy's, or of a shuffle "
-            "within a shuffle or repetition): training that is resumed asks for every batch again, and is "
-            "exact if the same come in the same order"
+            "the data has a state that cannot be saved (Python's own, a strategy's, or of a "
+            "shuffle within a shuffle or repetition): training that is resumed asks for every "
+            "batch again, and is exact if the same come in the same order"
         )
     elif data.draws(iterator, seeded=seeded):
         yield (
