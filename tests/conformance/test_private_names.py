@@ -8,6 +8,8 @@ import keras
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow.python.eager import context
+from tensorflow.python.ops import stateful_random_ops
 
 
 def built(flavour: Any, optimizer: Any) -> Any:
@@ -41,19 +43,39 @@ MADE = {
         tf_keras.optimizers.Adam()
     ),
 }
+MADE |= {
+    "Keras 3 callbacks": lambda: keras.callbacks.CallbackList([], epochs=1),
+    "tf_keras callbacks": lambda: tf_keras.callbacks.CallbackList([], epochs=1),
+    "tf_keras random layer": lambda: tf_keras.layers.Dropout(0.5),
+    "iterator": lambda: iter(tf.data.Dataset.range(3)),
+    "shuffle": lambda: tf.data.Dataset.range(3).shuffle(3),
+    "eager context": context.context,
+    "generators of TensorFlow": lambda: stateful_random_ops,
+    "seeds of Keras 3": lambda: keras.src.random.seed_generator,
+}
 NAMES = {
     "Checkpoint": "_saver _root _save_counter _attached_dependencies _maybe_create_save_counter "
-    "_write",
+    "_write _track_trackable _delete_tracking",
     "graph view": "breadth_first_traversal attached_dependencies root",
     "Trackable": "_serialize_to_tensors _gather_saveables_for_checkpoint _trackable_children",
     "Keras 3 layer": "_flatten_layers _trainable_variables _non_trainable_variables "
     "_seed_generators built",
-    "Keras 3 model": "_initial_epoch metrics optimizer layers",
+    "Keras 3 model": "_initial_epoch _should_eval train_function stop_training "
+    "steps_per_execution _flatten_layers metrics optimizer layers",
     "Keras 3 variable": "_value _deferred_initialize path",
     "Keras 3 optimizer": "_variables _trainable_variables _iterations _learning_rate _momentums "
     "built",
     "tf_keras layer": "_flatten_layers _trainable_weights _non_trainable_weights built",
-    "tf_keras model": "_training_state metrics optimizer layers",
+    "tf_keras model": "_training_state _should_eval train_function _train_counter "
+    "_steps_per_execution _flatten_layers metrics optimizer layers",
+    "Keras 3 callbacks": "callbacks params",
+    "tf_keras callbacks": "callbacks",
+    "tf_keras random layer": "_random_generator",
+    "iterator": "_iterator_resource _dataset element_spec get_next",
+    "shuffle": "_seed _seed2 _reshuffle_each_iteration _inputs",
+    "eager context": "_rng",
+    "generators of TensorFlow": "global_generator get_global_generator",
+    "seeds of Keras 3": "global_seed_generator global_state GLOBAL_SEED_GENERATOR",
     "tf_keras optimizer": "_variables _index_dict _var_key _iterations _learning_rate _momentums "
     "_built",
     "tf_keras legacy optimizer": "_slots _hyper _iterations _create_all_weights _create_slots "
@@ -66,3 +88,31 @@ NAMES = {
 def test_the_names_are_there(kind: str) -> None:
     made = MADE[kind]()
     assert [name for name in NAMES[kind].split() if not hasattr(made, name)] == []
+
+
+@pytest.mark.parametrize("module", [keras, tf_keras])
+def test_fit_gives_the_train_function_an_iterator_after_on_train_begin(module: Any) -> None:
+    given = []
+
+    class Wrap(module.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            step = self.model.train_function
+            vars(self.model)["train_function"] = lambda it: given.append(it) or step(it)
+
+    model = built(module, module.optimizers.SGD())
+    data = tf.data.Dataset.from_tensors((tf.ones((2, 2)), tf.ones((2, 1))))
+    model.fit(data, callbacks=[Wrap()], verbose=0)
+    assert [isinstance(one, tf.data.Iterator) for one in given][:1] == [True]
+
+
+def test_what_repeats_is_known_by_its_class() -> None:
+    assert type(tf.data.Dataset.range(3).repeat()).__name__ == "_RepeatDataset"
+
+
+def test_an_iterator_over_python_says_so() -> None:
+    spec = tf.TensorSpec((), tf.int32)
+    iterator = iter(tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=spec))
+    with pytest.raises(tf.errors.FailedPreconditionError, match="PyFunc is stateful"):
+        tf.raw_ops.SerializeIterator(
+            resource_handle=iterator._iterator_resource, external_state_policy=2
+        )

@@ -60,7 +60,8 @@ FIELDS = {
         SHAPE | st.lists(SHAPE, max_size=2) | st.dictionaries(st.just("image"), SHAPE, min_size=1),
         max_size=2,
     ),
-    "training_state": st.lists(st.sampled_from(["epoch", "iterator", "seeds"]), unique=True),
+    "training_state": st.lists(st.sampled_from(["epoch", "iterator", "seeds"]), unique=True)
+    | st.just(["epoch", "batch", "iterator", "callbacks"]),
 }
 WITH_ACTIONS = {**FIELDS, "on_missing": ACTIONS, "on_unexpected": ACTIONS}
 WITH_ASSERT = {

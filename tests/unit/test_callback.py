@@ -52,7 +52,7 @@ def run(flavour, tmp_path) -> Callable[..., Any]:
 
 
 def fit(model: Any, epochs: int, *callbacks: Any, **more: Any) -> list[int]:
-    """The epochs that were run."""
+    """The epochs of which History knows."""
     more = {"batch_size": 4, "shuffle": False, "verbose": 0, **more}
     return list(model.fit(X, Y, epochs=epochs, callbacks=list(callbacks), **more).epoch)
 
@@ -91,7 +91,7 @@ def test_training_that_is_resumed_comes_to_the_same_as_training_through(run, fla
     model, first = run(every_epochs=1)
     assert fit(model, 2, first.callback(verbose=0)) == [0, 1]
     model, second = run(every_epochs=1)
-    assert fit(model, 5, second.callback(verbose=0)) == [2, 3, 4]
+    assert fit(model, 5, second.callback(verbose=0)) == [0, 1, 2, 3, 4]
     np.testing.assert_equal(state(model), state(whole))
     assert (second.report.epoch, second.epoch) == (2, 5)
     assert saved(second) == [f"ckpt-{number}" for number in range(1, 6)]
@@ -104,7 +104,7 @@ def test_what_was_interrupted_resumes_at_the_epoch_that_was_saved(run, stop) -> 
     with pytest.raises(KeyboardInterrupt):
         fit(model, 4, first.callback(verbose=0), stop(2, 1))
     model, second = run(every_epochs=1)
-    assert fit(model, 4, second.callback(verbose=0)) == [2, 3]
+    assert fit(model, 4, second.callback(verbose=0)) == [0, 1, 2, 3]
     np.testing.assert_equal(state(model), state(whole))
 
 
@@ -113,7 +113,8 @@ def test_another_fit_starts_where_its_caller_says(run) -> None:
     fit(model, 3, first.callback(verbose=0))
     model, second = run()
     callback = second.callback(verbose=0)
-    assert fit(model, 4, callback) == [3]
+    assert fit(model, 4, callback) == [0, 1, 2, 3]
+    assert int(model.optimizer.iterations) == 4 * STEPS
     assert fit(model, 2, callback) == [0, 1]
     assert fit(model, 2, second.callback(verbose=0)) == [0, 1]
     assert fit(model, 2) == [0, 1]
@@ -135,7 +136,8 @@ def test_a_run_that_is_over_has_nothing_left_to_train(run) -> None:
     model, first = run(every_epochs=1)
     fit(model, 2, first.callback(verbose=0))
     model, second = run(every_epochs=1)
-    assert fit(model, 2, second.callback(verbose=0)) == []
+    assert fit(model, 2, second.callback(verbose=0)) == [0, 1]
+    assert int(model.optimizer.iterations) == 2 * STEPS
     assert fit(model, 1) == [0]
 
 
@@ -146,7 +148,8 @@ def test_what_was_restored_before_is_not_restored_again(run) -> None:
     report = second.restore()
     kernel = model.trainable_variables[0]
     kernel.assign(kernel * 0)
-    assert fit(model, 3, second.callback(verbose=0)) == [2]
+    assert fit(model, 3, second.callback(verbose=0)) == [0, 1, 2]
+    assert int(model.optimizer.iterations) == 3 * STEPS
     assert second.report is report
     assert np.abs(kernel.numpy()).max() < 0.5  # three steps of Adam away from zero
 
@@ -165,7 +168,8 @@ def test_it_saves_every_so_many_epochs_and_steps(run) -> None:
     fit(model, 5, first.callback(verbose=0))
     assert saved(first) == ["ckpt-1", "ckpt-2"]
     model, second = run(every_steps=2)
-    assert fit(model, 6, second.callback(verbose=0)) == [4, 5]
+    assert fit(model, 6, second.callback(verbose=0)) == [0, 1, 2, 3, 4, 5]
+    assert int(model.optimizer.iterations) == 6 * STEPS
     assert saved(second) == ["ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4", "ckpt-5"]
     _, third = run()
     report = third.restore()
@@ -290,8 +294,11 @@ def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
     report = second.restore()
     assert (report.step, report.epoch) == (STEPS + 2, 1)
     np.testing.assert_equal(state(again), state(model))
-    # The epoch that was interrupted is run again.
-    assert fit(again, 4, second.callback(verbose=0)) == [1, 2, 3]
+    assert fit(again, 4, second.callback(verbose=0)) == [0, 1, 2, 3]
+    assert int(again.optimizer.iterations) == 4 * STEPS
+    whole, _ = run()
+    fit(whole, 4)
+    np.testing.assert_equal(state(again), state(whole))
     del error
 
 

@@ -65,7 +65,7 @@ def test_every_fault_of_a_file_is_found_at_once_with_its_line(tmp_path: Path) ->
         9: "found the text 'raed'",
         10: "found the text 'initialise'",
         14: "contradicts `assert: consumed`",
-        15: "`training_state: batch` is not supported",
+        15: "`batch` means nothing without `iterator`",
         17: "inclde: unknown key",
         18: "expected a list, found the text 'model/**'",
         19: "'a//b' has an empty level",

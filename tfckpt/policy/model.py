@@ -33,7 +33,6 @@ from tfckpt.policy.fields import (
     Selectors,
     SelectorText,
     fault,
-    not_supported,
 )
 from tfckpt.selectors import compile_rename
 
@@ -122,13 +121,11 @@ Inputs = Annotated[
 ]
 
 
-def _training_state(word: Any) -> Any:
-    if word in ("batch", "callbacks"):
-        raise not_supported(f"training_state: {word}")
-    return word
-
-
-TrainingState = Annotated[Literal["epoch", "iterator", "seeds"], BeforeValidator(_training_state)]
+TrainingState = Literal["epoch", "batch", "iterator", "seeds", "callbacks"]
+# A batch is a place in an epoch's data; callbacks count epochs.
+_NEEDED: Mapping[str, set[str]] = MappingProxyType(
+    {"batch": {"epoch", "iterator"}, "callbacks": {"epoch"}}
+)
 
 
 def _one_or_listed(value: Any) -> Any:
@@ -208,7 +205,13 @@ class Policy(Model):
     """What is checked of the bytes that are read."""
     build: dict[str, Inputs] | None = None
     """Input of each Keras model that is not built yet, by its keyword."""
-    training_state: Annotated[tuple[TrainingState, ...], Listed] = ("epoch", "iterator", "seeds")
+    training_state: Annotated[tuple[TrainingState, ...], Listed] = (
+        "epoch",
+        "batch",
+        "iterator",
+        "seeds",
+        "callbacks",
+    )
     """What of a training run comes back besides the variables."""
 
     _places: Places = PrivateAttr(default=Places())
@@ -273,4 +276,9 @@ class Policy(Model):
             raise fault("`match` names nothing to match by", hint="write name, structure, or both")
         if len(set(value)) < len(value):
             raise fault(f"`{info.field_name}` names a word twice")
+        for word, needed in _NEEDED.items() if info.field_name == "training_state" else ():
+            if word in value and (absent := needed - set(value)):
+                raise fault(
+                    f"`{word}` means nothing without `{min(absent)}`", hint="list both, or neither"
+                )
         return value

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.callbacks import callback_for
+from tfckpt.callbacks.keras_callback import callback_for, no_training
+from tfckpt.callbacks.resumption import Resumption, attached, check_keywords, without_training
 from tfckpt.errors import TfckptError
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.inventory import collect
@@ -43,6 +44,9 @@ class Run:
         manager: of the config's ``manager`` section, None without one.
         report: of the last ``restore``.
         epoch: epochs finished, as the last restore, save or ``fit`` knew.
+        resumption: of the last restore, until a ``fit`` has gone on from it.
+        fits: how many ``fit`` the callback has seen.
+        training: what a save asks for the state of the ``fit`` that is running.
     """
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
@@ -67,7 +71,9 @@ class Run:
         self._objects = dict(objects)
         if "step" in objects:
             _check_step(objects["step"])
-        self._resume_at = 0
+        self.resumption: Resumption | None = None
+        self.fits = 0
+        self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
         when = config.manager.save if config.manager else Save()
         self._triggers = Triggers(when.every_steps, when.every_epochs, when.every_minutes)
         self._signals = Signals(when.on_signal, when.grace_seconds)
@@ -133,20 +139,19 @@ class Run:
     def _attempt_restore(
         self, prefix: str, policy: Policy, rejected: tuple[str, ...]
     ) -> RestoreReport:
+        policy = without_training(policy, prefix)
         with prepare(prefix, policy, self._given(policy)) as prepared:
+            resumption = Resumption(prepared, policy, lambda: self._given(policy))
             carry_out(prepared)
             report = prepared.report(rejected)
         self.checkpoint._tfckpt_source = prefix  # which is in use
         resumes = policy.api == "restore" and "epoch" in policy.training_state
-        self.epoch = self._resume_at = report.epoch or 0 if resumes else 0
+        self.resumption = resumption if resumes else None
+        self.epoch = resumption.epoch if resumes else 0
         return report
 
-    def take_epoch(self) -> int:
-        """The epoch at which training resumes: once after a restore, 0 from then on."""
-        epoch, self._resume_at = self._resume_at, 0
-        return epoch
-
     def _attempt_plan(self, prefix: str, policy: Policy, rejected: tuple[str, ...]) -> Plan:
+        policy = without_training(policy, prefix)
         with prepare(prefix, policy, self._given(policy)) as prepared:
             return prepared.plan
 
@@ -273,7 +278,10 @@ class Run:
         step, self._saved_at = self._step(), None
         if wait:
             manager.sync()  # else it might be skipped
-        path = manager.save(about=About(step=step, epoch=epoch, metrics=metrics or {}))
+        training, held = self.training()
+        about = About(step=step, epoch=epoch, metrics=metrics or {}, training=training)
+        with attached(self.checkpoint, held):
+            path = manager.save(about=about)
         if path is None:
             return None
         if wait:
@@ -297,6 +305,7 @@ class Run:
         Args:
             verbose: 0 is silent, 1 says a line for the restore and for each save.
         """
+        check_keywords(self._objects)
         return callback_for(self, self._objects.values(), verbose)
 
     def _step(self) -> int | None:

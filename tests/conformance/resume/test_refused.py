@@ -1,0 +1,227 @@
+"""What cannot go on exactly is refused before a step is trained, or said in one sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tfckpt
+import tfckpt.callbacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
+Y = np.stack([X.sum(1), X.prod(1)], 1)
+STEPS = 3
+
+
+@pytest.fixture
+def begin(flavour, tmp_path) -> Callable[..., Any]:
+    """``begin(seed=1)``: model and callback of one directory, as after a restart."""
+
+    def build(
+        *, seed: int | None = 1, policy: Any = None, verbose: int = 0, **compiled: Any
+    ) -> Any:
+        import tensorflow as tf
+
+        tf.random.set_seed(seed)
+        model = flavour.Sequential(
+            [
+                flavour.Input((4,)),
+                flavour.layers.Dense(
+                    2, name="a", kernel_initializer=flavour.initializers.GlorotUniform(seed=3)
+                ),
+            ]
+        )
+        model.compile(flavour.optimizers.Adam(0.05), "mse", metrics=["mae"], **compiled)
+        where = str(tmp_path / "run")
+        config = {
+            "version": 1,
+            "manager": {"directory": where, "save": {"every_steps": 1, "every_epochs": 1}},
+            "restore": {"directory": where, "if_none": "initialize", "policy": policy or {}},
+        }
+        return model, tfckpt.from_config(config, model=model).callback(verbose)
+
+    yield build
+    import tensorflow as tf
+
+    tf.random.set_seed(None)
+
+
+@pytest.fixture
+def stop(flavour) -> Callable[[int, int], Any]:
+    class Stop(flavour.callbacks.Callback):
+        def __init__(self, epoch: int, batch: int) -> None:
+            super().__init__()
+            self.at = (epoch, batch)
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if (self.epoch, batch) == self.at:
+                raise KeyboardInterrupt
+
+    return Stop
+
+
+def fit(model: Any, *callbacks: Any, **more: Any) -> Any:
+    more = {"x": X, "y": Y, "batch_size": 4, "epochs": 4, "verbose": 0, **more}
+    return model.fit(**more, callbacks=list(callbacks))
+
+
+def interrupt(begin: Any, stop: Any, at: tuple[int, int], **more: Any) -> None:
+    model, callback = begin()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback, stop(*at), **more)
+
+
+@pytest.mark.parametrize("seed", [2, None])
+def test_another_global_seed_is_refused(begin, stop, seed) -> None:
+    interrupt(begin, stop, (1, 2))
+    model, callback = begin(seed=seed)
+    with pytest.raises(tfckpt.RestoreError, match=f"global seed was 1 and is {seed}"):
+        fit(model, callback)
+    assert int(model.optimizer.iterations) == STEPS + 2  # restored, and nothing trained
+
+
+def test_another_batch_size_is_refused_in_the_middle_of_an_epoch(begin, stop) -> None:
+    interrupt(begin, stop, (1, 2))
+    model, callback = begin()
+    with pytest.raises(tfckpt.RestoreError, match="steps of an epoch were 3 and are 6"):
+        fit(model, callback, batch_size=2)
+
+
+def test_another_batch_size_is_taken_at_the_end_of_an_epoch_and_said(begin, stop, capsys) -> None:
+    interrupt(begin, stop, (2, 0))
+    model, callback = begin(verbose=1)
+    history = fit(model, callback, batch_size=2)
+    assert "were 3 and are 6: epoch 2 begins with data of its own" in capsys.readouterr().out
+    assert history.epoch == [0, 1, 2, 3]
+    assert int(model.optimizer.iterations) == 2 * STEPS + 2 * 6
+
+
+def test_another_steps_per_execution_is_refused(begin, stop) -> None:
+    interrupt(begin, stop, (1, 2))
+    model, callback = begin(steps_per_execution=2)
+    with pytest.raises(tfckpt.RestoreError, match="steps_per_execution were 1 and are 2"):
+        fit(model, callback)
+
+
+def test_another_initial_epoch_is_refused_unless_it_says_the_same(begin, stop) -> None:
+    interrupt(begin, stop, (2, 0))
+    model, callback = begin()
+    with pytest.raises(tfckpt.RestoreError, match="`initial_epoch` was 0 and is 1"):
+        fit(model, callback, initial_epoch=1)
+    model, callback = begin()
+    assert fit(model, callback, initial_epoch=2).epoch == [0, 1, 2, 3]
+    assert int(model.optimizer.iterations) == 4 * STEPS
+
+
+def test_a_shorter_training_that_was_over_is_over(begin, stop) -> None:
+    interrupt(begin, stop, (3, 1))
+    model, callback = begin()
+    fit(model, callback, epochs=2)
+    assert int(model.optimizer.iterations) == 3 * STEPS + 1
+
+
+def test_without_batch_in_the_policy_the_epoch_begins_anew(begin, stop) -> None:
+    interrupt(begin, stop, (1, 2))
+    model, callback = begin(policy={"training_state": ["epoch", "seeds", "callbacks"]})
+    assert fit(model, callback).epoch == [0, 1, 2, 3]
+    assert int(model.optimizer.iterations) == STEPS + 2 + 3 * STEPS
+
+
+def test_data_that_is_drawn_without_a_seed_is_said_before_it_trains(begin, capsys) -> None:
+    model, callback = begin(seed=None, verbose=1)
+    fit(model, callback, epochs=1)
+    out = capsys.readouterr().out
+    assert "the data is drawn without a seed" in out
+    assert out.index("without a seed") < out.index("saved")
+    model, callback = begin(seed=None, verbose=1)
+    fit(model, callback, epochs=2, shuffle=False)
+    assert "without a seed" not in capsys.readouterr().out
+
+
+def test_each_sample_comes_once_in_an_epoch_that_was_drawn_without_a_seed(
+    flavour, tmp_path, stop
+) -> None:
+    import tensorflow as tf
+
+    bits = (2.0 ** np.arange(12)).astype(np.float32).reshape(12, 1)
+
+    def met(y_true: Any, y_pred: Any) -> Any:
+        return y_true[:, 0]
+
+    def data() -> Any:
+        return tf.data.Dataset.from_tensor_slices((X, bits)).shuffle(12).batch(4)
+
+    def train(*others: Any) -> Any:
+        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(1, name="a")])
+        model.compile("sgd", "mse", metrics=[met])
+        resume = tfckpt.callbacks.resume(model, tmp_path / "run", save_freq=1, verbose=0)
+        return fit(model, resume, *others, x=data(), y=None, batch_size=None, epochs=1)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stop(0, 2))
+    assert train().history["met"] == [float(np.mean(bits))]  # which each sample is in once
+
+
+def test_the_keyword_training_is_the_callbacks_own(flavour) -> None:
+    import tensorflow as tf
+
+    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2)])
+    run = tfckpt.from_config({"version": 1}, model=model, training=tf.Variable(1))
+    with pytest.raises(tfckpt.TfckptError, match="keyword 'training'"):
+        run.callback()
+
+
+def test_a_fit_that_failed_while_it_came_back_leaves_the_model_as_it_was(begin, stop) -> None:
+    import gc
+
+    interrupt(begin, stop, (1, 2))
+    model, callback = begin()
+    with pytest.raises(tfckpt.RestoreError):
+        fit(model, callback, batch_size=2)
+    del callback
+    gc.collect()
+    seen = fit(model, epochs=2, validation_data=(X, Y)).history
+    assert len(seen["val_loss"]) == 2
+
+
+# Without a config
+
+
+def test_one_line_without_a_config(flavour, tmp_path, stop, capsys) -> None:
+    def build() -> Any:
+        flavour.utils.set_random_seed(1)
+        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+        model.compile("adam", "mse")
+        return model
+
+    def callback(model: Any) -> Any:
+        return tfckpt.callbacks.resume(model, tmp_path / "run", save_freq=2)
+
+    whole = build()
+    fit(whole, validation_data=(X, Y))
+    model = build()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback(model), stop(2, 2), validation_data=(X, Y))
+    model = build()
+    fit(model, callback(model), validation_data=(X, Y))
+    for one, other in zip(model.weights, whole.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert "restored" in capsys.readouterr().out
+
+
+def test_the_metric_decides_what_is_best(flavour, tmp_path) -> None:
+    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+    with pytest.raises(tfckpt.PolicyError, match="every_steps"):
+        tfckpt.callbacks.resume(model, tmp_path, save_freq=0)
+    with pytest.raises(tfckpt.PolicyError, match="on_signal"):
+        tfckpt.callbacks.resume(model, tmp_path, on_signal=["SIGKILL"])
+    with pytest.raises(AttributeError, match="no attribute 'resumes'"):
+        _ = tfckpt.callbacks.resumes

@@ -1,0 +1,86 @@
+"""What Keras is asked and told for one ``fit``, in both flavours; all of it is private there.
+
+
+Keras 3 looks at the model's ``_initial_epoch`` after ``on_train_begin``
+(keras/src/backend/tensorflow/trainer.py), tf_keras asks its ``_training_state``
+(tf_keras/src/engine/training.py). Both are put back with the first epoch, so that the next ``fit``
+starts where its caller says, be it that this one is interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import TfckptError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+
+class Hook:
+    """In the place of a function of the model while another object lives, and not longer.
+
+    Args:
+        method: of that object.
+        own: the model's own function.
+    """
+
+    def __init__(self, method: Callable[..., Any], own: Callable[..., Any]) -> None:
+        self._method = weakref.WeakMethod(method)
+        self.own = own
+
+    def __call__(self, *arguments: Any) -> Any:
+        method = self._method()
+        return (self.own if method is None else method)(*arguments)
+
+
+class _Start:
+    """What tf_keras asks for the epoch and the step to begin at."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def maybe_load_initial_counters_from_ckpt(
+        self, steps_per_epoch: int, initial_epoch: int, mode: Any
+    ) -> tuple[int, int]:
+        return max(initial_epoch, self._epoch), 0
+
+
+def start_at(model: Any, epoch: int) -> None:
+    """Begin at an epoch; 0 leaves it to the caller of ``fit``."""
+    if hasattr(model, "_initial_epoch"):
+        model._initial_epoch = epoch or None
+    elif epoch:
+        model._training_state = _Start(epoch)
+    elif isinstance(getattr(model, "_training_state", None), _Start):
+        model._training_state = None
+
+
+def batches_of_a_call(model: Any) -> int:
+    """How many batches the train function takes at once."""
+    steps = getattr(model, "steps_per_execution", None)  # Keras 3
+    if steps is None:
+        steps = getattr(model, "_steps_per_execution", None)  # tf_keras: a variable
+        steps = 1 if steps is None else steps.numpy()
+    return int(steps)
+
+
+def list_of(callback: Any) -> Any:
+    """Keras's list of all callbacks, which none of them is told of: it is calling right now.
+
+    Raises:
+        TfckptError: somebody else is.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if callback in getattr(owner, "callbacks", ()) and owner is not callback:
+            return owner
+        frame = frame.f_back
+    raise TfckptError(
+        "the callback was called by something else than Keras's list of callbacks",
+        hint="give it to `fit`, or put it into a CallbackList with the others",
+    )

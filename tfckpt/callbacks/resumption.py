@@ -1,0 +1,153 @@
+"""What a checkpoint holds of a ``fit`` besides the objects given to it, and how it comes back.
+
+It hangs under one keyword, ``training``: the iterator, and what callbacks hold of arrays. When the
+restore is planned neither is there to take it, so that the plan leaves it out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.callbacks.position import KEY, position_in
+from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
+from tfckpt.live import data, generators
+from tfckpt.live.inventory import collect
+from tfckpt.live.remote import files_of
+from tfckpt.live.restore import carry_out, prepare
+from tfckpt.live.variables import is_variable, raw
+from tfckpt.records import Role
+from tfckpt.stored import commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tfckpt.callbacks.position import Position
+    from tfckpt.live.restore import Prepared
+    from tfckpt.policy import Policy
+
+KEYWORD = "training"
+_ITERATOR = f"{KEYWORD}/iterator"
+
+
+class Resumption:
+    """A restored checkpoint, for the ``fit`` that goes on from it.
+
+    Attributes:
+        epoch: epochs finished.
+        position: in the data, None where no ``fit`` has saved it.
+        parts: what the policy takes of the state of a training.
+    """
+
+    def __init__(
+        self, prepared: Prepared, policy: Policy, given: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        record = prepared.stored.record
+        self._prefix = prepared.stored.prefix
+        self._policy = policy
+        self._given = given
+        self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
+        self._kept: list[tuple[Any, Any]] = []
+        self.parts = frozenset(policy.training_state)
+        self.epoch = (record.epoch if record else None) or 0
+        self.position = position_in(record.training, self._prefix) if record else None
+
+    def place(self, iterator: Any, mark: Any) -> None:
+        """Give an iterator the state that was saved; ``mark`` is its own, before a batch.
+
+        Raises:
+            RestoreError: none was saved, or it is one of other data.
+        """
+        if self._iterator is None:
+            raise self._refused("the iterator could not be saved", None)
+        try:
+            data.place(self._prefix, self._iterator.key, iterator, mark)
+        except Exception as error:
+            raise self._refused("the data does not take the iterator's state", error) from error
+
+    def keep(self) -> None:
+        """What the caller has changed since the restore stays: values of now are put back."""
+        live = collect(self._given())
+        self._kept = [
+            (raw(variable), raw(variable).read_value())
+            for name, variable in live.variables.items()
+            if is_variable(variable) and live.inventory.entries[name].role is not Role.METRIC
+        ]
+
+    def settle(self) -> Mapping[str, Any]:
+        """Assign every variable, those included that have come to exist since.
+
+        Returns:
+            The arrays that callbacks held, by name.
+        """
+        with prepare(self._prefix, self._policy, self._given()) as prepared:
+            carry_out(prepared)
+            for variable, value in self._kept:
+                variable.assign(value)
+            self._kept.clear()
+            entries, bundle = prepared.stored.inventory.entries, prepared.stored.bundle
+            names = self.position.arrays if self.position else []
+            found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
+            return {name: bundle.read(entry.key) for name, entry in found.items() if entry}
+
+    def put_generators(self, position: Position) -> None:
+        """Give the process's random generators the state they had.
+
+        Raises:
+            DamagedCheckpointError: it is none.
+        """
+        saved = dict(position.generators)
+        if position.data == data.REPLAYED:  # what gives the batches has them in its own hands
+            saved = {name: saved[name] for name in saved.keys() - {"python", "numpy"}}
+        try:
+            generators.put(saved)
+        except (TypeError, ValueError, KeyError) as error:
+            message = f"the record's 'training' has no state of a random generator: {error}"
+            raise DamagedCheckpointError(message, path=self._prefix) from None
+
+    def _refused(self, what: str, error: Exception | None) -> RestoreError:
+        told = f": {error}" if error else ""
+        return RestoreError(
+            f"{self._prefix}: {what}{told}",
+            hint="to begin that epoch anew, leave `batch` and `iterator` out of training_state",
+        )
+
+
+def without_training(policy: Policy, prefix: str) -> Policy:
+    """The policy without what hangs under the keyword, where something does."""
+    head = commit.read_head(commit.path_of(prefix), prefix, files_of(prefix))
+    if head is None or not head.training.get(KEYWORD):
+        return policy
+    excluded = (*policy.exclude_checkpoint, f"{KEYWORD}/**")
+    return policy.model_copy(update={"exclude_checkpoint": excluded})
+
+
+def described(position: Position, held: Any) -> dict[str, Any]:
+    """What the commit record says."""
+    return {KEY: position.to_json()[KEY], KEYWORD: held is not None}
+
+
+def check_keywords(objects: Mapping[str, Any]) -> None:
+    """Raise where the keyword is taken.
+
+    Raises:
+        TfckptError: an object was given by it.
+    """
+    if KEYWORD in objects:
+        raise TfckptError(
+            f"the keyword {KEYWORD!r} is what the callback keeps the data's position under",
+            hint="give the object another keyword",
+        )
+
+
+@contextlib.contextmanager
+def attached(checkpoint: Any, held: Any) -> Iterator[None]:
+    """Let the checkpoint hold it for one save."""
+    if held is None:
+        yield
+        return
+    checkpoint._track_trackable(held, KEYWORD, overwrite=True)
+    try:
+        yield
+    finally:
+        checkpoint._delete_tracking(KEYWORD)

@@ -1,0 +1,48 @@
+"""What is said where training cannot be resumed exactly, and why; before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.live import data, generators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SHOWN = 3
+
+
+def about_data(iterator: Any) -> Iterator[str]:
+    """What of the data another process would not give again."""
+    seeded = generators.global_seed() is not None
+    kind = data.kind_of(iterator, seeded=seeded)
+    if kind == data.REPLAYED:
+        yield (
+            "the data has a state that cannot be saved (Python's own, a strategy's, or of a "
+            "shuffle within a shuffle or repetition): training that is resumed asks for every "
+            "batch again, and is exact if the same come in the same order"
+        )
+    elif data.draws(iterator, seeded=seeded):
+        yield (
+            "the data is drawn without a seed: training that is resumed completes the epoch it is "
+            "in, and draws later ones anew; keras.utils.set_random_seed makes it exact"
+            if kind == data.SAVED
+            else "the data is drawn without a seed and cannot be saved: training that is resumed "
+            "is not exact; keras.utils.set_random_seed makes it exact"
+        )
+
+
+def about_model(model: Any) -> Iterator[str]:
+    """What of the model no checkpoint holds."""
+    layers = [
+        layer.name
+        for layer in model._flatten_layers()
+        if getattr(getattr(layer, "_random_generator", None), "_rng_type", "") == "legacy_stateful"
+    ]
+    if layers:
+        more = f" and {len(layers) - _SHOWN} more" if len(layers) > _SHOWN else ""
+        yield (
+            f"{', '.join(layers[:_SHOWN])}{more}: draws by an operation whose state cannot be "
+            "saved, so that training that is resumed is not exact; call "
+            "tf_keras.backend.experimental.enable_tf_random_generator() before the model is made"
+        )
