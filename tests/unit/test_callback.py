@@ -386,3 +386,19 @@ def test_it_says_that_a_save_goes_on_in_the_background(run, capsys) -> None:
     assert "saving ckpt-2 in the background" in capsys.readouterr().out
     assert saved(first) == ["ckpt-1", "ckpt-2"]
     assert run()[1].restore().epoch == 2
+
+
+def test_a_metric_per_class_does_not_end_the_training(tmp_path) -> None:
+    import json
+
+    import keras
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score(name="f1")])
+    save = {"every_epochs": 1, "every_steps": 1}
+    config = {"version": 1, "manager": {"directory": str(tmp_path), "save": save}}
+    run = tfckpt.from_config(config, model=model)
+    x, y = np.ones((4, 2)), np.eye(3)[[0, 1, 2, 0]]
+    model.fit(x, y, epochs=1, verbose=0, callbacks=[run.callback(verbose=0)])
+    record = json.loads(Path(f"{run.manager.latest_checkpoint}.tfckpt.json").read_bytes())
+    assert set(record["metrics"]) == {"loss"}

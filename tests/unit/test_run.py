@@ -391,3 +391,14 @@ def test_one_half_of_a_gan_alone(network, tmp_path) -> None:
     }
     tfckpt.restore(config(path, **policy), model=target)
     np.testing.assert_equal(values(target.variables), values(source["generator"].variables))
+
+
+def test_a_restore_waits_for_what_is_being_saved(tmp_path) -> None:
+    value = tf.Variable(5)
+    manager = {"directory": str(tmp_path), "enable_async": True}
+    restore = {"directory": str(tmp_path), "if_none": "initialize"}
+    run = tfckpt.from_config({"version": 1, "manager": manager, "restore": restore}, value=value)
+    run.manager.save()
+    value.assign(0)
+    assert run.restore().path.endswith("ckpt-1")
+    assert value.numpy() == 5

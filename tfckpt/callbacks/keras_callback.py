@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tfckpt.callbacks.keras_side import Hook
 from tfckpt.callbacks.loop import Loop
+from tfckpt.live.data import numbers_in
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:
@@ -82,13 +83,14 @@ def callback_for(  # noqa: C901 (a class of short methods)
             if self._loop.resuming:
                 self._loop.batch_ends()
             else:
-                say(_saved(run.save_if_due(metrics=logs), run.config))
+                # A metric per class has no place among what `keep: best` compares.
+                say(_saved(run.save_if_due(metrics=numbers_in(logs)), run.config))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             passed_over = self._loop.resuming
             self._loop.epoch_ends()
             if not passed_over:
-                say(_saved(run.save_if_epoch_due(epoch + 1, logs or {}), run.config))
+                say(_saved(run.save_if_epoch_due(epoch + 1, numbers_in(logs)), run.config))
 
         def on_train_end(self, logs: Any = None) -> None:
             self._loop.end()

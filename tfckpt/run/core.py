@@ -94,6 +94,7 @@ class Run:
             RestoreError: the config has no ``restore`` section.
         """
         _ = self.checkpoint.save_counter  # so that it is restored, too
+        self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
         found = first_readable(self.config, self._attempt_restore)
         report = found.result or RestoreReport(Plan("", "", ()), "", rejected=found.rejected)
         assert isinstance(report, RestoreReport)  # noqa: S101 (narrows the type)
@@ -112,6 +113,7 @@ class Run:
             RestoreError: the config has no ``restore`` section.
         """
         _ = self.checkpoint.save_counter
+        self.checkpoint._tfckpt_background.failure()
         found = first_readable(self.config, self._attempt_plan)
         for reason in found.rejected:
             logging.warning("passed over: %s", reason)
