@@ -10,7 +10,7 @@ help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
 	@echo "make test       ruff, mypy and the tests"
 	@echo "make test-long  the tests, with those that take long"
-	@echo "make bench      time planning and retention"
+	@echo "make bench      time planning and retention; compare ways to resume"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
 setup: $(STAMP)
@@ -40,6 +40,7 @@ test-long: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench_planning.py
 	$(BIN)/python benchmarks/bench_retention.py
+	$(BIN)/python benchmarks/bench_resume.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
