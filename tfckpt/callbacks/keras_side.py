@@ -1,6 +1,5 @@
 """What Keras is asked and told for one ``fit``, in both flavours; all of it is private there.
 
-
 Keras 3 looks at the model's ``_initial_epoch`` after ``on_train_begin``
 (keras/src/backend/tensorflow/trainer.py), tf_keras asks its ``_training_state``
 (tf_keras/src/engine/training.py). Both are put back with the first epoch, so that the next ``fit``
@@ -14,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import TfckptError
+from tfckpt.live.variables import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,11 +61,10 @@ def start_at(model: Any, epoch: int) -> None:
 
 def batches_of_a_call(model: Any) -> int:
     """How many batches the train function takes at once."""
-    steps = getattr(model, "steps_per_execution", None)  # Keras 3
+    steps = getattr(model, "steps_per_execution", None)
     if steps is None:
-        steps = getattr(model, "_steps_per_execution", None)  # tf_keras: a variable
-        steps = 1 if steps is None else steps.numpy()
-    return int(steps)
+        steps = getattr(model, "_steps_per_execution", None)
+    return 1 if steps is None else as_int(steps)  # tf_keras has it in a variable
 
 
 def list_of(callback: Any) -> Any:

@@ -50,6 +50,7 @@ class Loop:
         if isinstance(self._train, Hook):  # of a `fit` that failed
             self._train = self._train.own
         self._epochs = int(callback.params["epochs"])
+        self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._iterators = self._pulled = self._taken = 0
         self._last_calls = 0
@@ -166,7 +167,7 @@ class Loop:
             pulled=self._pulled,
             ran_out=self._ran_out,
             steps=self._steps(),
-            steps_per_execution=batches_of_a_call(self._model),
+            steps_per_execution=self._steps_per_execution,
             data=kind,
             element=element,
             global_seed=seed,
@@ -244,10 +245,12 @@ class Loop:
             "steps of an epoch": (position.steps, self._steps()),
             "steps_per_execution": (
                 position.steps_per_execution,
-                batches_of_a_call(self._model),
+                self._steps_per_execution,
             ),
         }
         differ = [f"the {what} were {a} and are {b}" for what, (a, b) in now.items() if a != b]
+        if getattr(self._model, "autotune_steps_per_execution", False):
+            differ.append("steps_per_execution is tuned while it trains")
         return ", ".join(differ)
 
     def _step(self, iterator: Any) -> Any:
@@ -272,14 +275,14 @@ class Loop:
             self._ran_out.append([self._epoch, self._calls])
             raise
         self._calls += 1
-        self._pulled += batches_of_a_call(self._model)
+        self._pulled += self._batches()
         return self._logs
 
     def _pass_over(self, target: Position, iterator: Any) -> Any:
         if [self._epoch, self._calls] in target.ran_out:
             self._ran_out.append([self._epoch, self._calls])
             raise StopIteration
-        batches = batches_of_a_call(self._model)
+        batches = self._batches()
         if target.data == data.SAVED and not self._pulled:
             self._mark = data.mark(iterator)
         if self._logs is None:
@@ -351,6 +354,10 @@ class Loop:
             self._tell(*states.restore(self._others, target.callbacks, self._arrays))
             self._model.stop_training = target.stopped
         self._arrays = {}
+
+    def _batches(self) -> int:
+        """How many the next call takes; tf_keras takes fewer in the last of an epoch."""
+        return 1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
 
     def _steps(self) -> int | None:
         steps = self._callback.params.get("steps")

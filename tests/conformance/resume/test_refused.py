@@ -192,6 +192,17 @@ def test_a_fit_that_failed_while_it_came_back_leaves_the_model_as_it_was(begin, 
     assert len(seen["val_loss"]) == 2
 
 
+def test_dropout_whose_state_cannot_be_saved_is_said(tmp_path, capsys) -> None:
+    import tf_keras
+
+    model = tf_keras.Sequential(
+        [tf_keras.Input((4,)), tf_keras.layers.Dropout(0.5, name="drop"), tf_keras.layers.Dense(2)]
+    )
+    model.compile("sgd", "mse")
+    fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), epochs=1)
+    assert "drop: draws by an operation whose state cannot be saved" in capsys.readouterr().out
+
+
 # Without a config
 
 
