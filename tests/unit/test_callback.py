@@ -402,3 +402,35 @@ def test_a_metric_per_class_does_not_end_the_training(tmp_path) -> None:
     model.fit(x, y, epochs=1, verbose=0, callbacks=[run.callback(verbose=0)])
     record = json.loads(Path(f"{run.manager.latest_checkpoint}.tfckpt.json").read_bytes())
     assert set(record["metrics"]) == {"loss"}
+
+
+def test_a_callback_that_the_config_names_goes_on(flavour, tmp_path) -> None:
+    class Curriculum(flavour.callbacks.Callback):
+        level = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.level += 1
+            if self.level == self.stop_at:
+                raise KeyboardInterrupt
+
+        stop_at = 0
+
+    def train(stop_at: int = 0) -> Any:
+        flavour.utils.set_random_seed(1)
+        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2)])
+        model.compile("sgd", "mse")
+        manager = {"directory": str(tmp_path), "save": {"every_steps": 1}}
+        manager["callbacks"] = {"Curriculum": ["level"]}
+        restore = {"directory": str(tmp_path), "if_none": "initialize"}
+        run = tfckpt.from_config(
+            {"version": 1, "manager": manager, "restore": restore}, model=model
+        )
+        curriculum = Curriculum()
+        curriculum.stop_at = stop_at
+        callbacks = [curriculum, run.callback(verbose=0)]
+        model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=callbacks)
+        return curriculum.level
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stop_at=5)
+    assert train() == 2 * STEPS

@@ -67,7 +67,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 say(_summary(run.begin(), run.epoch))
             elif run.resumption is not None and not run.fits:
                 run.resumption.keep()
-            self._loop = Loop(self, run.fits, say)
+            named = run.config.manager.callbacks if run.config.manager else {}
+            self._loop = Loop(self, run.fits, say, named)
             run.fits += 1
             if self._loop.begin(run.resumption):
                 run.resumption = None

@@ -25,7 +25,7 @@ from tfckpt.errors import RestoreError
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.callbacks.resumption import Resumption
 
@@ -37,13 +37,21 @@ class Loop:
         callback: the one that saves, with the model and the parameters that Keras gave it.
         fit: how many ``fit`` of the same run came before.
         say: prints a sentence.
+        named: attributes of other callbacks that are saved besides, by class.
     """
 
-    def __init__(self, callback: Any, fit: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        callback: Any,
+        fit: int,
+        say: Callable[[str], None],
+        named: Mapping[str, Sequence[str]],
+    ) -> None:
         self._callback = callback
         self._model = callback.model
         self._fit = fit
         self._say = say
+        self._named = named
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._train: Any = self._model.train_function
@@ -81,7 +89,7 @@ class Loop:
         vars(self._model).pop("_should_eval", None)
         self._list.callbacks = [*self._others, self._callback]
         start_at(self._model, 0)
-        self._tell(*states.inexact(self._others), *about_model(self._model))
+        self._tell(*states.inexact(self._others, self._named), *about_model(self._model))
         return resumption is None or self._resume(resumption)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
@@ -175,7 +183,7 @@ class Loop:
             counter=None if counter is None else int(counter.numpy()),
             logs=data.numbers_in(self._logs),
             generators=generators.take(),
-            callbacks=states.collect(self._others),
+            callbacks=states.collect(self._others, self._named),
             arrays=list(arrays),
         )
         return described(position, held), held
@@ -351,7 +359,8 @@ class Loop:
         self._target = None
         self._list.callbacks = [*self._others, self._callback]
         if self._resumption is not None and "callbacks" in self._resumption.parts:
-            self._tell(*states.restore(self._others, target.callbacks, self._arrays))
+            said = states.restore(self._others, target.callbacks, self._arrays, self._named)
+            self._tell(*said)
             self._model.stop_training = target.stopped
         self._arrays = {}
 

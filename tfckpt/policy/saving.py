@@ -153,6 +153,8 @@ class Manager(Model):
     """What a save does with weights or slots that are NaN or infinite."""
     on_unsavable: Literal["warn", "error"] = "warn"
     """What a save does with an object that TensorFlow cannot save; warn leaves it out."""
+    callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
+    """Class of a callback of one's own to the attributes that are its state."""
 
     @field_validator("keep")
     @classmethod
