@@ -189,13 +189,15 @@ def test_what_a_parent_releases_is_free_although_its_child_lives(start) -> None:
     parent = start(
         """
 acquire()
+end, of_the_parent = os.pipe()
 if os.fork():
     sys.stdin.readline()
     lock_of(sys.argv[1]).release()
     print("released", flush=True)
     sys.stdin.read()
-else:
-    sys.stdin.read()
+else:  # which must not take the parent's line
+    os.close(of_the_parent)
+    os.read(end, 1)
 """
     )
     assert parent.line() == "True"

@@ -101,6 +101,10 @@ class WriterLock:
                     lock._forget()
             self._forget()
 
+    def _is_deleted(self) -> bool:
+        """Whether the directory is gone; one that was moved is held where it is."""
+        return self._descriptor is not None and not os.fstat(self._descriptor).st_nlink
+
     def _forget(self) -> None:
         """Close, which unlocks where no other process has the descriptor as well."""
         descriptor, self._descriptor, self._unlockable = self._descriptor, None, False
@@ -193,8 +197,8 @@ def lock_of(directory: str) -> WriterLock:
     path = os.path.realpath(directory)
     with _mutex:
         if path not in _locks:
-            for other in [lock for lock in _locks.values() if not os.path.lexists(lock._path)]:
-                other._forget()  # its directory is gone, and a descriptor for nothing
+            for other in [lock for lock in _locks.values() if lock._is_deleted()]:
+                other._forget()
                 del _locks[other.directory]
             _locks[path] = WriterLock(path)
         return _locks[path]
