@@ -222,6 +222,13 @@ FORGED = {
     "created in another zone": _changed(created="2025-01-31T12:00:00+01:00"),
     "digest absent": _changed(index_sha256=...),
     "complete a number": _changed(complete=1),
+    "two objects of one name": _changed(
+        roots={"model": ["model", "model"], "step": ["model", ""]},
+        entries=[
+            {"name": name, "role": "weight", "dtype": "float32", "shape": [2], "nbytes": 8}
+            for name in ("model/a", "step")
+        ],
+    ),
     "finite a number": _changed(finite=1),
     "sequence a number": _changed(sequence=11),
     "run_began infinite": _changed(run_began=float("inf")),

@@ -6,6 +6,7 @@ absent, of another type or out of range, and names of files that are not the che
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import functools
@@ -307,7 +308,7 @@ class _Reader:
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
-            {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()},
+            self.roots(tree, entries),
             self.mapping(tree, "left_out", str),
         )
 
@@ -316,6 +317,16 @@ class _Reader:
         if types not in ([str, str], [str, str, str, bool]):
             raise self.damaged("the record's 'stacks' holds a layer that is none")
         return Layer(*item)
+
+    def roots(self, tree: Any, entries: Mapping[str, Entry]) -> dict[str, Root]:
+        roots = {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()}
+        counts = collections.Counter(root.component for root in roots.values())
+        tops = {name.partition("/")[0] for name in entries}
+        for keyword, root in roots.items():
+            # One object under two keywords has one name; what has its own is another object.
+            if counts[root.component] > 1 and keyword != root.component and keyword in tops:
+                raise self.damaged(f"the record's 'roots' gives {keyword!r} another object's name")
+        return roots
 
     def root(self, item: Any) -> Root:
         if [type(part) for part in item] != [str, str] or item[1] not in _ROOT_KINDS:
