@@ -294,6 +294,8 @@ class Loop:
         if target.data == data.SAVED and not self._pulled:
             self._mark = data.mark(iterator)
         if self._logs is None:
+            if self._resumption is not None:
+                self._resumption.before_a_step()
             self._logs = self._train(iterator)
             self._taken += batches
         elif target.data == data.REPLAYED:

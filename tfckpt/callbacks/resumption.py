@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.callbacks.position import KEY, position_in
 from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
-from tfckpt.live import data, generators
+from tfckpt.live import build, data, generators
 from tfckpt.live.inventory import collect
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import carry_out, prepare
@@ -20,7 +20,7 @@ from tfckpt.records import Role
 from tfckpt.stored import commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from tfckpt.callbacks.position import Position
     from tfckpt.live.restore import Prepared
@@ -48,6 +48,8 @@ class Resumption:
         self._given = given
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
         self._kept: list[tuple[Any, Any]] = []
+        steps = (*prepared.plan.assignments, *prepared.plan.resets)
+        self._restored = frozenset(step.name for step in steps)
         self.parts = frozenset(policy.training_state)
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self._prefix) if record else None
@@ -67,11 +69,22 @@ class Resumption:
 
     def keep(self) -> None:
         """What the caller has changed since the restore stays: values of now are put back."""
+        self._keep(frozenset())
+
+    def before_a_step(self) -> None:
+        """A step comes that does not count: what it changes and no restore puts right is kept."""
+        if not self._kept:
+            build.build_compiled(self._given())
+            self._keep(self._restored)
+
+    def _keep(self, others: Collection[str]) -> None:
         live = collect(self._given())
         self._kept = [
             (raw(variable), raw(variable).read_value())
             for name, variable in live.variables.items()
-            if is_variable(variable) and live.inventory.entries[name].role is not Role.METRIC
+            if name not in others
+            and is_variable(variable)
+            and live.inventory.entries[name].role is not Role.METRIC
         ]
 
     def settle(self) -> Mapping[str, Any]:

@@ -81,6 +81,17 @@ def build_optimizers(live: Live, stored: Inventory) -> bool:
     return built
 
 
+def build_compiled(objects: Mapping[str, Any]) -> None:
+    """Create the variables of the optimizers that the models among the objects were compiled with.
+
+    Keras would do so in their first step.
+    """
+    for model in filter(is_model, objects.values()):
+        optimizer = getattr(model, "optimizer", None)
+        if optimizer is not None and model.built and not _is_built(optimizer):
+            build_for(optimizer, list(model.trainable_variables))
+
+
 def build_for(optimizer: Any, variables: list[Any]) -> None:
     """Create an optimizer's variables, in any flavour, under the strategy of the model's."""
     with strategy_of(variables).scope():
