@@ -178,3 +178,17 @@ def test_any_rule_is_enough(clock) -> None:
     assert not due.at_step(100)
     assert due.at_step(101)
     assert not due.at_epoch(1)
+
+
+def test_the_step_matters_only_where_a_save_may_be_due() -> None:
+    due = Triggers(every_steps=5)
+    assert due.step_matters(1)  # nobody knows yet where it begins
+    due.begin(10)
+    assert [due.step_matters(1) for _ in range(6)] == [False] * 4 + [True] * 2
+    assert not due.at_step(13)  # some batches were no steps
+    assert [due.step_matters(1) for _ in range(2)] == [False, True]
+    assert due.at_step(15)
+    due.saved(15)
+    assert not due.step_matters(4)
+    assert due.step_matters(None)
+    assert not Triggers(every_minutes=1.0).step_matters(None)

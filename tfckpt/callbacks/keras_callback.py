@@ -14,9 +14,10 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from tfckpt.callbacks.keras_side import Hook
 from tfckpt.callbacks.loop import Loop
-from tfckpt.live.data import numbers_in
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class Resumable(Protocol):
 
     def sync(self) -> None: ...
 
-    def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None: ...
+    def save_if_due(
+        self, *, metrics: Mapping[str, float] | None = None, steps: int | None = None
+    ) -> str | None: ...
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
 
@@ -84,14 +87,14 @@ def callback_for(  # noqa: C901 (a class of short methods)
             if self._loop.resuming:
                 self._loop.batch_ends()
             else:
-                # A metric per class has no place among what `keep: best` compares.
-                say(_saved(run.save_if_due(metrics=numbers_in(logs)), run.config))
+                steps = self._loop.steps_of_a_call
+                say(_saved(run.save_if_due(metrics=_numbers(logs), steps=steps), run.config))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             passed_over = self._loop.resuming
             self._loop.epoch_ends()
             if not passed_over:
-                say(_saved(run.save_if_epoch_due(epoch + 1, numbers_in(logs)), run.config))
+                say(_saved(run.save_if_epoch_due(epoch + 1, _numbers(logs)), run.config))
 
         def on_train_end(self, logs: Any = None) -> None:
             self._loop.end()
@@ -109,6 +112,11 @@ def no_training() -> tuple[dict[str, Any], Any]:
 def _is_tf_keras(objects: Iterable[Any]) -> bool:
     flavour = next((found for obj in objects if (found := flavour_of(obj))), None)
     return flavour is not None and flavour.name == "tf_keras"
+
+
+def _numbers(logs: Any) -> dict[str, float]:
+    """The metrics but those per class, which have no place in what ``keep: best`` compares."""
+    return {name: value for name, value in (logs or {}).items() if not np.ndim(value)}
 
 
 def _summary(report: RestoreReport | None, epoch: int) -> str:

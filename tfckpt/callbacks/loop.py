@@ -81,6 +81,11 @@ class Loop:
         """Whether the place that was saved lies ahead."""
         return self._target is not None
 
+    @property
+    def steps_of_a_call(self) -> int | None:
+        """How many steps a batch is for Keras; None where it may be another number each time."""
+        return 1 if self._steps_per_execution == 1 else None
+
     # What the callback is told
 
     def begin(self, resumption: Resumption | None) -> bool:

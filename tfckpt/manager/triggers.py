@@ -41,10 +41,11 @@ class Triggers:
     clock: Callable[[], float] = time.monotonic
     _step: int | None = dataclasses.field(default=None, init=False)
     _moment: float | None = dataclasses.field(default=None, init=False)
+    _at_most: int = dataclasses.field(default=0, init=False)
 
     def restored(self, step: int | None) -> None:
         """Steps count from the one that was restored, minutes from when training begins."""
-        self._step, self._moment = step, None
+        self._step, self._moment, self._at_most = step, None, 0
 
     def begin(self, step: int | None) -> None:
         """Training begins, or goes on: what does not count yet counts from here."""
@@ -55,11 +56,24 @@ class Triggers:
 
     def saved(self, step: int | None) -> None:
         """A save succeeded: all counts from here."""
-        self._step, self._moment = step, self.clock()
+        self._step, self._moment, self._at_most = step, self.clock(), 0
+
+    def step_matters(self, taken: int | None) -> bool:
+        """Whether a save may be due by steps, so that it is worth reading which step it is.
+
+        Args:
+            taken: steps since the last question, at most; None where that is not known.
+        """
+        if self.every_steps is None or taken is None or self._step is None:
+            return self.every_steps is not None
+        self._at_most += taken
+        return self._at_most >= self.every_steps
 
     def at_step(self, step: int | None) -> bool:
         """Whether one is due after a step; where nothing has begun to count, step 0 was first."""
         self.begin(0)
+        if step is not None:
+            self._at_most = step - (self._step or 0)
         by_steps = (
             self.every_steps is not None
             and step is not None

@@ -181,7 +181,9 @@ class Run:
         assert path is not None, "nothing holds back a save that waits"  # noqa: S101
         return path
 
-    def save_if_due(self, *, metrics: Mapping[str, float] | None = None) -> str | None:
+    def save_if_due(
+        self, *, metrics: Mapping[str, float] | None = None, steps: int | None = None
+    ) -> str | None:
         """Save if ``manager.save`` says so: to be called after each step of a loop.
 
         A save is due ``every_steps`` steps after the last one, or after the step that was restored,
@@ -189,6 +191,11 @@ class Run:
         by the object given as ``step``, else by the optimizer's iterations. From the first call on,
         the signals of ``on_signal`` wait for the next one, which saves and then ends the process;
         when the loop is over, ``sync`` gives them back their meaning.
+
+        Args:
+            metrics: measured at this step, for the commit record.
+            steps: how many were taken since the last call, at most, where that is known: the
+                optimizer is then asked only when a save may be due.
 
         Returns:
             The path, None where no save was due, or where one was skipped since another is being
@@ -200,7 +207,8 @@ class Run:
             KeyboardInterrupt: the same, for SIGINT.
             TfckptError: ``on_signal`` is given, and this is not the main thread.
         """
-        step = self._step() if self._triggers.every_steps else None
+        taken = None if "step" in self._objects else steps
+        step = self._step() if self._triggers.step_matters(taken) else None
         return self._at_boundary(self._triggers.at_step(step), metrics)
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
