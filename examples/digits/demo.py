@@ -63,11 +63,13 @@ def main() -> None:
 
         title("Start the same command again")
         summary = resume(run_dir)
-        first, *_, final = epochs = summary["epochs"]
-        print(f"restored {Path(summary['restored']).name}, ran the epochs {first} to {final}")
+        epochs, steps = summary["epochs"], summary["steps"]
+        name = Path(summary["restored"]).name
+        print(f"restored {name}, trained to epoch {epochs[-1]}: {steps} steps in all")
         assert summary["restored"].endswith(f"/ckpt-{number}"), "not the newest commit"
-        assert first == finished + 1, "a finished epoch was repeated, or one was left out"
-        assert finished + len(epochs) == newest_record(run_dir)["epoch"], "epochs are missing"
+        assert steps == summary["steps_of_all_epochs"], "steps were repeated, or left out"
+        assert epochs == list(range(1, epochs[-1] + 1)), "the history is not whole"
+        assert epochs[-1] == newest_record(run_dir)["epoch"], "the last epoch was not saved"
 
         title("Learn ten classes from a few examples of each")
         os.environ |= {**QUIET, "PRETRAINED": str(run_dir / "checkpoints")}

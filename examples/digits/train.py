@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from model import CONFIGS, build_model, data
 import tfckpt
 
 EPOCHS = 10
+BATCH = 32
 CLASSES = 8
 
 
@@ -27,9 +29,19 @@ def main() -> None:
     if report.restored:
         print(report)
     history = model.fit(
-        images, labels, batch_size=32, epochs=EPOCHS, verbose=2, callbacks=[run.callback(verbose=0)]
+        images,
+        labels,
+        batch_size=BATCH,
+        epochs=EPOCHS,
+        verbose=2,
+        callbacks=[run.callback(verbose=0)],
     )
-    summary = {"restored": report.path, "epochs": [epoch + 1 for epoch in history.epoch]}
+    summary = {
+        "restored": report.path,
+        "epochs": [epoch + 1 for epoch in history.epoch],
+        "steps": int(model.optimizer.iterations),
+        "steps_of_all_epochs": EPOCHS * math.ceil(len(images) / BATCH),
+    }
     Path(os.environ["RUN_DIR"], "summary.json").write_text(json.dumps(summary), encoding="utf-8")
 
 

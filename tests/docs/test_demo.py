@@ -26,11 +26,13 @@ def test_the_demo_resumes_and_fine_tunes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(tmp_path.iterdir())
     killed = re.search(r"newest commit is (ckpt-\d+), (\d+) epochs finished", done.stdout)
-    resumed = re.search(r"restored (ckpt-\d+), ran the epochs (\d+) to (\d+)", done.stdout)
+    resumed = re.search(r"restored (ckpt-\d+), trained to epoch (\d+): (\d+) steps", done.stdout)
     assert killed is not None
     assert resumed is not None
     assert resumed[1] == killed[1]
-    assert (int(resumed[2]), int(resumed[3])) == (int(killed[2]) + 1, 10)
+    assert int(killed[2]) < int(resumed[2]) == 10
+    (batches,) = {int(count) for count in re.findall(r"^(\d+)/\1 - ", done.stdout, re.MULTILINE)}
+    assert int(resumed[3]) == 10 * batches
     (with_restore,) = re.findall(r"with the pre-trained layers +([\d.]+)%", done.stdout)
     (without,) = re.findall(r"the same training without them +([\d.]+)%", done.stdout)
     assert float(with_restore) > float(without)
