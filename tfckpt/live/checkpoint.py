@@ -45,7 +45,7 @@ from tfckpt.policy import Policy
 from tfckpt.stored.checkpoint import OBJECT_GRAPH
 from tfckpt.stored.commit import path_of
 from tfckpt.stored.files import absolute, join
-from tfckpt.stored.numbers import Number
+from tfckpt.stored.numbers import Number, last_in_order
 from tfckpt.stored.staging import claim
 from tfckpt.stored.state_file import STATE_FILE, CheckpointState, render
 
@@ -108,7 +108,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         directory, name = os.path.split(place)
         with failing_as_save(prefix):
             claim(directory, name, terms.files)
-            number = Number(place, before, terms.files)
+            above = max(before, last_in_order(place, terms.files))
+            number = Number(place, above, terms.files)
 
         def undo() -> None:
             number.give_back()

@@ -58,15 +58,6 @@ class Directory:
         head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
         return (one.number, 0) if head is None else head.order
 
-    def sequence(self, number: int) -> tuple[int, int] | None:
-        """What a record must say for a save of that number, given by hand, to be the last."""
-        last = self.last()
-        return None if (number, 0) > last else (last[0], last[1] + 1)
-
-    def last(self) -> tuple[int, int]:
-        """The place of the last save in the order of saves."""
-        return max(map(self.order, self.checkpoints()), default=(0, -1))
-
     def restorable(self) -> Iterator[tuple[str, str]]:
         """Prefixes in the order in which to try them, ``""`` with the reason not to try one.
 

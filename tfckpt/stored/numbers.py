@@ -26,7 +26,7 @@ class Number:
 
     Args:
         file_prefix: ``<directory>/<checkpoint_name>``.
-        above: what it is to be above besides, as the save counter knows.
+        above: what it is to be above besides: the save counter, and :func:`last_in_order`.
         files: where the directory is.
     """
 
@@ -36,8 +36,7 @@ class Number:
         with _lock:
             self._others = _taken.setdefault((place, name), set())
             highest = highest_number(directory, name, files)
-            last = _order_of(f"{file_prefix}-{highest}", files)
-            self.value = max(above, highest, last, *self._others) + 1
+            self.value = max(above, highest, *self._others) + 1
             self._others.add(self.value)
 
     def give_back(self) -> None:
@@ -46,8 +45,13 @@ class Number:
             self._others.discard(self.value)
 
 
-def _order_of(prefix: str, files: Files) -> int:
-    """The number that stood before a checkpoint whose own was given by hand, else its own or 0."""
+def last_in_order(file_prefix: str, files: Files) -> int:
+    """The number that stood before the highest one in place, where that was given by hand.
+
+    Else its own, or 0 where there is no record.
+    """
+    directory, name = os.path.split(file_prefix)
+    prefix = f"{file_prefix}-{highest_number(directory, name, files)}"
     try:
         head = commit.read_head(commit.path_of(prefix), prefix, files)
     except CheckpointError:
