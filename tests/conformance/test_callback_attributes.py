@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 
-from tfckpt.callbacks import states
+from tfckpt.fitting import states
 
 NO_STATE = {
     # What a callback was given, what `fit` makes again as it begins, and what is the model's.

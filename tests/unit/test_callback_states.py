@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import tfckpt
-from tfckpt.callbacks import states
-from tfckpt.callbacks.values import MAX_ELEMENTS
 from tfckpt.errors import TfckptError
+from tfckpt.fitting import states
+from tfckpt.fitting.values import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

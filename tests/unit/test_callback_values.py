@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tfckpt.callbacks.values import NoJSONError, decode, encode
+from tfckpt.fitting.values import NoJSONError, decode, encode
 
 
 def through_json(value: Any) -> Any:

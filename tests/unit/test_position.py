@@ -9,8 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from tfckpt.callbacks.position import Position, position_in
 from tfckpt.errors import DamagedCheckpointError
+from tfckpt.fitting.position import Position, position_in
 from tfckpt.live import generators
 
 PLACE = Position(

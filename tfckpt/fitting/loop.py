@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.callbacks import states
-from tfckpt.callbacks.keras_side import Hook, batches_of_a_call, list_of, start_at
-from tfckpt.callbacks.position import Position
-from tfckpt.callbacks.resumption import described
-from tfckpt.callbacks.statements import about_data, about_model
 from tfckpt.errors import RestoreError
+from tfckpt.fitting import states
+from tfckpt.fitting.keras_side import Hook, batches_of_a_call, list_of, start_at
+from tfckpt.fitting.position import Position
+from tfckpt.fitting.resumption import described
+from tfckpt.fitting.statements import about_data, about_model
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.callbacks.resumption import Resumption
+    from tfckpt.fitting.resumption import Resumption
 
 
 class Loop:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.callbacks.keras_callback import callback_for, no_training
-from tfckpt.callbacks.resumption import Resumption, attached, check_keywords, without_training
 from tfckpt.errors import TfckptError
+from tfckpt.fitting.keras_callback import callback_for, no_training
+from tfckpt.fitting.resumption import Resumption, attached, check_keywords, without_training
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.inventory import collect
 from tfckpt.live.restore import carry_out, prepare

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfckpt.callbacks.values import NoJSONError, decode, encode
 from tfckpt.errors import TfckptError
+from tfckpt.fitting.values import NoJSONError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
 }
 _ARRAYS = {"EarlyStopping": "best_weights"}
 _SETTINGS = ("monitor", "mode")  # of another one, `best` would be compared with something else
-_OURS = "tfckpt.callbacks.keras_callback"  # what another run keeps, it keeps by itself
+_OURS = "tfckpt.fitting.keras_callback"  # what another run keeps, it keeps by itself
 _FLAVOURS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
 
 

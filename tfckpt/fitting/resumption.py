@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.callbacks.position import KEY, position_in
 from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
+from tfckpt.fitting.position import KEY, position_in
 from tfckpt.live import build, data, generators
 from tfckpt.live.inventory import collect
 from tfckpt.live.remote import files_of
@@ -22,7 +22,7 @@ from tfckpt.stored import commit
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from tfckpt.callbacks.position import Position
+    from tfckpt.fitting.position import Position
     from tfckpt.live.restore import Prepared
     from tfckpt.policy import Policy
 

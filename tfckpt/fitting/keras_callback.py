@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tfckpt.callbacks.keras_side import Hook
-from tfckpt.callbacks.loop import Loop
+from tfckpt.fitting.keras_side import Hook
+from tfckpt.fitting.loop import Loop
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tfckpt.callbacks.resumption import Resumption
+    from tfckpt.fitting.resumption import Resumption
     from tfckpt.planning import RestoreReport
     from tfckpt.policy import Config
 
