@@ -157,7 +157,7 @@ def test_what_is_not_refused_does_not_abort_tensorflow(forge: Any, tables: Any) 
                 bundle.verify()
         except (DamagedCheckpointError, UnsupportedCheckpointError):
             continue
-        if not opaque and not bundle.missing_shards:
+        if not opaque and not bundle.missing_files:
             prefix = Path(forge.prefix).with_name(f"mutant-{number}")
             prefix.with_name(f"{prefix.name}.index").write_bytes(forge.path.read_bytes())
             prefix.with_name(f"{prefix.name}.data-00000-of-00001").write_bytes(shard)

@@ -62,7 +62,7 @@ def test_a_bundle_reads_as_tensorflow_reads_it(name: str) -> None:
     expected = json.loads((CORPUS / "expected" / f"{name}.json").read_text())["tensors"]
     absent = {f"{CORPUS / name}/{file}" for file in ITEMS[name]["absent_files"]}
     with Bundle.open(prefix_of(name)) as bundle:
-        assert set(bundle.missing_shards) == absent
+        assert set(bundle.missing_files) == absent
         if ITEMS[name]["tf_lists"]:
             assert {key: (e.dtype, list(e.shape)) for key, e in bundle.entries.items()} == {
                 key: (e["dtype"], e["shape"]) for key, e in expected.items()
@@ -97,7 +97,7 @@ def test_the_whole_corpus_is_read_without_tensorflow() -> None:
         "import sys; from tfckpt.stored.bundle import Bundle\n"
         "for prefix in sys.argv[1:]:\n"
         "    bundle = Bundle.open(prefix)\n"
-        "    if not bundle.missing_shards:\n"
+        "    if not bundle.missing_files:\n"
         "        for key in bundle.entries: bundle.read(key)\n"
         "print('tensorflow' in sys.modules)\n"
     )

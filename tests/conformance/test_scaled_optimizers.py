@@ -127,7 +127,7 @@ def test_a_file_has_the_same_names(k, make, scale, writer, tmp_path) -> None:
             }
             for name, entry in found.items():
                 expected = inner(live.variables[name]).numpy()
-                np.testing.assert_array_equal(stored.bundle.read(entry.key), expected, name)
+                np.testing.assert_array_equal(stored.values.read(entry.key), expected, name)
                 assert entry.role == live.inventory.entries[name].role
 
 

@@ -64,7 +64,7 @@ def compare(prefix: str, live: Live) -> tuple[set[str], set[str]]:
             )
             if theirs[name].shape is not None:
                 value = inner(live.variables[name]).numpy()
-                np.testing.assert_array_equal(stored.bundle.read(theirs[name].key), value, name)
+                np.testing.assert_array_equal(stored.values.read(theirs[name].key), value, name)
         missing = {n for n, e in ours.items() if n not in theirs and e.role not in UNSAVED}
         return missing, set(theirs) - set(ours) - {"save_counter"}
 

@@ -61,7 +61,7 @@ def shard_of(prefix: str, key: str) -> Path:
 
 def test_two_shards_are_one_checkpoint(prefix: str) -> None:
     with Bundle.open(prefix) as bundle:
-        assert (bundle.prefix, bundle.missing_shards) == (prefix, ())
+        assert (bundle.prefix, bundle.missing_files) == (prefix, ())
         assert {key: (e.dtype, e.shape) for key, e in bundle.entries.items()} == {
             "a": ("float32", (2, 3)),
             "b": ("int64", ()),
@@ -93,7 +93,7 @@ def test_a_missing_shard_matters_only_when_a_value_of_it_is_needed(
     if pointer:
         lost.write_bytes(LFS)
     with Bundle.open(prefix) as bundle:
-        assert bundle.missing_shards == (str(lost),)
+        assert bundle.missing_files == (str(lost),)
         assert list(bundle.entries) == ["a", "b", "t"]
         assert bundle.read("a")[1, 2] == 5
         bundle.verify(["a"])

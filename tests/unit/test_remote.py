@@ -358,4 +358,4 @@ def test_damage_is_found_there(saved: str) -> None:
         bundle.verify()
     REMOTE.remove(data)
     with Bundle.open(f"{saved}/ckpt-2", REMOTE) as bundle:
-        assert bundle.missing_shards == (data,)
+        assert bundle.missing_files == (data,)

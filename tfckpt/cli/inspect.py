@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.planning.text import printable, signature, size
+from tfckpt.stored.artefact import KINDS
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.discover import candidates
 from tfckpt.stored.files import LOCAL
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
     from tfckpt.cli.command import Given
     from tfckpt.stored.checkpoint import StoredCheckpoint
     from tfckpt.stored.discover import Candidate
-
-
-_WRITERS = {
-    "tfckpt": "written by tfckpt",
-    "tensorflow": "written by TensorFlow",
-    "uncommitted": "written by tfckpt and never committed",
-}
 
 
 class _Found(NamedTuple):
@@ -46,7 +40,7 @@ def run(given: Given) -> int:
             print(json.dumps(_document(found), indent=2))
         else:
             _print(found)
-        return 1 if found.rejected or found.checkpoint.bundle.missing_shards else 0
+        return 1 if found.rejected or found.checkpoint.values.missing_files else 0
 
 
 def _find(path: str) -> _Found:
@@ -93,7 +87,7 @@ def _print(found: _Found) -> None:
     if found.candidates:
         print()
     record = checkpoint.record
-    about = [_WRITERS[checkpoint.kind]]
+    about = [KINDS[checkpoint.kind]]
     if record is not None:
         about.extend(
             f"{word} {value}"
@@ -110,7 +104,7 @@ def _print(found: _Found) -> None:
     print()
     show(("in all", "values", "size"), [*sums, ("", f"{total[0]:,}", size(total[1]))], 2)
     sys.stdout.flush()
-    for shard in checkpoint.bundle.missing_shards:
+    for shard in checkpoint.values.missing_files:
         print(f"tfckpt: {printable(shard)}: the file is missing", file=sys.stderr)
 
 
@@ -140,7 +134,7 @@ def _document(found: _Found) -> dict[str, Any]:
             }
             for entry in entries
         ],
-        "missing_shards": list(checkpoint.bundle.missing_shards),
+        "missing_shards": list(checkpoint.values.missing_files),
         "candidates": [
             {
                 "prefix": candidate.prefix,

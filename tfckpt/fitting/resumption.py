@@ -98,10 +98,10 @@ class Resumption:
             for variable, value in self._kept:
                 variable.assign(value)
             self._kept.clear()
-            entries, bundle = prepared.stored.inventory.entries, prepared.stored.bundle
+            entries, values = prepared.stored.inventory.entries, prepared.stored.values
             names = self.position.arrays if self.position else []
             found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
-            return {name: bundle.read(entry.key) for name, entry in found.items() if entry}
+            return {name: values.read(entry.key) for name, entry in found.items() if entry}
 
     def put_generators(self, position: Position) -> None:
         """Give the process's random generators the state they had.

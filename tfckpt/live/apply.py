@@ -171,19 +171,19 @@ def apply(
         if step.stored is not None and step.stored.shape is not None
     ]
     if verify != "none":
-        stored.bundle.verify(key for _, key in steps)
+        stored.values.verify(key for _, key in steps)
     _check_casts(plan, stored, variables)
     if then is not None:
         _restore_objects(then, stored.prefix)
     undo = Undo(keep_all=keep_all or verify == "none")
     try:
         for name, key in steps:
-            _assign(undo, name, variables[name], stored.bundle.read(key))
+            _assign(undo, name, variables[name], stored.values.read(key))
         for name, value in (resets or {}).items():
             _assign(undo, name, variables[name], value.numpy())
         if verify == "values":
             for name, key in steps:
-                _compare(name, raw(variables[name]), stored.bundle.read(key))
+                _compare(name, raw(variables[name]), stored.values.read(key))
     except BaseException as error:
         undo.roll_back()
         if undo.complete or not isinstance(error, Exception):
@@ -199,7 +199,7 @@ def apply(
 def _check_casts(plan: Plan, stored: StoredCheckpoint, variables: Mapping[str, Any]) -> None:
     for step in plan.assignments:
         if step.status is Status.CAST and step.stored is not None:
-            _cast(step.name, variables[step.name], stored.bundle.read(step.stored.key))
+            _cast(step.name, variables[step.name], stored.values.read(step.stored.key))
 
 
 def _restore_objects(then: Callable[[], None], prefix: str) -> None:

@@ -42,7 +42,7 @@ from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.policy import Policy
-from tfckpt.stored.checkpoint import OBJECT_GRAPH
+from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.commit import path_of
 from tfckpt.stored.files import absolute, join
 from tfckpt.stored.numbers import Number, last_in_order
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions
 executing_eagerly = tf.executing_eagerly
-_SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 # What is missing or left over is for the status's assertions to judge, as in TensorFlow.
 _READ = Policy(name="tfckpt.Checkpoint.read", api="read", expect_partial=True)
 _RESTORE = Policy(name="tfckpt.Checkpoint.restore", expect_partial=True)
@@ -238,7 +237,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return super().restore(save_path, options)
         self._tfckpt_background.failure()
         self._maybe_create_save_counter()
-        return self._tfckpt_restore(_variables_of(prefix), _RESTORE, options)
+        return self._tfckpt_restore(prefix, _RESTORE, options)
 
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
@@ -272,7 +271,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             may_come = bool(late.objects) or _nothing_here(prepared)
             prepared = _permitted(prepared, may_come=may_come)
             undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
-            self._tfckpt_source = prefix
+            self._tfckpt_source = prepared.stored.prefix
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
             return LoadStatus(prepared.report(), undo, later=later, late=late)
@@ -280,9 +279,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
         prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
-        bundle = prepared.stored.bundle
-        keys = {step.stored.key for step in prepared.plan.assignments if step.stored is not None}
-        bundle.verify(bundle.entries.keys() & {*keys, OBJECT_GRAPH})
+        keys = [step.stored.key for step in prepared.plan.assignments if step.stored is not None]
+        prepared.stored.values.verify([*keys, OBJECT_GRAPH] if prepared.stored.graph else keys)
         undo = Undo(keep_all=True)
         undo.watch(filter(is_variable, prepared.live.variables.values()))
         try:
@@ -302,10 +300,10 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         It may where an object given has no variable yet for a value that is stored below its
         keyword, and in a checkpoint of TF1, whose values it finds by the variables' own names.
         """
-        live, entries = prepared.live, prepared.stored.bundle.entries
-        if OBJECT_GRAPH not in entries:
+        live, stored = prepared.live, prepared.stored
+        if not stored.graph:
             own = {v.name.removesuffix(":0") for v in live.variables.values() if is_variable(v)}
-            return bool(own & entries.keys())
+            return bool(own & {entry.key for entry in stored.inventory.entries.values()})
         if _nothing_here(prepared):
             return True
         objects, root = self._tfckpt_objects()
@@ -370,14 +368,6 @@ def _write_state(directory: str, name: str, files: Files) -> None:
         files.write_atomic(join(directory, STATE_FILE), content)
     except OSError as error:
         logging.warning("the state file for TensorFlow's tools was not written: %s", error)
-
-
-def _variables_of(path: str) -> str:
-    """The checkpoint inside a SavedModel directory, or the path itself."""
-    files = files_of(path)
-    if any(files.exists(join(path, name)) for name in _SAVED_MODELS):
-        return join(join(path, "variables"), "variables")
-    return path
 
 
 def _nothing_here(prepared: Prepared) -> bool:

@@ -85,7 +85,7 @@ class Directory:
     def _without_record(self, prefix: str) -> bool:
         try:
             with open_checkpoint(prefix, files=self.files) as stored:
-                return stored.cut_short
+                return stored.kind == "uncommitted"
         except CheckpointError:
             return False  # whoever tries it will say what is wrong with it
 

@@ -58,7 +58,7 @@ class Bundle:
     Attributes:
         prefix: its name without ``.index``.
         entries: key → dtype, shape, size and place, in the order of the index.
-        missing_shards: paths of the data files that values are in and that are absent, or are the
+        missing_files: paths of the data files that values are in and that are absent, or are the
             pointers that Git LFS leaves in their place.
         index: the whole of what the index says.
         digest: SHA-256 of the index file, in hexadecimal.
@@ -74,7 +74,7 @@ class Bundle:
 
     prefix: str
     entries: Mapping[str, BundleEntry]
-    missing_shards: tuple[str, ...]
+    missing_files: tuple[str, ...]
     index: Index = dataclasses.field(repr=False)
     digest: str
     _handles: dict[int, Handle] = dataclasses.field(repr=False)

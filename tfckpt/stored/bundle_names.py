@@ -1,0 +1,165 @@
+"""A bundle's inventory: what TensorFlow and tfckpt wrote, by canonical name.
+
+It comes from tfckpt's commit record; without one from the object graph inside; without
+that, in a checkpoint of TF1's ``Saver``, from the keys themselves. Whichever it is, every value in
+the index is in the inventory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt import names
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.records import Entry, Inventory, Role
+from tfckpt.stored import commit, keys, proto
+from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.graph import GraphReader
+from tfckpt.stored.roots import moved_to
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tfckpt.records import Root
+
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_OBJECTS = (Role.OBJECT, Role.ITERATOR)
+
+
+def open_bundle(
+    prefix: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+    kind: str = "",
+) -> StoredCheckpoint:
+    """Open a checkpoint that is an index and data files, and name its values.
+
+    Args:
+        prefix: its name without ``.index``.
+        roots: as :func:`tfckpt.stored.checkpoint.open_checkpoint` has it.
+        bases: likewise.
+        files: where the files are.
+        kind: what it is, where that is known.
+
+    Raises:
+        CheckpointNotFoundError: there is none of that name.
+        DamagedCheckpointError: the index, the graph or the record is not as it must be.
+        UnsupportedCheckpointError: another format.
+    """
+    bundle = Bundle.open(prefix, files)
+    try:
+        record = commit.read(prefix, files, bundle.digest)
+        if record is not None:
+            told = "tfckpt"
+            inventory = moved_to(_check(record.inventory, bundle), roots or {})
+        elif (graph := _read_graph(bundle)) is not None:
+            reader = GraphReader(graph, bases)
+            told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
+            inventory = _name(bundle, reader, roots)
+        else:
+            told = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"
+            inventory = _name_by_keys(bundle)
+    except BaseException:
+        bundle.close()
+        raise
+    graphed = OBJECT_GRAPH in bundle.entries
+    return StoredCheckpoint(prefix, inventory, bundle, kind or told, record, graph=graphed)
+
+
+def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
+    """A record must describe the files that it lies beside."""
+    for entry in inventory.entries.values():
+        if entry.shape is None or not entry.key:  # written under keys of the object's own choice
+            continue
+        found = bundle.entries.get(entry.key)
+        if found is None:
+            message = f"the commit record names the key {entry.key!r}, which the index has not"
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
+        if (found.dtype, found.shape) != (entry.dtype, entry.shape):
+            message = (
+                f"the commit record says {entry.dtype} {entry.shape}, "
+                f"the index {found.dtype} {found.shape}"
+            )
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
+    return dataclasses.replace(inventory, source=bundle.prefix)
+
+
+def _name_by_keys(bundle: Bundle) -> Inventory:
+    if OBJECT_GRAPH not in bundle.entries and any(keys.ATTRIBUTES in key for key in bundle.entries):
+        message = "the values have the keys of an object graph, which is not in the index"
+        raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
+    by_name = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
+    entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in by_name.items()}
+    return Inventory(bundle.prefix, entries)
+
+
+def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:
+    hint = None if roots is None else {keyword: root.component for keyword, root in roots.items()}
+    nodes, keras_roots = reader.roots(hint)
+    named = names.assign(nodes, keras_roots)
+    entries: dict[str, Entry] = {}
+    used = {OBJECT_GRAPH}
+    for value in named.values:
+        key = value.node.value
+        entries[value.name] = _entry(
+            bundle, value.name, key, value.role, slot=value.slot, of=value.of
+        )
+        used.add(key)
+    for name, node in reader.extras():
+        entries[name] = _entry(bundle, name, node.value, _role_of(name))
+        used.add(node.value)
+    found = (value.node.value for value in named.values if value.role in _OBJECTS)
+    objects = {key.rpartition(keys.ATTRIBUTES)[0] for key in found}
+    for key in bundle.entries:
+        owner = key.rpartition(keys.ATTRIBUTES)[0]
+        if key not in used and not (owner and owner in objects):
+            name = _plain_name(key)
+            name = key if name in entries else name
+            entries[name] = _entry(bundle, name, key, Role.STATE)
+    return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
+
+
+def _role_of(name: str) -> Role:
+    """The role of a value under the extra child, where no record tells it."""
+    special = {names.SEED: Role.SEED, names.METRICS: Role.METRIC}
+    found = (special[part] for part in name.split("/")[:2] if part in special)
+    return next(found, Role.WEIGHT)
+
+
+def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
+    """The object graph; None in a checkpoint of TF1, or where only the index was kept."""
+    entry = bundle.entries.get(OBJECT_GRAPH)
+    if entry is None or bundle.missing_files:
+        return None
+    serialized = bundle.read(OBJECT_GRAPH)
+    return proto.parse_object_graph(bytes(serialized.item()), path=bundle.prefix, name=OBJECT_GRAPH)
+
+
+def _entry(
+    bundle: Bundle, name: str, key: str, role: Role, *, slot: str = "", of: str = ""
+) -> Entry:
+    found = bundle.entries.get(key)
+    if found is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
+        return Entry(name, role, "", None, key=key)
+    if found is None:
+        message = f"the object graph names the key {key!r}, which the index has not"
+        raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+    if role in _OBJECTS:
+        return Entry(name, role, "", None, found.nbytes, key)
+    if _is_counter(name, found):
+        role = Role.STATE
+    return Entry(name, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c)
+
+
+def _is_counter(name: str, found: proto.BundleEntry) -> bool:
+    return name == "save_counter" and found.dtype == "int64"
+
+
+def _plain_name(key: str) -> str:
+    """A key's path; what TF1 wrote has no escapes to undo."""
+    return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key

@@ -1,0 +1,44 @@
+"""A SavedModel, given as its directory: its variables are a bundle inside.
+
+Only the variables are read. Nothing of ``saved_model.pb``, which is a program, is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundle import index_path
+from tfckpt.stored.bundle_names import open_bundle
+from tfckpt.stored.files import LOCAL, Files, join
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tfckpt.records import Root
+    from tfckpt.stored.artefact import StoredCheckpoint
+
+
+def variables_of(directory: str) -> str:
+    """The prefix of the variables of a SavedModel."""
+    return join(join(directory, "variables"), "variables")
+
+
+def open_saved_model(
+    directory: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open the variables of a SavedModel.
+
+    Raises:
+        DamagedCheckpointError: it has none, or they are not as they must be.
+    """
+    prefix = variables_of(directory)
+    if not files.exists(index_path(prefix)):
+        message = "is a SavedModel without variables: there is no 'variables/variables.index'"
+        hint = "Copy the directory `variables` along; one that was never there means frozen values."
+        raise DamagedCheckpointError(message, path=directory, hint=hint)
+    return open_bundle(prefix, roots=roots, bases=bases, files=files, kind="saved_model")
