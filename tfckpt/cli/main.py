@@ -1,4 +1,4 @@
-"""`tfckpt`: one entry point, three commands, and what a shell needs to know of how they ended.
+"""`tfckpt`: one entry point for all commands, and what a shell needs to know of how they ended.
 
 The commands are imported when they are called, since `inspect` is to answer before TensorFlow, rich
 or pydantic would have been imported. Flags are absl's, in a set of their own: the module that
@@ -12,6 +12,7 @@ pipe went away.
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -19,41 +20,15 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfckpt.cli.command import Given, Misuse
+from tfckpt.cli.commands import COMMANDS
 from tfckpt.errors import TfckptError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-USAGE = """\
-usage: tfckpt inspect PREFIX|DIRECTORY [--json]
-       tfckpt plan CONFIG --model MODULE:CALLABLE [--json]
-       tfckpt policy check CONFIG [--json]
+    from tfckpt.cli.command import Command
 
-  inspect       What a checkpoint holds: canonical names, roles, types, sizes.
-                Of a directory, the newest checkpoint that can be read.
-                TensorFlow is not imported.
-  plan          What restoring by a config would do to a model, value by value.
-                CALLABLE returns the model, built, or a dict of keyword objects:
-                {"model": model, "optimizer": optimizer}. Nothing is assigned.
-  policy check  Whether a config means something; all that is wrong, with lines.
-
-  --json        One JSON document instead of a table; docs/cli.md describes it.
-  --model       Where the live objects come from, for plan.
-  --help        This text.
-
-examples:
-  tfckpt inspect runs/flowers/checkpoints
-  tfckpt inspect zoo/imagenet/ckpt-900 --json | jq .nbytes
-  tfckpt plan configs/finetune.yaml --model train:build_model
-  tfckpt policy check configs/finetune.yaml
-
-exit status: 0 fine; 1 refused, damaged, absent or a wrong config; 2 misuse"""
-
-_COMMANDS = {
-    ("inspect",): "tfckpt.cli.inspect",
-    ("plan",): "tfckpt.cli.plan",
-    ("policy", "check"): "tfckpt.cli.check",
-}
+_HELP = ("--help", "-h", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(list(sys.argv if argv is None else argv))
         sys.stdout.flush()
     except Misuse as error:
-        print(f"tfckpt: {_harmless(str(error))}\ntry: tfckpt --help", file=sys.stderr)
+        command = f"tfckpt {error.command}".rstrip()
+        print(f"tfckpt: {_harmless(str(error))}\ntry: {command} --help", file=sys.stderr)
         return 2
     except TfckptError as error:
         print(f"tfckpt: {_harmless(str(error))}", file=sys.stderr)
@@ -89,29 +65,65 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    values = _flags()
+    _, *words = argv
+    command = _command(words)
+    if command is None:
+        from tfckpt.cli.usage import overview
+
+        print(overview(COMMANDS))
+        return 0
     try:
-        _, *words = values(argv)
+        return _call(command, words[command.name.count(" ") :])
+    except Misuse as error:
+        error.command = command.name
+        raise
+
+
+def _call(command: Command, words: list[str]) -> int:
+    values = _flags(command)
+    try:
+        _, *arguments = values(words)
     except flags.Error as error:
         raise Misuse(str(error)) from None
     if values.help:
-        print(USAGE)
+        from tfckpt.cli.usage import of_command
+
+        print(of_command(command))
         return 0
-    for command, module in _COMMANDS.items():
-        if tuple(words[: len(command)]) == command:
-            given = Given(words[len(command) :], values.json, values.model)
-            if values.model is not None and command != ("plan",):
-                raise Misuse(f"{' '.join(command)} takes no --model")
-            status: int = importlib.import_module(module).run(given)
-            return status
-    raise Misuse(f"no command {' '.join(words)!r}" if words else "which command?")
+    given = Given(arguments, {flag.name: values[flag.name].value for flag in command.all_flags})
+    status: int = importlib.import_module(command.module).run(given)
+    return status
 
 
-def _flags() -> flags.FlagValues:
+def _command(words: list[str]) -> Command | None:
+    """The one that is called; None where it is the help of all."""
+    if words and words[0] in _HELP:
+        return None
+    for command in COMMANDS:
+        own = command.name.split()
+        if words[: len(own)] == own:
+            return command
+    spoken = " ".join(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    if not spoken:
+        raise Misuse("the command comes first" if words else "which command?")
+    import difflib
+
+    names = [command.name for command in COMMANDS]
+    beginning = [name for name in names if name.startswith(f"{spoken} ")]
+    close = beginning or difflib.get_close_matches(spoken, names, 1)
+    raise Misuse(f"no command {spoken!r}" + (f"; {' or '.join(close)}?" if close else ""))
+
+
+def _flags(command: Command) -> flags.FlagValues:
     values = flags.FlagValues()
     values.set_gnu_getopt()
-    flags.DEFINE_boolean("json", False, "One JSON document.", flag_values=values)
-    flags.DEFINE_string("model", None, "MODULE:CALLABLE.", flag_values=values)
+    for flag in command.all_flags:
+        if not flag.value:
+            flags.DEFINE_boolean(flag.name, False, flag.help, flag_values=values)
+        elif flag.many:
+            flags.DEFINE_multi_string(flag.name, None, flag.help, flag_values=values)
+        else:
+            flags.DEFINE_string(flag.name, None, flag.help, flag_values=values)
     flags.DEFINE_boolean("help", False, "How to use it.", short_name="h", flag_values=values)
     return values
 

@@ -7,28 +7,26 @@ build them. What that code prints goes to standard error, so that ``--json`` sta
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
-import operator
 import sys
-import traceback
-from collections.abc import Mapping
-from typing import Any
-
-from absl import flags
+from typing import TYPE_CHECKING, Any
 
 import tfckpt
 from tfckpt.cli.command import Given, Misuse
+from tfckpt.cli.objects import load_objects
 from tfckpt.policy.messages import short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def run(given: Given) -> int:
     """Show a plan; 1 where it would be refused."""
     config = given.one("a config file")
-    if given.model is None:
+    if (target := given.text("model")) is None:
         raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
     with contextlib.redirect_stdout(sys.stderr):
-        objects = _objects(given.model)
+        objects = load_objects(target)
         try:
             plan = tfckpt.plan(config, **objects)
         except ValueError as error:
@@ -36,7 +34,7 @@ def run(given: Given) -> int:
             if not unfit:
                 raise
             raise Misuse(
-                f"--model {given.model} returned {', '.join(unfit)}: expected the model, or a "
+                f"--model {target} returned {', '.join(unfit)}: expected the model, or a "
                 "dict of keyword objects"
             ) from None
     if given.json:
@@ -44,24 +42,6 @@ def run(given: Given) -> int:
     else:
         _print(plan)
     return 0 if plan.ok else 1
-
-
-def _objects(target: str) -> dict[str, Any]:
-    module, colon, name = target.partition(":")
-    if not (module and colon and name):
-        raise Misuse(f"--model {target!r} is not MODULE:CALLABLE, as in train:build_model")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as for `python -m`: a script beside the config is importable
-    try:
-        found: Any = importlib.import_module(module)
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # a training script's own flags have their defaults
-        made = operator.attrgetter(name)(found)()
-    except Exception as error:
-        if not _is_absent(error, module, name):
-            traceback.print_exc()
-        raise Misuse(f"--model {target}: {type(error).__name__}: {error}") from None
-    return dict(made) if isinstance(made, Mapping) else {"model": made}
 
 
 def _unfit(objects: Mapping[str, Any]) -> list[str]:
@@ -73,13 +53,6 @@ def _unfit(objects: Mapping[str, Any]) -> list[str]:
         for name, obj in objects.items()
         if not isinstance(obj, (Trackable, list, tuple, dict))
     ]
-
-
-def _is_absent(error: Exception, module: str, name: str) -> bool:
-    """Whether it is about what --model names, and not about something in that code."""
-    if isinstance(error, ModuleNotFoundError):
-        return f"{module}.".startswith(f"{error.name}.")
-    return isinstance(error, AttributeError) and error.name in name.split(".")
 
 
 def _print(plan: tfckpt.Plan) -> None:

@@ -1,0 +1,39 @@
+"""The table of commands: their help, their completion and their flags are made of it."""
+
+from __future__ import annotations
+
+from tfckpt.cli.command import Command, Flag
+
+_MODEL = Flag(
+    "model", "MODULE:CALLABLE", "What returns the live objects: train:build_model in train.py."
+)
+
+COMMANDS = (
+    Command(
+        "inspect",
+        "tfckpt.cli.inspect",
+        "PATH|DIR",
+        "What a checkpoint holds.",
+        "Canonical names, roles, types and sizes. Of a directory, the newest checkpoint that can "
+        "be read. TensorFlow is not imported.",
+        ("inspect runs/flowers/checkpoints", "inspect zoo/imagenet/ckpt-900 --json | jq .nbytes"),
+    ),
+    Command(
+        "plan",
+        "tfckpt.cli.plan",
+        "CONFIG",
+        "What restoring by a config would do to a model.",
+        "Value by value; nothing is assigned. CALLABLE returns the model, built, or a dict of "
+        'keyword objects: {"model": model, "optimizer": optimizer}.',
+        ("plan configs/finetune.yaml --model train:build_model",),
+        (_MODEL,),
+    ),
+    Command(
+        "policy check",
+        "tfckpt.cli.check",
+        "CONFIG",
+        "Whether a config means something.",
+        "All that is wrong with it, with lines.",
+        ("policy check configs/finetune.yaml",),
+    ),
+)
