@@ -1,6 +1,7 @@
 """``--model MODULE:CALLABLE``: live objects from the user's own code.
 
-Nothing else knows how to build them. What that code prints is for the caller to keep away from standard output.
+Nothing else knows how to build them. What that code prints is for the caller to keep away from
+standard output.
 """
 
 from __future__ import annotations
