@@ -26,6 +26,10 @@ from tfckpt.stored.files import LOCAL, SCRATCH, Files, Handle, temporary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from typing_extensions import Buffer
+
+    from tfckpt.stored.files import Output
+
 _CHUNK = 1 << 20  # TensorFlow takes sixty times as long over 256 MiB in one piece
 _FILE = "file://"
 _CODES = {
@@ -88,6 +92,27 @@ class RemoteHandle(Handle):
         self._file.close()
 
 
+class RemoteOutput:
+    """A new remote file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with _system_errors(path):
+            if tf.io.gfile.exists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self._file = tf.io.gfile.GFile(path, "wb")
+
+    def write(self, data: Buffer) -> None:
+        rest = memoryview(data).cast("B")
+        with _system_errors(self._path):
+            for start in range(0, len(rest), _CHUNK):
+                self._file.write(bytes(rest[start : start + _CHUNK]))
+
+    def close(self) -> None:
+        with _system_errors(self._path):
+            self._file.close()
+
+
 class RemoteFiles:
     """The file systems of ``tf.io.gfile``.
 
@@ -99,6 +124,9 @@ class RemoteFiles:
     def open_read(self, path: str) -> Handle:
         local = _local(path)
         return RemoteHandle(path) if local is None else LOCAL.open_read(local)
+
+    def create(self, path: str) -> Output:
+        return RemoteOutput(path)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """By a temporary file and a rename; directly where a rename is a copy.

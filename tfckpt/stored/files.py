@@ -1,8 +1,10 @@
 """The file system as this package sees it: a dozen calls, so that each can be made to fail.
 
 Reading is by offset (``pread``), never by a shared position, so that several threads may read one
-file. Writing is whole files only, by temporary file, fsync, rename and fsync of the directory: a
-reader meets the old content or the new one, and a return means that it is on disk. Temporary names
+file. A file that readers look for is written whole, by temporary file, fsync, rename and fsync of
+the directory: they meet the old content or the new one, and a return means that it is on disk. What
+is too large for that is written piece by piece under a name that nobody looks for, synced, and
+renamed by whoever wrote it. Temporary names
 end with eight hexadecimal digits and ``.tmp``, so that what a dead process left is told from all
 other files.
 
@@ -34,6 +36,8 @@ from tfckpt.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from typing_extensions import Buffer
+
 _TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _in_use: set[str] = set()
 
@@ -56,10 +60,23 @@ class Handle(Protocol):
     def close(self) -> None: ...
 
 
+class Output(Protocol):
+    """A file being written, from its beginning to its end."""
+
+    def write(self, data: Buffer) -> None:
+        """Appends all of it."""
+
+    def close(self) -> None:
+        """What was written is in the file; on disk it is after :meth:`Files.fsync`."""
+
+
 class Files(Protocol):
     """A file system. Its failures are :class:`OSError`, absence :class:`FileNotFoundError`."""
 
     def open_read(self, path: str) -> Handle: ...
+
+    def create(self, path: str) -> Output:
+        """A new file to write to; an error where the name is taken."""
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Makes ``data`` the durable content of ``path``, or leaves what was there."""
@@ -187,6 +204,22 @@ class LocalHandle(Handle):
         self._file.close()
 
 
+class LocalOutput:
+    """A new file of the local file system."""
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        self._file = io.FileIO(os.open(path, flags, 0o666), "wb")
+
+    def write(self, data: Buffer) -> None:
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[self._file.write(rest) or 0 :]
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class LocalFiles:
     """The local file system.
 
@@ -200,6 +233,9 @@ class LocalFiles:
 
     def open_read(self, path: str) -> LocalHandle:
         return LocalHandle(path)
+
+    def create(self, path: str) -> LocalOutput:
+        return LocalOutput(path)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):

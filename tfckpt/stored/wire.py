@@ -1,7 +1,8 @@
 """The wire format of protocol buffers: numbers, lengths, fields.
 
-Every read is checked against the end of the message; groups, which no message here has, are
-refused. :class:`WireError` never leaves this package: callers say which file and value it is about.
+LevelDB's tables use the same numbers. Every read is checked against the end of the message;
+groups, which no message here has, are refused. :class:`WireError` never leaves this package:
+callers say which file and value it is about.
 """
 
 from __future__ import annotations
@@ -39,6 +40,37 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise WireError("a number has more than 64 bits")
+
+
+def put_varint(value: int) -> bytes:
+    """A number in the variable length that :func:`varint` reads.
+
+    >>> put_varint(300).hex()
+    'ac02'
+    """
+    if value < 128:
+        return bytes((value,))
+    coded = bytearray()
+    while value > 127:
+        coded.append(value & 127 | 128)
+        value >>= 7
+    coded.append(value)
+    return bytes(coded)
+
+
+def put_number(field: int, value: int) -> bytes:
+    """A field that holds a number; proto3 writes no zero."""
+    return put_varint(field << 3) + put_varint(value) if value else b""
+
+
+def put_message(field: int, content: bytes) -> bytes:
+    """A field that holds a message, a string or bytes, be it empty."""
+    return put_varint(field << 3 | 2) + put_varint(len(content)) + content
+
+
+def put_text(field: int, text: str) -> bytes:
+    """A field that holds a string; proto3 writes no empty one."""
+    return put_message(field, text.encode()) if text else b""
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -1,0 +1,105 @@
+"""What tfckpt writes, whatever it is, TensorFlow reads bit by bit, and would have written so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from zoo.tensors import KEYS, assert_same, save, values
+
+from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundle_writer import BundleWriter
+from tfckpt.stored.files import SCRATCH
+
+
+@pytest.fixture(scope="session")
+def tf() -> Any:
+    return pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bundles")
+
+
+def write(prefix: str, content: dict[str, Any], shards: dict[str, int] | None = None) -> None:
+    """By tfckpt, anew, in the order given, which is TensorFlow's."""
+    for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
+        file.unlink()
+    shards = shards or {}
+    with BundleWriter(prefix, max(shards.values(), default=0) + 1, SCRATCH) as writer:
+        for key, value in content.items():
+            writer.add(key, value, shards.get(key, 0))
+        writer.finish()
+
+
+def files(prefix: str) -> dict[str, bytes]:
+    found = Path(prefix).parent.glob(f"{Path(prefix).name}.*")
+    return {file.name.partition(".")[2]: file.read_bytes() for file in found}
+
+
+@given(content=st.dictionaries(KEYS, values(), min_size=1, max_size=6))
+def test_tensorflow_would_have_written_the_same_bytes(
+    tf: Any, directory: Path, content: dict[str, Any]
+) -> None:
+    theirs, ours = str(directory / "theirs-1"), str(directory / "ours-1")
+    save(tf, theirs, content)
+    write(ours, content)
+    assert files(ours) == files(theirs)
+
+
+@settings(max_examples=50)
+@given(
+    content=st.dictionaries(KEYS, values(), min_size=1, max_size=6),
+    seed=st.randoms(use_true_random=False),
+)
+def test_tensorflow_reads_what_is_spread_over_data_files(
+    tf: Any, directory: Path, content: dict[str, Any], seed: Any
+) -> None:
+    prefix = str(directory / "spread-1")
+    shards = {key: seed.randrange(4) for key in content}
+    write(prefix, content, shards)
+    reader = tf.train.load_checkpoint(prefix)
+    assert set(reader.get_variable_to_shape_map()) == set(content)
+    with Bundle.open(prefix, SCRATCH) as bundle:
+        bundle.verify()
+        for key, written in content.items():
+            (read,) = tf.raw_ops.RestoreV2(
+                prefix=prefix,
+                tensor_names=[key],
+                shape_and_slices=[""],
+                dtypes=[tf.string if written.dtype == object else tf.as_dtype(written.dtype)],
+            )
+            assert_same(tf, read.numpy() if written.shape else as_array(read, written), written)
+            assert_same(tf, bundle.read(key), written)
+
+
+def as_array(tensor: Any, written: Any) -> Any:
+    """A scalar string comes as bytes."""
+    return np.asarray(tensor.numpy(), written.dtype)
+
+
+def test_an_index_of_many_blocks_is_tensorflows(tf: Any, directory: Path) -> None:
+    zero = np.zeros((), np.float32)
+    content = {f"model/layer_{n}/kernel\x7f/é{n % 7}": zero for n in range(12_000)}
+    theirs, ours = str(directory / "many-1"), str(directory / "few-1")
+    save(tf, theirs, content)
+    write(ours, content)
+    assert len(files(ours)["index"]) > 1 << 18
+    assert files(ours) == files(theirs)
+
+
+def test_merged_shards_are_tensorflows(tf: Any, directory: Path) -> None:
+    parts = [{"a/x": 1, "b": 2}, {"a/y": 3, "a/z": 4}]
+    prefixes = [str(directory / f"part-{number}") for number in range(2)]
+    for prefix, part in zip(prefixes, parts, strict=True):
+        save(tf, prefix, {key: np.array(value) for key, value in part.items()})
+    merged, ours = str(directory / "merged-2"), str(directory / "ours-2")
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=merged)
+    content = {key: np.array(value) for part in parts for key, value in part.items()}
+    write(ours, content, {key: number for number, part in enumerate(parts) for key in part})
+    assert files(ours) == files(merged)
