@@ -293,7 +293,7 @@ def test_selectors_are_not_filled_in() -> None:
         assert isinstance(policy, Policy)
         assert policy.exclude == ("model/${A}",)
         assert policy.include == ("re:model/.*$",)
-        assert policy.rename[0].model == "model/${b}"
+        assert policy.rename[0].model == ("model/${b}",)
 
 
 def test_a_rule_knows_its_place_and_equality_does_not() -> None:

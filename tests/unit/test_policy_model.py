@@ -88,6 +88,9 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Policy(exclude=["a", "re:("]), "exclude[1]: '(' is never closed"),
         (lambda: Policy(rename=[{"checkpoint": "a/*", "model": "b"}]), "same wildcards"),
         (lambda: Policy(rename=[{"checkpoint": "a"}]), "rename[0].model: the key is missing"),
+        (lambda: Policy(rename=[{"checkpoint": "a", "model": []}]), "rename[0].model: expected"),
+        (lambda: Policy(rename=[{"checkpoint": "a", "model": ["b", "b"]}]), "names a value twice"),
+        (lambda: Policy(rename=[{"checkpoint": "a/*", "model": ["b/*", "c"]}]), "same wildcards"),
         (
             lambda: Policy(rename=[{"checkpoint": "re:(", "model": "b"}]),
             "rename[0].checkpoint: '(' is never closed",

@@ -19,14 +19,15 @@ from tfckpt.planning.compare import Comparison
 from tfckpt.planning.coverage import coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
 from tfckpt.planning.plan import Plan, Severity, Status, Step
+from tfckpt.planning.renames import Renames
 from tfckpt.planning.route import Route, Router
-from tfckpt.planning.rules import Renames, Rules, also_known
+from tfckpt.planning.rules import Rules, also_known
 from tfckpt.planning.seeds import Seeds
 from tfckpt.planning.untold import Untold
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tfckpt.errors import Problem
     from tfckpt.policy import Policy
@@ -83,16 +84,16 @@ class _Planning:
 
     def run(self) -> Plan:
         routes = self._routes()
-        self._moved = {name: route.rule for name, route in routes.items() if route.rule}
+        self._moved = {route.stored.name: route.rule for route in routes if route.rule}
         claims = self._claims(routes)
         placed = {route.stored.name for found in claims.values() for route in found}
-        lost = [route for name, route in routes.items() if name not in placed]
-        hints = RenameHints(route.stored for route in lost)
+        lost = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
+        hints = RenameHints(r.stored for r in lost if r.stored.name not in placed)
         for live in self._live.entries.values():
             self._place(live, claims.get(live.name, ()), hints)
         for route in lost:
             self._leave(route)
-        self._steps.sort(key=lambda step: (step.name or step.source, step.source))
+        self._steps.sort(key=lambda step: (step.name or step.source, step.source, step.target))
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),
@@ -100,9 +101,9 @@ class _Planning:
         name, source = self._policy.name, self._stored.source
         return Plan(name, source, tuple(self._steps), problems, self._policy.file)
 
-    def _routes(self) -> dict[str, Route]:
+    def _routes(self) -> list[Route]:
         """Where each stored value goes, without those that are dropped at once."""
-        routes = {}
+        routes = []
         counter_left = self._policy.api == "read" and self._policy.assert_ == "consumed"
         for name, stored in self._stored.entries.items():
             if (rule := self._drop.first(name)) is not None:
@@ -111,23 +112,25 @@ class _Planning:
                 reason = "api: read takes no save counter, so assert: consumed cannot hold"
                 self._unexpected(stored, reason)
             else:
-                route = self._router.route(stored)
-                if not route.rule and (reason := self._seeds.doubt(stored)):
-                    route = dataclasses.replace(route, live=None, misled=reason)
-                routes[name] = route
+                for route in self._router.routes(stored):
+                    reason = "" if route.rule else self._seeds.doubt(stored)
+                    misled = dataclasses.replace(route, live=None, misled=reason)
+                    routes.append(misled if reason else route)
         return routes
 
-    def _claims(self, routes: dict[str, Route]) -> dict[str, list[Route]]:
-        """Live name → the stored values meant for it."""
+    def _claims(self, routes: Sequence[Route]) -> dict[str, list[Route]]:
+        """Live name → the stored values meant for it, each once."""
         claims: dict[str, list[Route]] = {}
-        for route in routes.values():
+        for route in routes:
             if route.live is not None:
-                claims.setdefault(route.live.name, []).append(route)
+                found = claims.setdefault(route.live.name, [])
+                if not any(other.stored is route.stored for other in found):  # two names of one
+                    found.append(route)
+        unruled = {route.stored.name for route in routes if not route.rule}
         for name, live in self._live.entries.items():
-            if name not in claims and (stored := self._router.known_as(live)) is not None:
-                known = routes.get(stored.name)
-                if known is not None and not known.rule:
-                    claims[name] = [Route(stored, name, live, alias=True)]
+            stored = self._router.known_as(live) if name not in claims else None
+            if stored is not None and stored.name in unruled:
+                claims[name] = [Route(stored, name, live, alias=True)]
         return claims
 
     def _place(self, live: Entry, claims: Sequence[Route], hints: RenameHints) -> None:
@@ -247,9 +250,9 @@ class _Planning:
             return Severity.NOTE, reason
         return _SEVERITY[key], reason
 
-    def _idle_rules(self, routes: dict[str, Route]) -> Iterator[Problem]:
+    def _idle_rules(self, routes: Sequence[Route]) -> Iterator[Problem]:
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
-        targets = (route.target for route in routes.values())
+        targets = (route.target for route in routes)
         either = sorted({*live, *targets})
         there, here = (also_known(side) for side in (self._stored, self._live))
         yield from self._include.unused(either, here)
@@ -258,6 +261,11 @@ class _Planning:
         yield from self._renames.unused(stored, there)
         yield from self._expect_missing.unmet(live, "not missing from the checkpoint", here)
         yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint", there)
+
+
+def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:
+    """Whether no value here is found by it; one that an alias leads to needs no route."""
+    return bool(route.rule) or route.stored.name not in placed
 
 
 def _by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.planning.structure import Positions, slot_head, slot_tail
 
 if TYPE_CHECKING:
-    from tfckpt.planning.rules import Renames
+    from collections.abc import Iterator
+
+    from tfckpt.planning.renames import Renames
     from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
@@ -59,6 +61,9 @@ class _Aim(NamedTuple):
     untold: str = ""
 
 
+_NO_VARIABLE = _Aim(None)
+
+
 class Router:
     """Routes of stored values, for one policy and two inventories."""
 
@@ -76,19 +81,22 @@ class Router:
         self._untold = untold
         self._by_position = tuple(policy.match) == ("structure",)
         self._positions = Positions(stored, live)
-        self._variables: dict[str, _Aim] = {}
+        self._aimed: dict[str, tuple[_Aim, ...]] = {}
         self._stored_slots = _by_variable(stored)
         self._live_slots = _by_variable(live)
 
-    def route(self, stored: Entry) -> Route:
+    def routes(self, stored: Entry) -> list[Route]:
+        """One, unless a rule sends the value to several names."""
         if stored.of:
-            return self._slot(stored)
-        target, rule, explicit, untold = self._aim(stored.name)
-        if target is None:
-            return Route(stored, stored.name, None, rule)
-        live = self._live.find(target)
-        name, alias = (live.name, live.name != target) if live else (target, False)
-        return Route(stored, name, live, rule, explicit, alias, untold)
+            return list(self._slot(stored))
+        return [self._route(stored, aim) for aim in self._aims(stored.name)]
+
+    def _route(self, stored: Entry, aim: _Aim) -> Route:
+        if aim.target is None:
+            return Route(stored, stored.name, None, aim.rule)
+        live = self._live.find(aim.target)
+        name, alias = (live.name, live.name != aim.target) if live else (aim.target, False)
+        return Route(stored, name, live, aim.rule, aim.explicit, alias, aim.untold)
 
     def known_as(self, live: Entry) -> Entry | None:
         """The stored value that the checkpoint also has under the name of this live one."""
@@ -99,24 +107,34 @@ class Router:
             return self._stored_slots.get((head, variable.name))
         return self._stored.find(live.name)
 
-    def _slot(self, stored: Entry) -> Route:
+    def _slot(self, stored: Entry) -> Iterator[Route]:
         """A slot goes where its variable goes, in its own optimizer or in the one a rule says."""
-        variable = self._variable(stored.of)
-        head, rule, explicit, of = slot_head(stored), variable.rule, False, variable.target
+        head = slot_head(stored)
         tail = stored.name.removeprefix(head)
-        if renamed := self._renames.apply(stored.name):
-            target, rule = renamed
+        moved = self._renames.apply(stored.name)
+        for target in moved.targets if moved else ():
             # a rule that leaves the variable's part as it is says nothing about the variable
-            explicit, keeps = True, bool(head) and target.endswith(tail)
-            head = target.removesuffix(tail) if keeps else ""
-            of = of if keeps else None
-        elif of is None:
-            return Route(stored, stored.name, None, rule)
-        else:
-            target = head + slot_tail(of) if head and of != stored.of else stored.name
+            keeps = bool(head) and target.endswith(tail)
+            place = target.removesuffix(tail) if keeps else ""
+            for variable in self._variables(stored.of) if keeps else (_NO_VARIABLE,):
+                aim = variable._replace(rule=moved.rule if moved else "", explicit=True)
+                yield self._slot_route(stored, place, target, aim)
+        for variable in () if moved else self._variables(stored.of):
+            if variable.target is None:
+                yield Route(stored, stored.name, None, variable.rule)
+                continue
+            follows = head and variable.target != stored.of
+            target = head + slot_tail(variable.target) if follows else stored.name
+            yield self._slot_route(stored, head, target, variable._replace(explicit=False))
+
+    def _slot_route(self, stored: Entry, head: str, target: str, variable: _Aim) -> Route:
+        """A slot's route by the name that it would have, and by its slot and variable."""
+        of = variable.target
         own = self._live.find(of) if of else None
         name = own.name if own else of
-        route = Route(stored, target, None, rule, explicit, untold=variable.untold)
+        route = Route(
+            stored, target, None, variable.rule, variable.explicit, untold=variable.untold
+        )
         live = self._live.find(target)
         if live is None or (name and self._another(stored, live, name)):
             other, live = live, self._live_slots.get((head, name)) if name else None
@@ -131,22 +149,21 @@ class Router:
         here, there = self._live.find(live.of), self._stored.find(stored.of)
         return here is not None and there is not None and here.name != variable
 
-    def _variable(self, name: str) -> _Aim:
+    def _variables(self, name: str) -> tuple[_Aim, ...]:
         """Where a variable goes; asked for by each of its slots."""
-        if name not in self._variables:
-            self._variables[name] = self._aim(name)
-        return self._variables[name]
+        if name not in self._aimed:
+            self._aimed[name] = self._aims(name)
+        return self._aimed[name]
 
-    def _aim(self, name: str) -> _Aim:
-        if (renamed := self._renames.apply(name)) is not None:
-            target, rule = renamed
-            target, untold = self._untold.settle(name, target)
-            return _Aim(target, rule, True, untold)
+    def _aims(self, name: str) -> tuple[_Aim, ...]:
+        if (moved := self._renames.apply(name)) is not None:
+            settled = (self._untold.settle(name, target) for target in moved.targets)
+            return tuple(_Aim(target, moved.rule, True, untold) for target, untold in settled)
         if not self._by_position:
             target, untold = self._untold.settle(name, name)
-            return _Aim(target, untold=untold)
+            return (_Aim(target, untold=untold),)
         place = self._positions.target(name)
-        return _Aim(place, "" if place == name else "match: structure, by position")
+        return (_Aim(place, "" if place == name else "match: structure, by position"),)
 
 
 def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:

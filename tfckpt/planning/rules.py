@@ -9,15 +9,14 @@ and is not held to that.
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import Problem
-from tfckpt.selectors import Selector, compile_rename, suggest
+from tfckpt.selectors import Selector, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from tfckpt.policy import Policy
     from tfckpt.records import Inventory
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _EVERYTHING = ("**",)
 _SHOWN = 3
-_NONE: Aliases = MappingProxyType({})
+NO_ALIASES: Aliases = MappingProxyType({})
 
 
 class Rules:
@@ -65,7 +64,7 @@ class Rules:
             self._met[index] = True
         return self._texts[found[0]] if found else None
 
-    def unused(self, names: Collection[str], also: Aliases = _NONE) -> Iterator[Problem]:
+    def unused(self, names: Collection[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
         """A problem for each selector that matches none of the names.
 
         Args:
@@ -80,10 +79,12 @@ class Rules:
                 line, column = self._policy.where(self._field, index)
                 text = self._texts[index]
                 message = f"{self._field}: {text!r} matches nothing"
-                hint = _canonical(selector.matches, also) or did_you_mean(text, names)
+                hint = canonical(selector.matches, also) or did_you_mean(text, names)
                 yield Problem(message, line, column, hint)
 
-    def unmet(self, names: Collection[str], what: str, also: Aliases = _NONE) -> Iterator[Problem]:
+    def unmet(
+        self, names: Collection[str], what: str, also: Aliases = NO_ALIASES
+    ) -> Iterator[Problem]:
         """A problem for each expected difference that did not occur; ``what`` did not happen."""
         for index, selector in enumerate(self._selectors):
             if self._met[index]:
@@ -92,46 +93,10 @@ class Rules:
             text = self._texts[index]
             if (other := next((name for name in names if selector.matches(name)), None)) is None:
                 message = f"{self._field}: {text!r} matches nothing"
-                hint = _canonical(selector.matches, also) or did_you_mean(text, names)
+                hint = canonical(selector.matches, also) or did_you_mean(text, names)
             else:
                 message = f"{self._field}: {text!r} expects a difference, but {other!r} is {what}"
                 hint = "remove the rule if the difference is gone for good"
-            yield Problem(message, line, column, hint)
-
-
-class Renames:
-    """The rename rules of a policy: one pass over original stored names, the first match wins."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._apply: list[Callable[[str], str | None]] = [
-            compile_rename(rule.checkpoint, rule.model).apply for rule in policy.rename
-        ]
-        self._used = [False] * len(self._apply)
-
-    def apply(self, name: str) -> tuple[str, str] | None:
-        """The new name, and the rule in words; None where no rule matches."""
-        for index, apply in enumerate(self._apply):
-            if (new := apply(name)) is not None:
-                self._used[index] = True
-                rule = self._policy.rename[index]
-                return new, f"rename: {rule.checkpoint} → {rule.model}"
-        return None
-
-    def unused(self, names: Sequence[str], also: Aliases = _NONE) -> Iterator[Problem]:
-        """A problem for each rule that renamed nothing."""
-        for index, apply in enumerate(self._apply):
-            if self._used[index]:
-                continue
-            line, column = self._policy.where("rename", index)
-            text = self._policy.rename[index].checkpoint
-            if (taken := next((name for name in names if apply(name) is not None), None)) is None:
-                message = f"rename: {text!r} matches nothing in the checkpoint"
-                renamed = partial(_renames, apply)
-                hint = _canonical(renamed, also) or did_you_mean(text, names)
-            else:
-                message = f"rename: {text!r} renames nothing"
-                hint = f"an earlier rule, or exclude_checkpoint, takes {taken!r} and all the rest"
             yield Problem(message, line, column, hint)
 
 
@@ -155,16 +120,12 @@ def also_known(inventory: Inventory) -> dict[str, str]:
     return found
 
 
-def _canonical(matches: Callable[[str], bool], also: Aliases) -> str:
+def canonical(matches: Callable[[str], object], also: Aliases) -> str:
     """Where a selector matches a further name of a value alone: the name to write."""
     alias = next(filter(matches, also), None)
     if alias is None:
         return ""
     return f"{alias!r} is another name of {also[alias]!r}, which is the one that selectors match"
-
-
-def _renames(apply: Callable[[str], str | None], name: str) -> bool:
-    return apply(name) is not None
 
 
 def did_you_mean(pattern: str, names: Collection[str]) -> str:

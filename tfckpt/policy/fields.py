@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from tfckpt.errors import PolicyError
 from tfckpt.policy.messages import problems_of
-from tfckpt.selectors import Selector
+from tfckpt.selectors import Selector, compile_rename
 
 
 def fault(message: str, *, hint: str = "", at: str = "", other: str = "") -> PydanticCustomError:
@@ -83,6 +83,19 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def one_or_listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else _listed(value)
+
+
+def check_pairs(checkpoint: str, model: tuple[str, ...]) -> None:
+    """Raise the fault of what ``model`` says of the names that match ``checkpoint``."""
+    try:
+        for each in model:
+            compile_rename(checkpoint, each)
+    except ValueError as error:
+        raise fault(str(error)) from None
+
+
 def _path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
@@ -101,3 +114,8 @@ PathText = Annotated[Text, BeforeValidator(_path)]
 FileName = Annotated[Text, AfterValidator(_file_name)]
 SelectorText = Annotated[str, AfterValidator(_selector)]
 Selectors = Annotated[tuple[SelectorText, ...], Listed]
+OneOrMore = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(one_or_listed, json_schema_input_type=str | tuple[str, ...]),
+]

@@ -30,11 +30,13 @@ from tfckpt.policy.fields import (
     Count,
     Listed,
     Model,
+    OneOrMore,
     Selectors,
     SelectorText,
+    check_pairs,
     fault,
+    one_or_listed,
 )
-from tfckpt.selectors import compile_rename
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,21 +70,20 @@ class Places:
 
 
 class Rename(Model):
-    """One pair: stored names that match ``checkpoint`` are called what ``model`` says."""
+    """Stored names that match ``checkpoint`` are called what ``model`` says, each of it."""
 
     checkpoint: SelectorText
     """Selector over stored names."""
-    model: str
+    model: OneOrMore
     """What they are called in the live model; the same wildcards, or groups as \\1."""
 
     @field_validator("model")
     @classmethod
-    def _fits(cls, model: str, info: ValidationInfo) -> str:
+    def _fits(cls, model: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if "checkpoint" in info.data:
-            try:
-                compile_rename(info.data["checkpoint"], model)
-            except ValueError as error:
-                raise fault(str(error)) from None
+            check_pairs(info.data["checkpoint"], model)
+        if len(set(model)) < len(model):
+            raise fault("`model` names a value twice")
         return model
 
 
@@ -128,16 +129,10 @@ _NEEDED: Mapping[str, set[str]] = MappingProxyType(
 )
 
 
-def _one_or_listed(value: Any) -> Any:
-    return (
-        (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-    )
-
-
 _MatchBy = Literal["name", "structure"]
 Match = Annotated[
     tuple[_MatchBy, ...],
-    BeforeValidator(_one_or_listed, json_schema_input_type=_MatchBy | tuple[_MatchBy, ...]),
+    BeforeValidator(one_or_listed, json_schema_input_type=_MatchBy | tuple[_MatchBy, ...]),
 ]
 
 

@@ -1,0 +1,89 @@
+"""The rules that send a stored value to a live one of another name, and which of them met anything.
+
+One pass over the original stored names: a rule never sees what another made of a name, and the
+first that matches takes the value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.errors import Problem
+from tfckpt.planning.rules import NO_ALIASES, canonical, did_you_mean
+from tfckpt.selectors import compile_rename
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfckpt import selectors
+    from tfckpt.planning.rules import Aliases
+    from tfckpt.policy import Policy
+
+
+class Moved(NamedTuple):
+    """Where a rule sends a stored value: the names, and the rule in words."""
+
+    targets: tuple[str, ...]
+    rule: str
+
+
+@dataclasses.dataclass(slots=True)
+class _Rule:
+    field: str
+    index: int
+    checkpoint: str
+    pairs: tuple[selectors.Rename, ...]
+    words: str
+    used: bool = False
+
+    def apply(self, name: str) -> tuple[str, ...]:
+        """The new names; none where the rule does not match."""
+        targets = (pair.apply(name) for pair in self.pairs)
+        return tuple(target for target in targets if target is not None)
+
+
+class Renames:
+    """The rename rules of a policy, in order.
+
+    >>> from tfckpt.policy import Policy
+    >>> rule = {"checkpoint": "model/shared/*", "model": ["model/a/*", "model/b/*"]}
+    >>> Renames(Policy(rename=[rule])).apply("model/shared/kernel").targets
+    ('model/a/kernel', 'model/b/kernel')
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._rules = [
+            _Rule(
+                "rename",
+                index,
+                rule.checkpoint,
+                tuple(compile_rename(rule.checkpoint, model) for model in rule.model),
+                f"rename: {rule.checkpoint} → {', '.join(rule.model)}",
+            )
+            for index, rule in enumerate(policy.rename)
+        ]
+
+    def apply(self, name: str) -> Moved | None:
+        """What the first rule that matches makes of a name, None where none does."""
+        for rule in self._rules:
+            if targets := rule.apply(name):
+                rule.used = True
+                return Moved(targets, rule.words)
+        return None
+
+    def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
+        """A problem for each rule that renamed nothing."""
+        for rule in self._rules:
+            if rule.used:
+                continue
+            line, column = self._policy.where(rule.field, rule.index)
+            text = rule.checkpoint
+            if (taken := next(filter(rule.apply, names), None)) is None:
+                message = f"{rule.field}: {text!r} matches nothing in the checkpoint"
+                hint = canonical(rule.apply, also) or did_you_mean(text, names)
+            else:
+                message = f"{rule.field}: {text!r} renames nothing"
+                hint = f"an earlier rule, or exclude_checkpoint, takes {taken!r} and all the rest"
+            yield Problem(message, line, column, hint)
