@@ -14,9 +14,21 @@ COMMANDS = (
         "tfckpt.cli.inspect",
         "PATH|DIR",
         "What a checkpoint holds.",
-        "Canonical names, roles, types and sizes. Of a directory, the newest checkpoint that can "
-        "be read. TensorFlow is not imported.",
-        ("inspect runs/flowers/checkpoints", "inspect zoo/imagenet/ckpt-900 --json | jq .nbytes"),
+        "Its values by canonical name, with role, type and size, and sums for each subtree. Of a "
+        "directory, the newest checkpoint that can be read. TensorFlow is not imported.",
+        (
+            "inspect runs/flowers/checkpoints",
+            "inspect zoo/imagenet/ckpt-900 --values",
+            "inspect zoo/imagenet/ckpt-900 --name 'model/**/bias' --slice 0:5",
+            "inspect zoo/imagenet/ckpt-900 --json | jq .nbytes",
+        ),
+        (
+            Flag("values", "", "Statistics and a small histogram of each value."),
+            Flag("name", "GLOB", "Print the values that GLOB matches; re: begins a regular one."),
+            Flag("slice", "INDEX", "With --name, a part of each value, as NumPy has it: 0,2:5."),
+            Flag("keys", "", "TensorFlow's key of each value."),
+            Flag("graph", "", "TensorFlow's object graph."),
+        ),
     ),
     Command(
         "plan",

@@ -1,84 +1,96 @@
-"""`tfckpt inspect`: what a checkpoint holds, without TensorFlow.
-
-Of a directory the newest checkpoint that can be read is shown, and those that were passed over are
-named with what is wrong with them; so the command answers what a restore would find there. A
-directory in which none can be read is an error, and not the same one as an empty directory.
-"""
+"""`tfckpt inspect`: what a checkpoint holds, without TensorFlow."""
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.planning.text import printable, signature, size
+from tfckpt.cli.command import Misuse
+from tfckpt.cli.document import show_json
+from tfckpt.cli.finding import find
+from tfckpt.planning.branches import rows, tree
+from tfckpt.planning.text import WIDTH, printable, signature, size
 from tfckpt.stored.artefact import KINDS
-from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.discover import candidates
-from tfckpt.stored.files import LOCAL
 
 if TYPE_CHECKING:
     from tfckpt.cli.command import Given
-    from tfckpt.stored.checkpoint import StoredCheckpoint
-    from tfckpt.stored.discover import Candidate
+    from tfckpt.cli.finding import Found
+    from tfckpt.planning.branches import Row
+    from tfckpt.stored.artefact import StoredCheckpoint
 
-
-class _Found(NamedTuple):
-    """The checkpoint to show; of a directory all that it holds, and why some could not be read."""
-
-    checkpoint: StoredCheckpoint
-    candidates: list[Candidate]
-    rejected: dict[str, str]
+_INDENT = "  "
 
 
 def run(given: Given) -> int:
     """Show a checkpoint; 1 where part of it, or a newer one beside it, cannot be read."""
-    found = _find(given.one("the prefix of a checkpoint or a directory of them"))
-    with found.checkpoint:
+    path = given.one("the path of a checkpoint or a directory of them")
+    modes = [mode for mode in ("name", "values", "keys", "graph") if given.flags[mode]]
+    if len(modes) > 1:
+        raise Misuse(f"--{modes[0]} and --{modes[1]} are two different views; give one")
+    if given.text("slice") is not None and modes != ["name"]:
+        raise Misuse("--slice belongs to --name, which says of what")
+    found = find(path)
+    with found.checkpoint as checkpoint:
+        fine = not found.rejected and not checkpoint.values.missing_files
         if given.json:
-            print(json.dumps(_document(found), indent=2))
+            more = _more(given, checkpoint)
+            show_json(_document(found) | more)
+            statistics = more.get("statistics", {}).values()
+            fine = fine and not any(one and "error" in one for one in statistics)
         else:
-            _print(found)
-        return 1 if found.rejected or found.checkpoint.values.missing_files else 0
+            fine = _print(given, found) and fine
+        return 0 if fine else 1
 
 
-def _find(path: str) -> _Found:
-    choices = [] if LOCAL.exists(f"{path}.index") else candidates(path, None)
-    if not choices:
-        return _Found(open_checkpoint(path), [], {})
-    rejected: dict[str, str] = {}
-    for choice in choices:
-        opened = _open(choice.prefix)
-        if not isinstance(opened, CheckpointError):
-            return _Found(opened, choices, rejected)
-        rejected[choice.prefix] = str(opened)
-    reasons = "\n  ".join(rejected.values())
-    many = f"none of its {len(rejected)} checkpoints can be read"
-    raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)
+def _more(given: Given, checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """What a view adds to the document."""
+    if given.switch("values"):
+        from tfckpt.cli.views import statistics_document
+
+        return {"statistics": statistics_document(checkpoint)}
+    if (selector := given.text("name")) is not None:
+        from tfckpt.cli.views import data_document
+
+        return {"data": data_document(checkpoint, selector, given.text("slice"))}
+    if given.switch("graph"):
+        from tfckpt.cli.graph import graph_document
+
+        return {"graph": graph_document(checkpoint)}
+    return {}
 
 
-def _open(prefix: str) -> StoredCheckpoint | CheckpointError:
-    try:
-        return open_checkpoint(prefix)
-    except CheckpointError as error:
-        return error
+def _print(given: Given, found: Found) -> bool:
+    """Print one view; whether all that it is about could be read."""
+    checkpoint, fine = found.checkpoint, True
+    if (selector := given.text("name")) is not None:
+        from tfckpt.cli.views import show_data
+
+        show_data(checkpoint, selector, given.text("slice"))
+        return True
+    _head(found)
+    if given.switch("values"):
+        from tfckpt.cli.views import show_statistics
+
+        fine = show_statistics(checkpoint)
+    elif given.switch("graph"):
+        from tfckpt.cli.graph import show_graph
+
+        show_graph(checkpoint)
+    elif given.switch("keys"):
+        from tfckpt.cli.tables import show
+
+        entries = checkpoint.inventory.entries.values()
+        show(("name", "key"), [(entry.name, entry.key) for entry in entries])
+    else:
+        _tree(checkpoint)
+    sys.stdout.flush()
+    for file in checkpoint.values.missing_files:
+        print(f"tfckpt: {printable(file)}: the file is missing", file=sys.stderr)
+    return fine
 
 
-def _tops(checkpoint: StoredCheckpoint) -> dict[str, tuple[int, int]]:
-    """First component → how many values, how many bytes."""
-    tops: dict[str, tuple[int, int]] = {}
-    for entry in checkpoint.inventory.entries.values():
-        top = entry.name.partition("/")[0]
-        count, nbytes = tops.get(top, (0, 0))
-        tops[top] = count + 1, nbytes + entry.nbytes
-    return tops
-
-
-def _print(found: _Found) -> None:
-    from tfckpt.cli.tables import show
-
-    checkpoint = found.checkpoint
+def _head(found: Found) -> None:
+    checkpoint, record = found.checkpoint, found.checkpoint.record
     for candidate in found.candidates:
         reason = found.rejected.get(candidate.prefix)
         shown = "shown below" if candidate.prefix == checkpoint.prefix else ""
@@ -86,31 +98,41 @@ def _print(found: _Found) -> None:
         print("  ".join(map(printable, row)).rstrip())
     if found.candidates:
         print()
-    record = checkpoint.record
     about = [KINDS[checkpoint.kind]]
     if record is not None:
-        about.extend(
-            f"{word} {value}"
-            for word, value in (("step", record.step), ("epoch", record.epoch))
-            if value is not None
-        )
-    print(f"{printable(checkpoint.prefix)}: {', '.join(about)}\n")
-    entries = checkpoint.inventory.entries.values()
-    rows = [(e.name, e.role.value, signature(e), size(e.nbytes)) for e in entries]
-    show(("name", "role", "type", "size"), rows, 3)
-    tops = _tops(checkpoint)
-    total = sum(count for count, _ in tops.values()), sum(nbytes for _, nbytes in tops.values())
-    sums = [(top, f"{count:,}", size(nbytes)) for top, (count, nbytes) in tops.items()]
+        for word, value in (("step", record.step), ("epoch", record.epoch)):
+            if value is not None:
+                about.append(f"{word} {value}")
+        about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
+    place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
+    print(place, text, sep=" " if len(f"{place} {text}") <= WIDTH else f"\n{_INDENT}", end="\n\n")
+
+
+def _tree(checkpoint: StoredCheckpoint) -> None:
+    from tfckpt.cli.tables import for_a_person, show
+
+    root = tree(checkpoint.inventory.entries.values())
+    person = for_a_person()
+    body = [_row(row, indented=person) for row in rows(root, fold=person)]
+    show(("name", "role", "type", "size"), body, 3)
+    tops = root.children.values()
+    sums = [(top.name, f"{top.count:,}", size(top.nbytes)) for top in tops]
     print()
-    show(("in all", "values", "size"), [*sums, ("", f"{total[0]:,}", size(total[1]))], 2)
-    sys.stdout.flush()
-    for shard in checkpoint.values.missing_files:
-        print(f"tfckpt: {printable(shard)}: the file is missing", file=sys.stderr)
+    show(("in all", "values", "size"), [*sums, ("", f"{root.count:,}", size(root.nbytes))], 2)
 
 
-def _document(found: _Found) -> dict[str, Any]:
+def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
+    name = f"{_INDENT * row.depth}{row.label}" if indented else row.name
+    if row.entry is None:
+        return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
+    times = f" ×{row.times}" if row.times > 1 else ""
+    return name, row.entry.role.value, signature(row.entry) + times, size(row.nbytes)
+
+
+def _document(found: Found) -> dict[str, Any]:
     checkpoint, record = found.checkpoint, found.checkpoint.record
     entries = checkpoint.inventory.entries.values()
+    root = tree(entries)
     return {
         "version": 1,
         "prefix": checkpoint.prefix,
@@ -118,10 +140,9 @@ def _document(found: _Found) -> dict[str, Any]:
         "step": record.step if record else None,
         "epoch": record.epoch if record else None,
         "metrics": dict(record.metrics) if record else {},
-        "nbytes": sum(entry.nbytes for entry in entries),
+        "nbytes": root.nbytes,
         "totals": {
-            top: {"values": count, "nbytes": nbytes}
-            for top, (count, nbytes) in _tops(checkpoint).items()
+            name: {"values": top.count, "nbytes": top.nbytes} for name, top in root.children.items()
         },
         "values": [
             {

@@ -29,17 +29,26 @@ def for_a_person() -> bool:
     return sys.stdout.isatty()
 
 
-def show(title: Sequence[str], rows: Sequence[Sequence[str]], right: int) -> None:
-    """Print a table whose first column is a name and whose column ``right`` holds numbers."""
+def show(
+    title: Sequence[str], rows: Sequence[Sequence[str]], *right: int, wraps: bool = False
+) -> None:
+    """Print a table whose first column is a name and whose columns ``right`` hold numbers.
+
+    Args:
+        title: of the columns.
+        rows: their cells.
+        right: which columns hold numbers.
+        wraps: whether the last column is text, which at a terminal may take several lines.
+    """
     if for_a_person():
         from rich.console import Console
 
-        Console(highlight=False).print(_rich(title, rows, right))
+        Console(highlight=False).print(_rich(title, rows, right, wraps=wraps))
     else:
-        print("\n".join(plain([title, *rows], right)))
+        print("\n".join(plain([title, *rows], *right)))
 
 
-def plain(rows: Sequence[Sequence[str]], right: int) -> Iterator[str]:
+def plain(rows: Sequence[Sequence[str]], *right: int) -> Iterator[str]:
     r"""The rows as aligned lines.
 
     >>> print("\n".join(plain([("a", "float32 (2,)", "8 B"), ("b/c", "int64 ()", "16 B")], 2)))
@@ -52,23 +61,26 @@ def plain(rows: Sequence[Sequence[str]], right: int) -> Iterator[str]:
     widths[0] = max(min(widths[0], WIDTH - rest), len(_GAP))
     for row in cells:
         name, *others = (
-            cell.rjust(width) if index == right else cell.ljust(width)
+            cell.rjust(width) if index in right else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         if len(name) > widths[0]:
-            yield name
+            yield name.rstrip()
             name = " " * widths[0]
         yield _GAP.join((name, *others)).rstrip()
 
 
-def _rich(title: Sequence[str], rows: Sequence[Sequence[str]], right: int) -> Table:
+def _rich(
+    title: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], *, wraps: bool
+) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for index, head in enumerate(title):
-        table.add_column(head, overflow="fold", no_wrap=index > 0)
-        table.columns[index].justify = "right" if index == right else "left"
+        last = wraps and index == len(title) - 1
+        table.add_column(head, overflow="fold", no_wrap=index > 0 and not last)
+        table.columns[index].justify = "right" if index in right else "left"
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table

@@ -1,0 +1,20 @@
+"""``--json``: one document, which is JSON for every reader."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+
+def show_json(document: dict[str, Any]) -> None:
+    """Print a document; NaN and infinities, which JSON does not have, as null."""
+    print(json.dumps(_plain(document), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

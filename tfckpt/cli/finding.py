@@ -1,0 +1,54 @@
+"""Which checkpoint a path means: itself, or of a directory the newest that can be read.
+
+Those that were passed over are named with what is wrong with them; so a command answers what a
+restore would find there. A directory in which none can be read is an error, and not the same one
+as an empty directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.discover import candidates
+from tfckpt.stored.files import LOCAL
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tfckpt.records import Root
+    from tfckpt.stored.artefact import StoredCheckpoint
+    from tfckpt.stored.discover import Candidate
+
+
+class Found(NamedTuple):
+    """An open checkpoint; of a directory all that it holds, and why some could not be read."""
+
+    checkpoint: StoredCheckpoint
+    candidates: list[Candidate]
+    rejected: dict[str, str]
+
+
+def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[str] = ()) -> Found:
+    """Open what a path means; ``roots`` and ``bases`` as for ``open_checkpoint``.
+
+    Raises:
+        CheckpointError: there is none, or none that can be read.
+    """
+    one = LOCAL.exists(f"{path}.index") or not Path(path).is_dir()
+    choices = [] if one else candidates(path, None)
+    if not choices:
+        return Found(open_checkpoint(path, roots=roots, bases=bases), [], {})
+    rejected: dict[str, str] = {}
+    for choice in choices:
+        try:
+            opened = open_checkpoint(choice.prefix, roots=roots, bases=bases)
+        except CheckpointError as error:  # noqa: PERF203 (the next one may be sound)
+            rejected[choice.prefix] = str(error)
+        else:
+            return Found(opened, choices, rejected)
+    reasons = "\n  ".join(rejected.values())
+    many = f"none of its {len(rejected)} checkpoints can be read"
+    raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)

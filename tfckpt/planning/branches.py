@@ -1,0 +1,155 @@
+"""The values of an inventory as a tree by their names, with sums for each subtree.
+
+Subtrees that are alike but for the index in their name, as the blocks of a transformer are, are
+shown once where that is asked for. A parent with one child and no value of its own shares its line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tfckpt.records import Entry
+
+# What is deeper stays in one piece: names come from files, and a tree is walked by recursion.
+_MAX_DEPTH = 100
+_NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})([^0-9]*)", re.DOTALL)
+
+
+@dataclasses.dataclass(slots=True)
+class Branch:
+    """A name, the value of that name if there is one, and what is below it.
+
+    Attributes:
+        name: the whole of it, ``model/encoder``; ``""`` for the root.
+        entry: the value of that name.
+        children: by their last component, in the order of the values.
+        count: how many values it and what is below it hold.
+        nbytes: their size.
+    """
+
+    name: str
+    entry: Entry | None = None
+    children: dict[str, Branch] = dataclasses.field(default_factory=dict)
+    count: int = 0
+    nbytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a tree.
+
+    Attributes:
+        depth: how far it is indented; 0 for the first components.
+        label: what it adds to the name of the row that it is under: ``block_{0…11}``.
+        name: the whole name, of the first of those that are alike.
+        entry: its value, None for a subtree.
+        times: how many are alike.
+        count: how many values all of these hold.
+        nbytes: the size of all of these.
+    """
+
+    depth: int
+    label: str
+    name: str
+    entry: Entry | None
+    times: int
+    count: int
+    nbytes: int
+
+
+def tree(entries: Iterable[Entry]) -> Branch:
+    """The root of the tree of these values.
+
+    >>> from tfckpt.records import Entry, Role
+    >>> root = tree(Entry(f"model/{n}/kernel", Role.WEIGHT, "float32", (2,), 8) for n in "ab")
+    >>> list(root.children["model"].children), root.nbytes
+    (['a', 'b'], 16)
+    """
+    root = Branch("")
+    for entry in entries:
+        path, branch = [root], root
+        for part in entry.name.split("/", _MAX_DEPTH):
+            if part not in branch.children:
+                name = f"{branch.name}/{part}" if branch is not root else part
+                branch.children[part] = Branch(name)
+            branch = branch.children[part]
+            path.append(branch)
+        branch.entry = entry
+        for above in path:
+            above.count += 1
+            above.nbytes += entry.nbytes
+    return root
+
+
+def rows(root: Branch, *, fold: bool) -> Iterator[Row]:
+    """The lines of a tree, parents before what is below them.
+
+    Args:
+        root: what :func:`tree` returned.
+        fold: whether subtrees that are alike are one row, and lone children share one.
+    """
+    yield from _Rows(fold=fold).below(root, 0, 1)
+
+
+class _Rows:
+    def __init__(self, *, fold: bool) -> None:
+        self._fold = fold
+        self._kinds: dict[object, int] = {}
+
+    def below(self, branch: Branch, depth: int, times: int) -> Iterator[Row]:
+        for label, child, alike in self._siblings(branch):
+            many, one, text = times * alike, child, label
+            while self._fold and one.entry is None and len(one.children) == 1:
+                ((part, one),) = one.children.items()
+                text = f"{text}/{part}"
+            if one.children:
+                yield Row(depth, text, one.name, None, alike, one.count * many, one.nbytes * many)
+                yield from self.below(one, depth + 1, many)
+            if one.entry is not None:
+                yield Row(depth, text, one.name, one.entry, alike, many, one.entry.nbytes * many)
+
+    def _siblings(self, branch: Branch) -> Iterator[tuple[str, Branch, int]]:
+        """Label, the first of those that are alike, and how many those are."""
+        runs = self._runs(branch.children) if self._fold else {}
+        within = {part for run in runs.values() for part in run[1:]}
+        for part, child in branch.children.items():
+            if (run := runs.get(part)) is not None:
+                yield _span(run), child, len(run)
+            elif part not in within:
+                yield part, child, 1
+
+    def _runs(self, children: Mapping[str, Branch]) -> dict[str, list[str]]:
+        """The first → all of those that are alike and whose numbers follow one another."""
+        families: dict[tuple[str, str, int], list[tuple[int, str]]] = {}
+        for part, child in children.items():
+            if match := _NUMBERED.fullmatch(part):
+                family = match[1], match[3], self._kind(child)
+                families.setdefault(family, []).append((int(match[2]), part))
+        runs: list[list[str]] = []
+        for numbered in families.values():
+            last = -2
+            for number, part in sorted(numbered):
+                if number == last + 1:
+                    runs[-1].append(part)
+                else:
+                    runs.append([part])
+                last = number
+        return {run[0]: run for run in runs if len(run) > 1}
+
+    def _kind(self, branch: Branch) -> int:
+        """Equal for subtrees that differ in nothing but the name at their top."""
+        entry = branch.entry
+        own = entry and (entry.role, entry.dtype, entry.shape, entry.nbytes, entry.slot)
+        below = tuple((part, self._kind(child)) for part, child in branch.children.items())
+        return self._kinds.setdefault((own, below), len(self._kinds))
+
+
+def _span(run: list[str]) -> str:
+    first, last = _NUMBERED.fullmatch(run[0]), _NUMBERED.fullmatch(run[-1])
+    assert first is not None and last is not None  # noqa: PT018, S101 (that is how a run is made)
+    return f"{first[1]}{{{first[2]}…{last[2]}}}{first[3]}"

@@ -1,0 +1,187 @@
+"""What can be said of a value in a line: its range, its mean, how much of it is zero or no number.
+
+Computed in parts of a megabyte or so, in float64, so that beside the value itself little memory is
+needed; least and greatest integers are exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+BINS = 12
+_PART = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of the numbers of a value; of complex ones, of their magnitudes.
+
+    Attributes:
+        count: how many there are.
+        nonfinite: how many are infinite or NaN; the others alone count below.
+        zeros: how many are zero.
+        least: None where there are none.
+        greatest: None where there are none.
+        mean: None where there are none.
+        std: the standard deviation; None where there are none.
+        histogram: how many are in each of twelve equal parts between least and greatest; () where
+            there are none, or where these are further apart than a number can say.
+    """
+
+    count: int
+    nonfinite: int = 0
+    zeros: int = 0
+    least: float | None = None
+    greatest: float | None = None
+    mean: float | None = None
+    std: float | None = None
+    histogram: tuple[int, ...] = ()
+
+
+def statistics(array: np.ndarray) -> Statistics | None:
+    """The statistics of a value; None where it holds no numbers.
+
+    >>> import numpy as np
+    >>> found = statistics(np.array([0.0, 1.0, 2.0, np.nan]))
+    >>> found.least, found.greatest, found.mean, found.zeros, found.nonfinite
+    (0.0, 2.0, 1.0, 1, 1)
+    """
+    import numpy as np
+
+    if array.dtype.hasobject:
+        return None
+    if array.dtype.fields:  # quantized: one integer, under the name of its type
+        array = array[next(iter(array.dtype.fields))]
+    with np.errstate(all="ignore"):
+        return _numbers(array)
+
+
+def _numbers(array: np.ndarray) -> Statistics:
+    import numpy as np
+
+    known = zeros = 0
+    total = 0.0
+    bounds: list[Any] = []
+    for part in _parts(array):
+        finite = part[np.isfinite(part.astype(np.float64))]
+        known += finite.size
+        zeros += int(np.count_nonzero(finite == 0))
+        if finite.size:
+            total += float(finite.astype(np.float64).sum())
+            bounds += [finite.min().item(), finite.max().item()]
+    if not known:
+        return Statistics(array.size, array.size)
+    least, greatest, mean = min(bounds), max(bounds), total / known
+    span = float(least), float(greatest)
+    squares = 0.0
+    histogram = np.zeros(BINS, np.int64)
+    drawn = bool(np.isfinite(span[1] - span[0]))
+    for part in _parts(array):
+        numbers = part.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        squares += float(np.square(finite - mean).sum())
+        if drawn:
+            histogram += np.histogram(finite, BINS, span)[0]
+    return Statistics(
+        array.size,
+        array.size - known,
+        zeros,
+        least,
+        greatest,
+        mean,
+        (squares / known) ** 0.5,
+        tuple(map(int, histogram)) if drawn else (),
+    )
+
+
+def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
+    """Its elements, a part at a time; numbers that NumPy can compare and take the least of."""
+    import numpy as np
+
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _PART):
+        part = flat[start : start + _PART]
+        if part.dtype.kind == "c":
+            yield np.abs(part)
+        elif part.dtype.kind in "iuf":
+            yield part
+        elif part.dtype.kind == "b":
+            yield part.astype(np.uint8)
+        else:  # bfloat16 and the other small types of ml_dtypes
+            yield part.astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """How far two values of one shape are apart.
+
+    Attributes:
+        count: how many elements differ.
+        largest: the greatest difference; infinite where one side alone is no finite number.
+        relative: the greatest difference over the greatest magnitude of the two values; None where
+            that is no number.
+    """
+
+    count: int
+    largest: float | None
+    relative: float | None
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> Difference | None:
+    """How far two values are apart; None where they are of two shapes, or no numbers.
+
+    NaN is equal to NaN here: it is the same value.
+
+    >>> import numpy as np
+    >>> difference(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    Difference(count=1, largest=2.0, relative=0.5)
+    """
+    import numpy as np
+
+    if a.shape != b.shape:
+        return None
+    if a.dtype.hasobject or b.dtype.hasobject:
+        both = a.dtype.hasobject and b.dtype.hasobject
+        return Difference(int(np.count_nonzero(a != b)), None, None) if both else None
+    if a.dtype.fields or b.dtype.fields:
+        return None
+    count, largest, scale = 0, 0.0, 0.0
+    with np.errstate(all="ignore"):
+        for (one, left), (other, right) in zip(_wide(a), _wide(b), strict=True):
+            # As float64, two great integers may be the same.
+            apart = (one != other) if one.dtype == other.dtype else (left != right)
+            apart = apart & ~(np.isnan(left) & np.isnan(right))
+            if not apart.any():
+                scale = max(scale, _magnitude(left))
+                continue
+            count += int(np.count_nonzero(apart))
+            gaps = np.abs(left[apart] - right[apart])
+            largest = max(largest, float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max()))
+            scale = max(scale, _magnitude(left), _magnitude(right))
+    relative = largest / scale if scale and np.isfinite(largest) else None
+    return Difference(count, largest, 0.0 if not count else relative)
+
+
+def _wide(array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Its elements, a part at a time, as they are and in double precision."""
+    import numpy as np
+
+    flat = array.reshape(-1)
+    kind = np.complex128 if array.dtype.kind == "c" else np.float64
+    for start in range(0, flat.size, _PART):
+        part = flat[start : start + _PART]
+        yield part, part.astype(kind)
+
+
+def _magnitude(part: np.ndarray) -> float:
+    import numpy as np
+
+    sizes = np.abs(part)
+    finite = sizes[np.isfinite(sizes)]
+    return float(finite.max()) if finite.size else 0.0
