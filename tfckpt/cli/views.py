@@ -107,7 +107,7 @@ def show_data(checkpoint: StoredCheckpoint, selector: str, slices: str | None) -
             print(np.array2string(array, max_line_width=WIDTH))
 
 
-def _text(content: bytes) -> str:
+def _text(content: Any) -> str:
     shown = repr(content[:_MAX_TEXT])
     return shown if len(content) <= _MAX_TEXT else f"{shown}… ({len(content):,} bytes)"
 
