@@ -67,8 +67,8 @@ def test_a_header_reads_as_tensorflow_wrote_it() -> None:
     message.version.bad_consumers.extend([4, 300])
     header = parse_header(message.SerializeToString())
     assert (header.num_shards, header.big_endian) == (3, True)
-    assert (header.producer, header.min_consumer) == (1, 2)
-    assert header.bad_consumers == (4, 300)
+    assert (header.versions.producer, header.versions.min_consumer) == (1, 2)
+    assert header.versions.bad_consumers == (4, 300)
 
 
 def graph(**changes: int) -> Any:

@@ -16,12 +16,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.proto import BundleEntry, BundleHeader, Extent, parse_entry, parse_header
+from tfckpt.stored.proto import (
+    BundleEntry,
+    BundleHeader,
+    Extent,
+    Versions,
+    parse_entry,
+    parse_header,
+)
 from tfckpt.stored.table import read_table
 from tfckpt.stored.wire import INT64, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfckpt.records import Shape
 
@@ -69,7 +76,7 @@ def read_index(data: bytes, path: str) -> Index:
         raise DamagedCheckpointError("the index has no header", path=path)
     try:
         header = parse_header(value)
-        _check_version(header, path)
+        check_version(header.versions, path)
         whole: dict[str, BundleEntry] = {}
         pieces: dict[bytes, BundleEntry] = {}
         extents: list[tuple[int, int, int, bytes]] = []
@@ -127,9 +134,14 @@ def resolve(extents: tuple[Extent, ...], shape: Shape) -> tuple[tuple[int, int],
     )
 
 
-def _check_version(header: BundleHeader, path: str) -> None:
-    if header.min_consumer > VERSION or VERSION in header.bad_consumers:
-        message = f"was written for version {header.min_consumer} of the format"
+def check_version(versions: Versions, path: str) -> None:
+    """Raise unless this version of tfckpt may read it.
+
+    Raises:
+        UnsupportedCheckpointError: it was written for a newer reader.
+    """
+    if versions.min_consumer > VERSION or VERSION in versions.bad_consumers:
+        message = f"was written for version {versions.min_consumer} of the format"
         hint = f"tfckpt and TensorFlow read version {VERSION}."
         raise UnsupportedCheckpointError(message, path=path, hint=hint)
 
@@ -140,13 +152,13 @@ def _check_entry(entry: BundleEntry, num_shards: int, counts: dict[Shape, int]) 
     if shard >= num_shards:
         raise WireError(f"is in shard {shard} of {num_shards}")
     if (count := counts.get(shape)) is None:
-        count = counts[shape] = _count(shape)
+        count = counts[shape] = element_count(shape)
     item = ITEM_BYTES.get(dtype, 0)
     if not slices and ((count * item != nbytes) if item else _too_small(dtype, count, nbytes)):
         raise WireError(f"{dtype} of shape {shape} cannot be {nbytes} bytes")
 
 
-def _count(shape: Shape) -> int:
+def element_count(shape: Shape) -> int:
     """Number of elements; TensorFlow and NumPy overflow on a huge one even beside a zero."""
     count = bound = 1
     for size in shape:
@@ -174,23 +186,32 @@ def _check_overlaps(extents: list[tuple[int, int, int, bytes]]) -> None:
 
 def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> BundleEntry:
     """The entry of a sliced value with the size of its slices, which are checked."""
-    boxes = []
+    if not entry.shape:
+        raise WireError("a scalar is stored in slices")
+    check_tiles(entry.slices, entry.shape)
     total = 0
     for extents in entry.slices:
-        if len(extents) != len(entry.shape) or not extents:
-            raise WireError(f"a slice has {len(extents)} axes, its value {len(entry.shape)}")
         piece = pieces.get(slice_key(key, extents))
         if piece is None:
             raise WireError(f"the slice {_show(extents)} is missing from the index")
-        box = resolve(extents, entry.shape)
-        shape = tuple(end - start for start, end in box)
+        shape = tuple(end - start for start, end in resolve(extents, entry.shape))
         if piece.slices or piece.dtype != entry.dtype or piece.shape != shape:
             raise WireError(f"the slice {_show(extents)} does not fit its value")
-        boxes.append(box)
         total += piece.nbytes
-    if len(set(boxes)) != len(boxes) or not _tile(boxes, entry.shape):
-        raise WireError("its slices overlap, or leave a part of it out")
     return entry._replace(nbytes=total)
+
+
+def check_tiles(slices: Sequence[tuple[Extent, ...]], shape: Shape) -> None:
+    """Raise unless the slices cover a value of that shape, each element once.
+
+    Raises:
+        WireError: not so.
+    """
+    if not all(len(extents) == len(shape) for extents in slices):
+        raise WireError(f"a slice has another number of axes than its value, {len(shape)}")
+    boxes = [resolve(extents, shape) for extents in slices]
+    if len(set(boxes)) != len(boxes) or not _tile(boxes, shape):
+        raise WireError("its slices overlap, or leave a part of it out")
 
 
 def _tile(boxes: list[tuple[tuple[int, int], ...]], shape: Shape) -> bool:

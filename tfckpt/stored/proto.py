@@ -105,14 +105,21 @@ class BundleEntry(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Versions:
+    """Which version of the format it is, and which readers it is for (VersionDef)."""
+
+    producer: int = 0
+    min_consumer: int = 0
+    bad_consumers: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class BundleHeader:
     """The first entry of an index (BundleHeaderProto)."""
 
     num_shards: int = 0
     big_endian: bool = False
-    producer: int = 0
-    min_consumer: int = 0
-    bad_consumers: tuple[int, ...] = ()
+    versions: Versions = Versions()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -169,29 +176,34 @@ class ObjectGraph:
 
 def parse_header(data: bytes) -> BundleHeader:
     found: dict[str, int] = {}
-    bad: list[int] = []
+    versions = Versions()
     for number, value in fields(data):
         if number == 1:
             found["num_shards"] = as_number(value, INT32)
         elif number == 2:
             found["big_endian"] = as_number(value, 2)
         elif number == 3:
-            for inner, content in fields(as_message(value)):
-                if inner == 1:
-                    found["producer"] = as_number(content, INT32)
-                elif inner == 2:
-                    found["min_consumer"] = as_number(content, INT32)
-                elif inner == 3 and isinstance(content, bytes):
-                    bad.extend(packed(content))
-                elif inner == 3:
-                    bad.append(as_number(content, INT32))
+            versions = parse_versions(as_message(value))
     return BundleHeader(
         num_shards=found.get("num_shards", 0),
         big_endian=bool(found.get("big_endian")),
-        producer=found.get("producer", 0),
-        min_consumer=found.get("min_consumer", 0),
-        bad_consumers=tuple(bad),
+        versions=versions,
     )
+
+
+def parse_versions(data: bytes) -> Versions:
+    producer = min_consumer = 0
+    bad: list[int] = []
+    for number, content in fields(data):
+        if number == 1:
+            producer = as_number(content, INT32)
+        elif number == 2:
+            min_consumer = as_number(content, INT32)
+        elif number == 3 and isinstance(content, bytes):
+            bad.extend(packed(content))
+        elif number == 3:
+            bad.append(as_number(content, INT32))
+    return Versions(producer, min_consumer, tuple(bad))
 
 
 def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time of an index
@@ -230,11 +242,11 @@ def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time o
                     content = data[position : position + value]
                     position += value
                     if tag == 0x3A:
-                        slices.append(_parse_slice(content))
+                        slices.append(parse_slice(content))
                     elif (known := shapes.get(content)) is not None:
                         shape = known
                     else:
-                        shape = shapes[content] = _parse_shape(content)
+                        shape = shapes[content] = parse_shape(content)
                 elif tag == 0x08:
                     dtype = value
                 elif tag == 0x18:
@@ -252,7 +264,7 @@ def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time o
     return BundleEntry(DTYPES[dtype], shape, shard, offset, size, crc, tuple(slices))
 
 
-def _parse_shape(data: bytes) -> Shape:
+def parse_shape(data: bytes) -> Shape:
     shape = []
     for number, value in fields(data):
         if number == 2:
@@ -270,7 +282,7 @@ def _parse_shape(data: bytes) -> Shape:
     return tuple(shape)
 
 
-def _parse_slice(data: bytes) -> tuple[Extent, ...]:
+def parse_slice(data: bytes) -> tuple[Extent, ...]:
     extents = []
     for number, value in fields(data):
         if number == 1:
