@@ -38,11 +38,15 @@ _SLOTS = {
 }
 _OPTIMIZER_WORDS = {
     "iter": "iterations",
+    "lr": "learning_rate",
     "current_loss_scale": "dynamic_scale",
     "good_steps": "step_counter",
     "momentum_cache": "u_product",  # Nadam's product of the momenta so far
 }
-_HYPERPARAMETER = re.compile(r"beta_[12]|(current_)?learning_rate|decay|epsilon|momentum|rho")
+_HYPERPARAMETER = re.compile(
+    r"beta(_[12])?|(current_)?learning_rate(_power)?|(weight_)?decay|epsilon|momentum|rho"
+    r"|l[12]_(shrinkage_)?regularization_strength"
+)
 
 
 def slot_name(attribute: str) -> str:

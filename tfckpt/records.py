@@ -107,6 +107,7 @@ class Inventory:
             others, seeds and metrics may be absent without anyone's fault.
         roots: keyword (``""`` for the root object) → what was given under it, where that is known.
         left_out: canonical name of what the writer had and could not save → why.
+        unordered: the stacks whose layers' order the file does not tell.
     """
 
     source: str
@@ -117,6 +118,7 @@ class Inventory:
     complete: bool = False
     roots: Mapping[str, Root] = dataclasses.field(default_factory=dict)
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unordered: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Entry | None:
         """The value of that name, or that is also reached by that name.

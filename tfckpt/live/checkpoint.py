@@ -265,10 +265,10 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
             except CheckpointNotFoundError as error:
                 raise also(error, tf.errors.NotFoundError(None, None, "")) from None
-            if not prepared.live.keras_roots:
+            if prepared.stored.graph and not prepared.live.keras_roots:
                 return self._tfckpt_plain(prepared, options)
-            late = Late(prepared, objects, options)
-            may_come = bool(late.objects) or _nothing_here(prepared)
+            late = Late(prepared, objects if prepared.stored.graph else {}, options)
+            may_come = bool(late.objects) or (prepared.stored.graph and _nothing_here(prepared))
             prepared = _permitted(prepared, may_come=may_come)
             undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
             self._tfckpt_source = prepared.stored.prefix
@@ -280,7 +280,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
         prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
         keys = [step.stored.key for step in prepared.plan.assignments if step.stored is not None]
-        prepared.stored.values.verify([*keys, OBJECT_GRAPH] if prepared.stored.graph else keys)
+        prepared.stored.values.verify([*keys, OBJECT_GRAPH])
         undo = Undo(keep_all=True)
         undo.watch(filter(is_variable, prepared.live.variables.values()))
         try:
@@ -290,20 +290,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             raise
         undo.settle()
         self._tfckpt_source = prepared.stored.prefix
-        if prepared.policy.api == "restore" and hasattr(later, "add_to_optionally_restored"):
-            later.add_to_optionally_restored(self.save_counter)  # TF1 counted no saves
         return LoadStatus(prepared.report(), undo, later=later)
 
     def _tfckpt_may_come(self, prepared: Prepared) -> bool:
         """Whether TensorFlow may find a value where no name matches.
 
         It may where an object given has no variable yet for a value that is stored below its
-        keyword, and in a checkpoint of TF1, whose values it finds by the variables' own names.
+        keyword.
         """
-        live, stored = prepared.live, prepared.stored
-        if not stored.graph:
-            own = {v.name.removesuffix(":0") for v in live.variables.values() if is_variable(v)}
-            return bool(own & {entry.key for entry in stored.inventory.entries.values()})
         if _nothing_here(prepared):
             return True
         objects, root = self._tfckpt_objects()

@@ -8,6 +8,7 @@ compiled model alone and one written with ``Checkpoint(model=…, optimizer=…)
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -17,7 +18,7 @@ from tfckpt.errors import NamingError
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree
-from tfckpt.live.variables import raw
+from tfckpt.live.variables import is_variable, raw
 from tfckpt.names import Kind, Names, Node
 from tfckpt.records import Entry, Inventory, Role, Root
 
@@ -72,6 +73,27 @@ def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
     given = {"": root, **objects} if root is not None else dict(objects)
     roots = _roots(given)
     return collect_as({roots[keyword].component: obj for keyword, obj in given.items()}, roots)
+
+
+def ungraphed(live: Live) -> Live:
+    """The live side as a file without an object graph sees it.
+
+    Such a file counts no saves. Its keys are the names that variables had; so one that belongs to
+    no Keras object goes by its own name, too, as in TensorFlow's restore of such files.
+    """
+    inventory = live.inventory
+    entries = {n: e for n, e in inventory.entries.items() if n != "save_counter"}
+    aliases = dict(inventory.aliases)
+    if not live.keras_roots:
+        own = {
+            name: raw(live.variables[name]).name.removesuffix(":0")
+            for name in entries
+            if is_variable(live.variables[name])
+        }
+        times = Counter(own.values())
+        aliases |= {o: n for n, o in own.items() if times[o] == 1 and o not in entries}
+    inventory = dataclasses.replace(inventory, entries=entries, aliases=aliases)
+    return dataclasses.replace(live, inventory=inventory)
 
 
 def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None) -> Live:

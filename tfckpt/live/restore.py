@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.errors import RefusedError
 from tfckpt.live import build, delayed
 from tfckpt.live.apply import Undo, apply
-from tfckpt.live.inventory import Live, collect
+from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
 from tfckpt.planning import Plan, RestoreReport, make_plan
@@ -79,6 +79,8 @@ def prepare(
     with open_checkpoint(prefix, roots=live.roots, bases=live.weak_bases, files=files) as stored:
         if not skip_slots and build.build_optimizers(live, stored.inventory):
             live = collect(objects, root)
+        if not stored.graph:
+            live = ungraphed(live)
         inventories = stored.inventory, live.inventory
         plan = make_plan(policy, *map(_without_slots, inventories) if skip_slots else inventories)
         build.check_built(live, plan)

@@ -5,7 +5,8 @@ position. Take a ``Dense`` out of the middle and every following one receives it
 weights, of the right shape and without a word. So an automatic name is believed only where the
 layers around it agree: the same number of that class on both sides, each between the same two
 neighbours. Layers that the user named, and that one side alone has, are left out of the comparison;
-replacing a head says nothing about the body. In a list the index names a layer; there the name that
+replacing a head says nothing about the body. Of a file that does not tell the order, the numbers
+alone are compared. In a list the index names a layer; there the name that
 the user gave it must be the same on both sides.
 
 Optimizer slots are matched by slot and variable, and believed only where both optimizers are of the
@@ -68,6 +69,7 @@ class Layers:
     def __init__(self, stored: Inventory, live: Inventory, untold: Untold) -> None:
         self._stored = stored.stacks
         self._live = live.stacks
+        self._unordered = stored.unordered
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], str] = {}
@@ -106,7 +108,9 @@ class Layers:
         pair = there, here
         if pair not in self._verdicts:
             self._verdicts[pair] = {}
-            if here in self._live:
+            if here in self._live and there in self._unordered:
+                self._verdicts[pair] = _counted(here, self._stored[there], self._live[here])
+            elif here in self._live:
                 layers = self._untold.layers(there, here)
                 self._verdicts[pair] = {
                     **_compare(here, layers, self._live[here]),
@@ -133,6 +137,19 @@ def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[s
         layer.name: _reason(path, layer, (old, old_at), (new, new_at))
         for layer in new
         if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & doubtful
+    }
+
+
+def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name cannot be believed, where the order of the stored ones is not known."""
+    old, new = (Counter(layer.base for layer in layers) for layers in (there, here))
+    return {
+        layer.name: (
+            f"{layer.name!r} is an automatic name; {path!r} has {new[layer.base]} layers of that "
+            f"kind here and {old[layer.base]} in the checkpoint, which does not tell their order"
+        )
+        for layer in here
+        if layer.base and old[layer.base] != new[layer.base]
     }
 
 
@@ -207,6 +224,7 @@ class Positions:
             path: {layer.name: index for index, layer in enumerate(layers)}
             for path, layers in stored.stacks.items()
         }
+        self._unordered = stored.unordered
         self._live = live.stacks
 
     def target(self, name: str) -> str | None:
@@ -214,6 +232,8 @@ class Positions:
         here = there = ""
         for component in name.split("/"):
             place = component
+            if there in self._unordered and here in self._live:
+                return None
             if there in self._at and here in self._live:
                 index = self._at[there].get(component)
                 if index is not None:

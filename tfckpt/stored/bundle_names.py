@@ -1,8 +1,8 @@
 """A bundle's inventory: what TensorFlow and tfckpt wrote, by canonical name.
 
-It comes from tfckpt's commit record; without one from the object graph inside; without
-that, in a checkpoint of TF1's ``Saver``, from the keys themselves. Whichever it is, every value in
-the index is in the inventory.
+It comes from tfckpt's commit record; without one from the object graph inside; without that, in a
+checkpoint of TF1's ``Saver``, from the keys (:mod:`tfckpt.stored.key_names`). Whichever it is,
+every value in the index is in the inventory.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.bundle import Bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.graph import GraphReader
+from tfckpt.stored.key_names import name_keys
 from tfckpt.stored.roots import moved_to
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def open_bundle(
             inventory = _name(bundle, reader, roots)
         else:
             told = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"
-            inventory = _name_by_keys(bundle)
+            inventory = _name_by_keys(bundle, roots, bases)
     except BaseException:
         bundle.close()
         raise
@@ -89,13 +90,17 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     return dataclasses.replace(inventory, source=bundle.prefix)
 
 
-def _name_by_keys(bundle: Bundle) -> Inventory:
-    if OBJECT_GRAPH not in bundle.entries and any(keys.ATTRIBUTES in key for key in bundle.entries):
+def _name_by_keys(
+    bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
+) -> Inventory:
+    if OBJECT_GRAPH in bundle.entries:  # and not to be read: only the index was kept
+        by_name = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
+        entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in by_name.items()}
+        return Inventory(bundle.prefix, entries)
+    if any(keys.ATTRIBUTES in key for key in bundle.entries):
         message = "the values have the keys of an object graph, which is not in the index"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
-    by_name = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
-    entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in by_name.items()}
-    return Inventory(bundle.prefix, entries)
+    return name_keys(bundle.prefix, bundle.entries, roots, bases)
 
 
 def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:

@@ -13,6 +13,7 @@ from tfckpt.stored.bundle_names import open_bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.recognise import Format, recognise
 from tfckpt.stored.saved_model import open_saved_model
+from tfckpt.stored.saver_v1 import open_saver_v1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -24,6 +25,7 @@ __all__ = ["StoredCheckpoint", "open_checkpoint"]
 _OPENERS: Mapping[Format, Callable[..., StoredCheckpoint]] = {
     Format.BUNDLE: open_bundle,
     Format.SAVED_MODEL: open_saved_model,
+    Format.SAVER_V1: open_saver_v1,
 }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from tfckpt.names import MODEL, OPTIMIZER
 from tfckpt.optimizer_names import optimizer_value
 from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored.key_layers import KeyLayers
+from tfckpt.stored.key_layers import DEEPEST, KeyLayers
 from tfckpt.stored.key_slots import Slot, Solver, class_of, find_slots
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class _State:
 
 
 def _above(name: str) -> Iterator[str]:
-    while "/" in name:
+    while "/" in name and name.count("/") <= DEEPEST:
         name = name.rpartition("/")[0]
         yield name
 

@@ -2,7 +2,7 @@
 
 TF1's optimizers keep a slot beside its variable: ``dense/kernel/Adam`` and ``dense/kernel/Adam_1``
 (tensorflow/python/training/slot_creator.py); which is the momentum only the order of their creation
-tells, which is the order in each optimizer's ``_create_slots``. Keras's optimizers in graph mode put
+tells, which is that of each optimizer's ``_create_slots``. Keras's optimizers in graph mode put
 their own name before the variable and the slot's behind it, ``training/Adam/dense/kernel/m``; BERT
 writes ``dense/kernel/adam_m``, Mesh TensorFlow ``dense/kernel_slot_vr``. Any of them may have the
 scope of the training step in front.
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tfckpt.records import Shape
 
 MOVING_AVERAGE = "moving_average"
-
 
 
 _NUMBERED = re.compile(r"(?P<word>.*?)(?:_(?P<number>[0-9]{1,4}))?", re.DOTALL)
@@ -67,7 +66,8 @@ _AVERAGES = frozenset(
 _ALIKE = (("adam", "adam"), ("momentum", "momentum"), ("rms", "rmsprop"), ("adagrad", "adagrad"))
 # What Keras's optimizers call slots, in graph mode the last component of the key.
 _WORDS = frozenset(
-    "m v u vhat rms mg momentum velocity accumulator linear accum_grad accum_var".split()
+    {"m", "v", "u", "vhat", "rms", "mg", "momentum", "velocity"}
+    | {"accumulator", "linear", "accum_grad", "accum_var"}
 )
 
 

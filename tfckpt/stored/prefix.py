@@ -19,14 +19,15 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.files import Files, join, reading
-from tfckpt.stored.table import looks_like_table
 
 if TYPE_CHECKING:
     from tfckpt.stored.files import Handle
 
 LFS_POINTER = b"version https://git-lfs"
 LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
-_SUFFIX = re.compile(r"\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.tfckpt\.json")
+SUFFIX = re.compile(r"(?:\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.tfckpt\.json)\Z")
+# Of TF1's first Saver; it returns the name with question marks for the number.
+_SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
 _SHOWN = 5
 _FORMATS = {
     b"\x89HDF\r\n\x1a\n": "an HDF5 file",
@@ -43,12 +44,12 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     message, hint = "there is no checkpoint of that name", ""
     directory, name = os.path.split(prefix)
     beside = _names(directory, files)
-    suffix = _SUFFIX.search(name)
+    suffix = SUFFIX.search(name)
     if _names(prefix, files) is not None and name:
         message, hint = "is a directory, not the prefix of a checkpoint", _inside(prefix, files)
     elif beside is None:
         message = f"there is no checkpoint of that name: {directory!r} is no directory"
-    elif suffix and suffix.end() == len(name):
+    elif suffix:
         message = "is one file of a checkpoint, not its prefix"
         hint = f"Write {prefix[: -len(suffix[0])]!r}."
     elif name in beside:
@@ -62,6 +63,61 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     else:
         hint = _similar(directory, name, beside)
     return CheckpointNotFoundError(message, path=prefix, hint=hint)
+
+
+def shards_of(prefix: str, files: Files) -> list[str]:
+    """The files of a checkpoint of version 1 that was sharded, those that are there.
+
+    Args:
+        prefix: without the shards' numbers, or with ``-?????-of-00002``.
+        files: where they are.
+    """
+    directory, name = os.path.split(prefix)
+    given = _SHARD.fullmatch(name)
+    if given and "?" not in given["number"]:
+        return []
+    of, total = (given["of"], given["total"]) if given else (name, None)
+    if not of or of.endswith(".data"):
+        return []
+    found = []
+    for other in _names(directory, files) or []:
+        match = _SHARD.fullmatch(other)
+        if match and match["of"] == of and total in (None, match["total"]):
+            found.append(join(directory, other))
+    return sorted(found)
+
+
+def saver_v1_files(prefix: str, files: Files) -> list[str]:
+    """All files of a checkpoint of version 1, in order.
+
+    Raises:
+        CheckpointNotFoundError: the path is that of one of several.
+        DamagedCheckpointError: one of them is missing.
+    """
+    directory, name = os.path.split(prefix)
+    given = _SHARD.fullmatch(name)
+    if given and given["number"].isdigit() and int(given["total"]) > 1:
+        message = f"is one of the {int(given['total'])} files of a checkpoint of version 1"
+        hint = f"Write {join(directory, given['of'])!r}."
+        raise CheckpointNotFoundError(message, path=prefix, hint=hint)
+    found = shards_of(prefix, files)
+    if not found:
+        return [prefix]
+    totals = sorted({path[-5:] for path in found})
+    if len(totals) > 1:
+        stem = found[0][: -len("00000-of-00000")]
+        message = f"there are two checkpoints of that name, of {' and '.join(totals)} files"
+        raise CheckpointNotFoundError(
+            message, path=prefix, hint=f"Write '{stem}?????-of-{totals[0]}'."
+        )
+    stem, total = found[0][: -len("00000-of-00000")], totals[0]
+    for number in range(int(total)):
+        path = f"{stem}{number:05d}-of-{total}"
+        if path not in found:
+            message = "the file is missing, and with it nobody knows which values"
+            hint = "Copy it to where the others are: each lists its own values alone."
+            raise DamagedCheckpointError(message, path=path, hint=hint)
+    return found
 
 
 def _names(directory: str, files: Files) -> list[str] | None:
@@ -108,18 +164,10 @@ def _other_format(path: str, files: Files) -> CheckpointError:
         handle = files.open_read(path)
         try:
             head = handle.pread(0, 64)
-            tail = handle.pread(max(handle.size - 8, 0), 8)
         finally:
             handle.close()
     if head.startswith(LFS_POINTER):
         return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
-    if looks_like_table(tail):
-        return UnsupportedCheckpointError(
-            "is a checkpoint of version 1 of TF1's Saver, all in one file",
-            path=path,
-            hint="Restore it with tf.compat.v1.train.Saver and save it again: TensorFlow has "
-            "written version 2, which tfckpt reads, since 1.0.",
-        )
     for magic, what in _FORMATS.items():
         if head.startswith(magic):
             message = f"is {what}, not a TensorFlow checkpoint"

@@ -1,17 +1,26 @@
-"""What a path is, told from the files: their names beside it, and their first and last bytes."""
+"""What a path is, told from the files: their names beside it, and their first and last bytes.
+
+A suffix alone decides nothing but that a file is one of several: a checkpoint of version 2 is known
+by the prefix of its files, and each of them is refused, with the prefix to write instead.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.files import join
+from tfckpt.stored.prefix import SUFFIX, shards_of
+from tfckpt.stored.table import looks_like_table
 
 if TYPE_CHECKING:
     from tfckpt.stored.files import Files
 
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
+_PEEK = 16
 
 
 class Format(Enum):
@@ -19,6 +28,7 @@ class Format(Enum):
 
     BUNDLE = "bundle"
     SAVED_MODEL = "saved_model"
+    SAVER_V1 = "saver_v1"
 
 
 def recognise(path: str, files: Files) -> Format:
@@ -27,4 +37,22 @@ def recognise(path: str, files: Files) -> Format:
         return Format.BUNDLE
     if any(files.exists(join(path, name)) for name in SAVED_MODELS):
         return Format.SAVED_MODEL
+    if SUFFIX.search(path):
+        return Format.BUNDLE
+    content = _ends(path, files) or _ends(next(iter(shards_of(path, files)), ""), files)
+    if content is not None:
+        _, tail = content
+        if looks_like_table(tail):
+            return Format.SAVER_V1
     return Format.BUNDLE
+
+
+def _ends(path: str, files: Files) -> tuple[bytes, bytes] | None:
+    """The first and the last bytes of a file, None where there is no file that can be read."""
+    with contextlib.suppress(OSError, CheckpointError):
+        handle = files.open_read(path)
+        try:
+            return handle.pread(0, _PEEK), handle.pread(max(handle.size - _PEEK, 0), _PEEK)
+        finally:
+            handle.close()
+    return None

@@ -19,7 +19,13 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.errors import (
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    UnsupportedCheckpointError,
+)
+from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.index import (
     ITEM_BYTES,
     check_tiles,
@@ -28,18 +34,20 @@ from tfckpt.stored.index import (
     resolve,
     slice_key,
 )
+from tfckpt.stored.key_names import name_keys
+from tfckpt.stored.prefix import saver_v1_files
 from tfckpt.stored.proto import DTYPES, Extent, parse_shape, parse_slice, parse_versions
 from tfckpt.stored.table import TableFile
 from tfckpt.stored.tensor_proto import FIELDS, array_of
 from tfckpt.stored.wire import WireError, as_message, as_number, as_text, fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
 
-    from tfckpt.records import Shape
-    from tfckpt.stored.files import Files, Handle
+    from tfckpt.records import Root, Shape
+    from tfckpt.stored.files import Handle
 
 _CHUNK = 1 << 20
 # What lists the tensors: ten million of them; more is something else.
@@ -55,12 +63,16 @@ class Slice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """One value as the files list it; ``nbytes`` is 0 for strings, whose size they do not tell."""
+    """One value as the files list it; ``nbytes`` is 0 for strings, whose size they do not tell.
+
+    There is no checksum of a whole value.
+    """
 
     dtype: str
     shape: Shape
     nbytes: int
     slices: tuple[Slice, ...]
+    crc32c: None = None
 
 
 class SaverV1:
@@ -171,6 +183,34 @@ class SaverV1:
             return array_of(data, dtype, shape)
 
 
+def open_saver_v1(
+    prefix: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open a checkpoint of that kind and name its values.
+
+    Args:
+        prefix: its name: of the only file, or of all of them without their numbers.
+        roots: as :func:`tfckpt.stored.checkpoint.open_checkpoint` has it.
+        bases: likewise.
+        files: where the files are.
+
+    Raises:
+        DamagedCheckpointError: a file is missing, or is not as it must be.
+        UnsupportedCheckpointError: written for a newer TensorFlow.
+    """
+    values = SaverV1(saver_v1_files(prefix, files), files)
+    try:
+        inventory = name_keys(prefix, values.entries, roots, bases)
+    except BaseException:
+        values.close()
+        raise
+    return StoredCheckpoint(prefix, inventory, values, "tf1_saver_v1")
+
+
 @contextlib.contextmanager
 def _faults(path: str, name: str = "") -> Iterator[None]:
     try:
@@ -187,6 +227,12 @@ def _list(
         raise WireError("is a table, and has no list of tensors: no checkpoint")
     if len(stored) > _MAX_LIST_BYTES:
         raise WireError(f"the list of tensors is {len(stored)} bytes long")
+    if any(number == 1 and isinstance(value, int) for number, value in fields(stored)):
+        message = "is the index of a checkpoint of version 2, under another name"
+        hint = (
+            "Give it the name of its data files, with `.index` for `.data-…`; write their prefix."
+        )
+        raise CheckpointNotFoundError(message, path=path, hint=hint)
     for number, value in fields(_only(stored, 1)):
         if number == 1:
             yield _tensor(as_message(value))

@@ -5,10 +5,10 @@ A table is data blocks of prefix-compressed keys, a block that indexes them, and
 with a masked CRC-32C.
 
 An index is read whole and checked whole, more strictly than TensorFlow does: what a scan sees must
-be what TensorFlow's binary search would find. Refused are a wrong checksum, a handle outside the file
-or into an earlier block, keys out of order, restart points that are no entries, and blocks that
-would unfold to far more than they hold. A file that is a table with the values inside is searched
-as TensorFlow searches it, a block at a time (:class:`TableFile`).
+be what TensorFlow's binary search would find. Refused are a wrong checksum, a handle outside the
+file or into an earlier block, keys out of order, restart points that are no entries, and blocks
+that would unfold to far more than they hold. A file that is a table with the values inside is
+searched as TensorFlow searches it, a block at a time (:class:`TableFile`).
 """
 
 from __future__ import annotations

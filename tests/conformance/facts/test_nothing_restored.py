@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -115,8 +116,19 @@ def test_f12_plain_tensorflow_restores_nothing_of_a_tf1_checkpoint(model, tf1, u
         tf.train.Checkpoint(model=model).restore(tf1)
 
 
-def test_f12_tfckpt_refuses_a_tf1_checkpoint(model, tf1, untouched) -> None:
-    with untouched(model), pytest.raises(tfckpt.RefusedError):
+def test_f12_tfckpt_restores_a_tf1_checkpoint(model, tf1) -> None:
+    status = tfckpt.Checkpoint(model=model).restore(tf1).assert_consumed()
+    reader = tf.train.load_checkpoint(tf1)
+    for variable, key in zip(model.variables, ("a/kernel", "a/bias"), strict=True):
+        np.testing.assert_array_equal(variable.numpy(), reader.get_tensor(key))
+    assert status.report.counts == {"LOADED": 2}
+
+
+def test_f12_tfckpt_refuses_a_tf1_checkpoint_of_something_else(
+    flavour, stack, tf1, untouched
+) -> None:
+    model = stack(flavour, ["b"])
+    with untouched(model), pytest.raises(tfckpt.RefusedError, match="no value would be restored"):
         tfckpt.Checkpoint(model=model).restore(tf1)
 
 
