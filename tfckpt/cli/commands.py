@@ -41,6 +41,17 @@ COMMANDS = (
         (_MODEL,),
     ),
     Command(
+        "verify",
+        "tfckpt.cli.verify",
+        "PATH|DIR",
+        "Check every checksum, and name each value that is damaged.",
+        "Of a directory, those of all its checkpoints. Where a format has no checksums, its values "
+        "are read. A checkpoint that is moved by --quarantine goes, whole, into "
+        "DIR/quarantine/NAME; nothing is deleted.",
+        ("verify runs/flowers/checkpoints", "verify runs/flowers/checkpoints --quarantine"),
+        (Flag("quarantine", "", "Move what is damaged out of the way."),),
+    ),
+    Command(
         "policy check",
         "tfckpt.cli.check",
         "CONFIG",

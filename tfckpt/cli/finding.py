@@ -37,8 +37,7 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
     Raises:
         CheckpointError: there is none, or none that can be read.
     """
-    one = LOCAL.exists(f"{path}.index") or not Path(path).is_dir()
-    choices = [] if one else candidates(path, None)
+    choices = all_in(path)
     if not choices:
         return Found(open_checkpoint(path, roots=roots, bases=bases), [], {})
     rejected: dict[str, str] = {}
@@ -52,3 +51,9 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
     reasons = "\n  ".join(rejected.values())
     many = f"none of its {len(rejected)} checkpoints can be read"
     raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)
+
+
+def all_in(path: str) -> list[Candidate]:
+    """The numbered checkpoints of a directory, newest first; none where it is a checkpoint."""
+    one = LOCAL.exists(f"{path}.index") or not Path(path).is_dir()
+    return [] if one else candidates(path, None)

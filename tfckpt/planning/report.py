@@ -9,11 +9,10 @@ are there to be copied into a config; a longer one than the page has a line of i
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.plan import ASSIGNED, Severity, Status
-from tfckpt.planning.text import WIDTH, collapse, printable, signature, size
+from tfckpt.planning.text import WIDTH, collapse, printable, signature, size, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +128,7 @@ def render_text(plan: Plan) -> str:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    yield from _wrap(f"Plan: {verdict(plan)}", "")
+    yield from wrap(f"Plan: {verdict(plan)}", "")
     yield ""
     for status, count, total in totals(plan):
         yield f"  {status:<12}{count:>8,}  {total:>12}"
@@ -137,9 +136,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from ("", "Problems")
         for problem in plan.problems:
             message, _, _ = problem.show(plan.file or "policy").partition("\n")
-            yield from _wrap(printable(message), "  ")
+            yield from wrap(printable(message), "  ")
             if problem.hint:
-                yield from _wrap("→ " + printable(problem.hint), _INDENT)
+                yield from wrap("→ " + printable(problem.hint), _INDENT)
     shown = groups(plan)
     for severity, title in _TITLES.items():
         section = [group for group in shown if group.severity is severity]
@@ -152,13 +151,13 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _group(group: Group) -> Iterator[str]:
-    yield from _wrap(_headline(group), "  ")
+    yield from wrap(_headline(group), "  ")
     for line in group.lines:
         yield from _row(line)
     if group.hidden:
         yield f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)"
     if group.hint:
-        yield from _wrap("→ " + group.hint, _INDENT)
+        yield from wrap("→ " + group.hint, _INDENT)
 
 
 def _headline(group: Group) -> str:
@@ -180,14 +179,3 @@ def _row(line: Line) -> Iterator[str]:
     if arrow:
         yield f"{_INDENT}{arrow}{old}"
     yield f"{_INDENT}{_INDENT}{detail}"
-
-
-def _wrap(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +48,18 @@ def size(nbytes: int) -> str:
     while amount >= 1023.95 and power < len(_UNITS) - 1:
         amount, power = amount / 1024, power + 1
     return f"{amount:.1f} {_UNITS[power]}"
+
+
+def wrap(text: str, indent: str) -> list[str]:
+    """Lines of at most 80 columns; no word is broken, since it may be a name."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def signature(entry: Entry) -> str:

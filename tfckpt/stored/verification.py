@@ -1,0 +1,144 @@
+"""Every checksum of a checkpoint, and all that is wrong with it rather than the first thing.
+
+A restore stops at the first fault. Who wants to know what can still be saved wants all of them, and
+by the names of the values; so where a checkpoint does not open, its index is asked what it would
+hold, and its record what that is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored import commit, keys
+from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.files import LOCAL, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from tfckpt.stored.artefact import StoredCheckpoint, Values
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong.
+
+    Attributes:
+        file: the file that it is in.
+        name: canonical name of the value, ``""`` where it is about none or about all.
+        message: what is wrong, without these two.
+    """
+
+    file: str
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f' (value {self.name!r})' if self.name else ''}: {self.message}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found.
+
+    Attributes:
+        path: of the checkpoint.
+        kind: what it is; ``""`` where it does not open.
+        values: how many were checked.
+        nbytes: their size.
+        faults: what is wrong, in the order of the values.
+    """
+
+    path: str
+    kind: str
+    values: int
+    nbytes: int
+    faults: tuple[Fault, ...]
+
+
+def verify(
+    path: str, files: Files = LOCAL, advance: Callable[[int, int], None] = lambda done, of: None
+) -> Verdict:
+    """Check a checkpoint whole.
+
+    Args:
+        path: as ``open_checkpoint`` takes it.
+        files: where it is.
+        advance: called after each value with the bytes checked and those there are in all.
+
+    Raises:
+        CheckpointNotFoundError: there is none.
+    """
+    try:
+        with open_checkpoint(path, files=files) as stored:
+            names = {entry.key: entry.name for entry in stored.inventory.entries.values()}
+            sizes = _sizes(stored)
+            faults = _check(stored.values, stored.prefix, names, sizes, advance)
+            return Verdict(path, stored.kind, len(sizes), sum(sizes.values()), tuple(faults))
+    except DamagedCheckpointError as error:
+        return _of_what_does_not_open(path, files, error, advance)
+
+
+def _sizes(stored: StoredCheckpoint) -> dict[str, int]:
+    if isinstance(stored.values, Bundle):  # it also holds the object graph, and parts of iterators
+        return {key: entry.nbytes for key, entry in stored.values.entries.items()}
+    entries = stored.inventory.entries.values()
+    return {entry.key: entry.nbytes for entry in entries if entry.shape is not None}
+
+
+def _check(
+    values: Values,
+    path: str,
+    names: Mapping[str, str],
+    sizes: Mapping[str, int],
+    advance: Callable[[int, int], None],
+) -> list[Fault]:
+    faults, done, total = [], 0, sum(sizes.values())
+    for key, nbytes in sizes.items():
+        try:
+            values.verify([key])
+        except UnsupportedCheckpointError:
+            pass  # of a type that cannot be read: listed, and nobody's damage
+        except CheckpointError as error:
+            faults.append(_fault(error, path, names.get(key, _plain(key))))
+        done += nbytes
+        advance(done, total)
+    return faults
+
+
+def _of_what_does_not_open(
+    path: str, files: Files, error: DamagedCheckpointError, advance: Callable[[int, int], None]
+) -> Verdict:
+    try:
+        bundle = Bundle.open(path, files, whole=False)
+    except CheckpointError:
+        return Verdict(path, "", 0, 0, (_fault(error, path, error.name),))
+    with bundle:
+        names = _recorded(path, files, bundle.entries)
+        sizes = {key: entry.nbytes for key, entry in bundle.entries.items()}
+        faults = _check(bundle, path, names, sizes, advance)
+        if error.path not in {fault.file for fault in faults}:
+            faults.insert(0, _fault(error, path, names.get(error.name, error.name)))
+        return Verdict(path, "", len(sizes), sum(sizes.values()), tuple(faults))
+
+
+def _recorded(path: str, files: Files, entries: Collection[str]) -> dict[str, str]:
+    """Key → name, by the record as far as it can be believed."""
+    with contextlib.suppress(CheckpointError):
+        if (record := commit.read(path, files)) is not None:
+            return {entry.key: entry.name for entry in record.inventory.entries.values()}
+    return {key: _plain(key) for key in entries}
+
+
+def _plain(key: str) -> str:
+    return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key
+
+
+def _fault(error: CheckpointError, path: str, name: str) -> Fault:
+    about = f" (value {error.name!r})" if error.name else ""
+    message = str(error).removeprefix(f"{error.path}{about}: ")
+    return Fault(error.path or path, name, message)
