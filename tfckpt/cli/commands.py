@@ -8,7 +8,33 @@ _MODEL = Flag(
     "model", "MODULE:CALLABLE", "What returns the live objects: train:build_model in train.py."
 )
 
+_KEEP = (
+    Flag(
+        "keep",
+        "RULE",
+        "latest=3, best=2,monitor=val_loss,mode=min, every_n_steps=1000, every_n_hours=12 or "
+        "pin=3,7; what any rule keeps stays.",
+        many=True,
+    ),
+    Flag("config", "FILE", "The rules of a config, under manager:."),
+    Flag("checkpoint_name", "NAME", "What names begin with, where a directory has several."),
+)
+
 COMMANDS = (
+    Command(
+        "list",
+        "tfckpt.cli.listing",
+        "DIR",
+        "The checkpoints of a directory.",
+        "Step, age, size, metrics and state of each, the newest first; with rules, what they keep "
+        "and what they would delete. A checkpoint is committed (by tfckpt), foreign (written by "
+        "others), uncommitted (by tfckpt, without its record), damaged, or torn (data alone).",
+        (
+            "list runs/flowers/checkpoints",
+            "list runs/flowers/checkpoints --keep latest=3 --keep pin=7",
+        ),
+        _KEEP,
+    ),
     Command(
         "inspect",
         "tfckpt.cli.inspect",
@@ -50,6 +76,27 @@ COMMANDS = (
         "DIR/quarantine/NAME; nothing is deleted.",
         ("verify runs/flowers/checkpoints", "verify runs/flowers/checkpoints --quarantine"),
         (Flag("quarantine", "", "Move what is damaged out of the way."),),
+    ),
+    Command(
+        "prune",
+        "tfckpt.cli.prune",
+        "DIR",
+        "Delete what no rule keeps, or show what that would be.",
+        "Without --yes nothing is deleted. The newest is always kept; what others wrote and what "
+        "is damaged is never deleted.",
+        (
+            "prune runs/flowers/checkpoints --keep latest=3",
+            "prune runs/flowers/checkpoints --config configs/pretrain.yaml --yes",
+        ),
+        (*_KEEP, Flag("yes", "", "Do it.")),
+    ),
+    Command(
+        "adopt",
+        "tfckpt.cli.adopt",
+        "DIR",
+        "Give checkpoints that others wrote commit records.",
+        "Every checksum is checked first. From then on rules of what to keep hold for them.",
+        ("adopt runs/old",),
     ),
     Command(
         "policy check",

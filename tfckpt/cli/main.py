@@ -61,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the interpreter flushes again at exit: https://docs.python.org/3/library/signal.html
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # of a disk or a directory that is not to be written
+        print(f"tfckpt: {_harmless(str(error))}", file=sys.stderr)
+        return 1
     return status
 
 

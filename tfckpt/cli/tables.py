@@ -9,6 +9,7 @@ none. What comes from a file is escaped (`printable`) and never taken for rich's
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.text import WIDTH, printable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan
 
 _GAP = "  "
+_LEAST = 20
 _STYLES = {"error": "bold red", "warn": "yellow", "note": "cyan", "ok": "green"}
 
 
@@ -38,17 +40,17 @@ def show(
         title: of the columns.
         rows: their cells.
         right: which columns hold numbers.
-        wraps: whether the last column is text, which at a terminal may take several lines.
+        wraps: whether the last column is text, which may take several lines.
     """
     if for_a_person():
         from rich.console import Console
 
         Console(highlight=False).print(_rich(title, rows, right, wraps=wraps))
     else:
-        print("\n".join(plain([title, *rows], *right)))
+        print("\n".join(plain([title, *rows], *right, wraps=wraps)))
 
 
-def plain(rows: Sequence[Sequence[str]], *right: int) -> Iterator[str]:
+def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> Iterator[str]:
     r"""The rows as aligned lines.
 
     >>> print("\n".join(plain([("a", "float32 (2,)", "8 B"), ("b/c", "int64 ()", "16 B")], 2)))
@@ -56,6 +58,8 @@ def plain(rows: Sequence[Sequence[str]], *right: int) -> Iterator[str]:
     b/c  int64 ()      16 B
     """
     cells = [[printable(cell) for cell in row] for row in rows]
+    if wraps:
+        cells = list(_wrapped(cells))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     rest = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
     widths[0] = max(min(widths[0], WIDTH - rest), len(_GAP))
@@ -68,6 +72,20 @@ def plain(rows: Sequence[Sequence[str]], *right: int) -> Iterator[str]:
             yield name.rstrip()
             name = " " * widths[0]
         yield _GAP.join((name, *others)).rstrip()
+
+
+def _wrapped(cells: Sequence[list[str]]) -> Iterator[list[str]]:
+    """The rows, and below each one rows for what is left of a last cell that is too wide."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    room = max(WIDTH - sum(widths) - len(_GAP) * len(widths), _LEAST)
+    for row in cells:
+        first, *more = _lines(row[-1], room) or [""]
+        yield [*row[:-1], first]
+        yield from ([*[""] * len(widths), text] for text in more)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def _rich(

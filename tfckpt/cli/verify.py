@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import sys
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import all_in
+from tfckpt.cli.progress import progress
 from tfckpt.planning.text import collapse, printable, size, wrap
 from tfckpt.stored.discover import Kind
 from tfckpt.stored.files import LOCAL
@@ -17,7 +17,7 @@ from tfckpt.stored.quarantine import quarantine
 from tfckpt.stored.verification import Fault, Verdict, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tfckpt.cli.command import Given
     from tfckpt.stored.discover import Candidate
@@ -50,7 +50,7 @@ def _verdicts(path: str) -> Iterator[Verdict]:
         if found and (fault := _by_its_names(found[number])):
             yield fault
             continue
-        with _progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:
+        with progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:
             verdict = verify(one, LOCAL, advance)
         yield verdict
 
@@ -62,27 +62,6 @@ def _by_its_names(candidate: Candidate) -> Verdict | None:
     message = "has data and no index, which was lost, not copied, or never written"
     fault = Fault(f"{candidate.prefix}.index", "", message)
     return Verdict(candidate.prefix, "", 0, 0, (fault,))
-
-
-@contextlib.contextmanager
-def _progress(path: str, place: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, where a person looks at it."""
-    if not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn(f"{place} {escape(printable(path))}".strip()),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("")
-        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def _print(verdict: Verdict, moved: str | None) -> None:

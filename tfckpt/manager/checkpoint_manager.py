@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -131,11 +130,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
         self._own: set[str] = set()  # what this manager has saved
-        saved = self._files.saved(self._files.checkpoints())
-        heads = [self._files.head(one.prefix) for one in saved]
-        began = [head.run_began for head in heads if head and head.run_began is not None]
-        self._run_began = min([*began[-1:], time.time()])
-        self._preserved = frozenset(n for head in heads[-1:] if head for n in head.preserved)
+        self._run_began, self._preserved = self._files.history()
 
     @property
     def _latest_checkpoint(self) -> str | None:
@@ -285,17 +280,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         except CheckpointError as error:
             logging.warning("%s is saved, and nothing was deleted: %s", path, error)
             return
-        going = set(decision.delete)
-        try:
-            staying = [one for one in found if one.prefix not in going]
-            self._files.write_state(staying, decision.last_preserved)
-        except OSError as error:
-            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
+        failed = self._files.release(found, decision)
         for prefix in decision.delete:
-            try:
-                self._files.delete(prefix)
-            except OSError as error:  # noqa: PERF203 (one that stays keeps no other from going)
-                logging.warning("%s: the next save goes on deleting it: %s", prefix, error)
+            if prefix in failed:
+                logging.warning("%s: the next save goes on deleting it: %s", prefix, failed[prefix])
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from tfckpt.errors import CheckpointError
-from tfckpt.manager.retention import Saved
+from tfckpt.manager.retention import Decision, Saved
 from tfckpt.stored import commit, discover, staging
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.discover import Candidate, Kind
@@ -117,6 +117,38 @@ class Directory:
                 facts = head.time, head.step, head.metrics, head.finite, head.sequence
                 result.append(Saved(one.prefix, one.number, *facts))
         return result
+
+    def history(self) -> tuple[float, frozenset[int]]:
+        """When the run began, and which numbers `every_n_hours` keeps for good, as records say."""
+        saved = self.saved(self.checkpoints())
+        heads = [head for one in saved if (head := self.head(one.prefix)) is not None]
+        began = [head.run_began for head in heads if head.run_began is not None]
+        preserved = frozenset(number for head in heads[-1:] for number in head.preserved)
+        return min([*began[-1:], time.time()]), preserved
+
+    def release(self, found: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
+        """Delete what no rule keeps, once TensorFlow's tools are told what stays.
+
+        Args:
+            found: all checkpoints there are.
+            decision: which of them to delete.
+
+        Returns:
+            Prefix → why it is still there; the next call goes on deleting it.
+        """
+        going = set(decision.delete)
+        try:
+            staying = [one for one in found if one.prefix not in going]
+            self.write_state(staying, decision.last_preserved)
+        except OSError as error:
+            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
+        failed = {}
+        for prefix in decision.delete:
+            try:
+                self.delete(prefix)
+            except OSError as error:  # noqa: PERF203 (one that stays keeps no other from going)
+                failed[prefix] = error
+        return failed
 
     def claim(self) -> None:
         """Be the only process that saves here, and tidy what a dead one left.

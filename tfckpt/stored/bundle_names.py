@@ -55,7 +55,7 @@ def open_bundle(
     bundle = Bundle.open(prefix, files)
     try:
         record = commit.read(prefix, files, bundle.digest)
-        if record is not None:
+        if record is not None and not record.adopted:
             told = "tfckpt"
             inventory = moved_to(_check(record.inventory, bundle), roots or {})
         elif (graph := _read_graph(bundle)) is not None:

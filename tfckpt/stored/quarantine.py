@@ -6,24 +6,18 @@ one is interrupted is no committed checkpoint, and goes into another one the nex
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import re
 from typing import TYPE_CHECKING
 
-from tfckpt.errors import CheckpointError
-from tfckpt.stored import commit
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.files import LocalFiles, join
+from tfckpt.stored.listing import parts
 from tfckpt.stored.lock import lock_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfckpt.stored.files import Files
 
-_SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
 DIRECTORY = "quarantine"
 
 
@@ -41,32 +35,21 @@ def quarantine(path: str, files: Files) -> str:
         InUseError: another process saves into the directory.
         OSError: it cannot be written.
     """
-    parent, name = os.path.split(path.rstrip("/"))
+    if not files.exists(index_path(path)):
+        path = path.rstrip(
+            "/"
+        )  # a directory; of an index, what is behind the last / may be nothing
+    parent, name = os.path.split(path)
     if isinstance(files, LocalFiles):
         lock_of(parent or ".").acquire()
-    first = commit.path_of(name), index_path(name)
-    there = set(files.listdir(parent))
-    names = [one for one in (*first, name) if one in there]
-    names += sorted(there & {*_recorded(path, files), *_data(name, there)})
-    target = _fresh(join(join(parent, DIRECTORY), name), files)
+    names = parts(path, set(files.listdir(parent)), files)
+    target = _fresh(join(join(parent, DIRECTORY), name or "unnamed"), files)
     files.makedirs(target)
     for one in names:
         files.rename(join(parent, one), join(target, one))
     files.fsync_dir(target)
     files.fsync_dir(parent)
     return target
-
-
-def _data(name: str, there: Iterable[str]) -> list[str]:
-    return [one for one in there if one.startswith(name) and _SHARD.fullmatch(one[len(name) :])]
-
-
-def _recorded(path: str, files: Files) -> tuple[str, ...]:
-    """What registered savers wrote, as far as the record tells."""
-    with contextlib.suppress(CheckpointError):
-        if (record := commit.read_head(commit.path_of(path), path, files)) is not None:
-            return record.files
-    return ()
 
 
 def _fresh(path: str, files: Files) -> str:

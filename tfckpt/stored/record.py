@@ -30,7 +30,7 @@ _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
 _ENTRY_FIELDS = tuple(field.name for field in dataclasses.fields(Entry))
-# What may be absent; the first records had neither of the last two.
+# What may be absent; the first records had none of the last three.
 _DEFAULTS = {
     "nbytes": 0,
     "key": "",
@@ -39,6 +39,7 @@ _DEFAULTS = {
     "crc32c": None,
     "left_out": {},
     "files": [],
+    "adopted": False,
 }
 _DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
 _NOT_A_SAVERS = re.compile(
@@ -67,6 +68,8 @@ class CommitRecord:
         run_began: Unix time from which ``keep: every_n_hours`` counts.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
         files: names of the data files and of what registered savers wrote.
+        adopted: whether others wrote the checkpoint, and the record was added later. What the
+            values are called is then still for whoever opens it: it may know the live side.
     """
 
     number: int
@@ -83,6 +86,7 @@ class CommitRecord:
     run_began: float | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
+    adopted: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -124,6 +128,7 @@ def render(record: CommitRecord) -> bytes:
         "run_began": record.run_began,
         "preserved": list(record.preserved),
         "files": list(record.files),
+        **({"adopted": True} if record.adopted else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
         "stacks": stacks,
@@ -234,6 +239,7 @@ class _Reader:
             run_began=self.seconds(tree, "run_began"),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
+            adopted=self.get(tree, "adopted", bool),
         )
 
     def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:

@@ -1,0 +1,117 @@
+"""The checkpoints of a directory with what can be said of each without reading its values.
+
+More than their names say (:mod:`tfckpt.stored.discover`): whether the index is sound and the data
+as long as it says, what the record tells, how large they are and how old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointError
+from tfckpt.stored import commit
+from tfckpt.stored.bundle import Bundle, index_path
+from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.discover import Kind, candidates
+from tfckpt.stored.files import LOCAL, Files, join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfckpt.stored.record import CommitRecord
+
+_SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
+_NO_INDEX = "has data and no index, which was lost, not copied, or never written"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """A checkpoint of a directory.
+
+    Attributes:
+        prefix: its path.
+        number: None where its name has none.
+        state: ``committed``, ``foreign``, ``uncommitted``, ``damaged`` or ``torn``.
+        head: its record without the values, where it has one that can be read.
+        nbytes: size of its files.
+        time: Unix time of the save; where no record tells it, of its newest file.
+        problem: what is wrong with it.
+    """
+
+    prefix: str
+    number: int | None
+    state: str
+    head: CommitRecord | None
+    nbytes: int
+    time: float
+    problem: str = ""
+
+
+def listing(directory: str) -> list[Listed]:
+    """What a directory holds, newest first, and after that what has no number.
+
+    Raises:
+        CheckpointError: the directory cannot be read.
+    """
+    numbered = candidates(directory, None)
+    there = set(LOCAL.listdir(directory)) if numbered or Path(directory).is_dir() else set()
+    known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
+    indices = sorted(name for name in there - known if name.endswith(".index"))
+    others = [join(directory, name.removesuffix(".index")) for name in indices]
+    found = [_listed(one.prefix, one.number, one.kind, there) for one in numbered]
+    return found + [_listed(prefix, None, Kind.FOREIGN, there) for prefix in others]
+
+
+def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
+    """The names of the files of a checkpoint: record, index, then the others.
+
+    Args:
+        prefix: of the checkpoint.
+        there: the names in its directory.
+        files: where that is.
+    """
+    name = os.path.split(prefix)[1]
+    first = [commit.path_of(name), index_path(name), *([name] if name else [])]
+    rest = {one for one in there if one.startswith(name) and _SHARD.fullmatch(one[len(name) :])}
+    with contextlib.suppress(CheckpointError):
+        if (head := commit.read_head(commit.path_of(prefix), prefix, files)) is not None:
+            rest |= there & {*head.files}
+    return [*(one for one in first if one in there), *sorted(rest - {*first})]
+
+
+def _listed(prefix: str, number: int | None, kind: Kind, there: set[str]) -> Listed:
+    state, problem, head = kind.value, "", None
+    try:
+        head = commit.read_head(commit.path_of(prefix), prefix)
+        if kind in (Kind.TORN, Kind.DAMAGED):
+            problem = _NO_INDEX
+        elif head is None:
+            with open_checkpoint(prefix) as stored:
+                state = "uncommitted" if stored.kind == "uncommitted" else state
+                problem = _missing(stored.values.missing_files)
+        else:
+            with Bundle.open(prefix) as bundle:
+                problem = _missing(bundle.missing_files)
+                if bundle.digest != head.index_sha256:
+                    problem = "its record was written for another index than the one beside it"
+    except CheckpointError as error:
+        problem = str(error)
+    if problem and kind is not Kind.TORN:
+        state = Kind.DAMAGED.value
+    sizes, times = [0], [0.0]
+    for name in parts(prefix, there):
+        with contextlib.suppress(OSError):  # it may be deleted meanwhile
+            status = Path(join(os.path.split(prefix)[0], name)).stat()
+            sizes.append(status.st_size)
+            times.append(status.st_mtime)
+    time = head.time if head else max(times)
+    return Listed(prefix, number, state, head, sum(sizes), time, problem)
+
+
+def _missing(paths: Iterable[str]) -> str:
+    return "; ".join(f"{path}: the file is missing" for path in paths)
