@@ -17,6 +17,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 DOCUMENTS = {
     "inspect": ["inspect", "runs/flowers/checkpoints"],
     "plan": ["plan", "configs/broken.yaml", "--model", "train:build_model"],
+    "rewrite": [
+        *("rewrite", "zoo/imagenet/ckpt-900", "zoo/encoder"),
+        *("--rename", "model/backbone/**=model/encoder/**", "--include", "model/encoder/**/kernel"),
+    ],
     "policy check": ["policy", "check", "configs/typo.yaml"],
 }
 BROKEN = """
@@ -41,7 +45,7 @@ def keys(value: Any, path: str = "") -> set[str]:
     """Every key of a document, with its path; what stands in lists is taken together."""
     if isinstance(value, list):
         return set().union(*(keys(item, f"{path}[]") for item in value))
-    if not isinstance(value, dict) or path in {".metrics", ".totals", ".counts"}:
+    if not isinstance(value, dict) or path.rpartition(".")[2] in {"metrics", "totals", "counts"}:
         return set()
     return {f"{path}.{key}" for key in value}.union(
         *(keys(item, f"{path}.{key}") for key, item in value.items())

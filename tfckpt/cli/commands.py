@@ -99,6 +99,36 @@ COMMANDS = (
         ("adopt runs/old",),
     ),
     Command(
+        "rewrite",
+        "tfckpt.cli.rewrite",
+        "SRC DST",
+        "A new checkpoint made of an old one.",
+        "Selects, renames and casts values, by flags or by a policy, whose `model` side is then "
+        "the new checkpoint. SRC is anything that can be inspected. DST is the prefix of a TF2 "
+        "checkpoint, which plain TensorFlow reads; nothing is ever written over.",
+        (
+            "rewrite runs/flowers/checkpoints export/flowers --drop_optimizer",
+            "rewrite zoo/ckpt-900 zoo/body --include 'model/body/**' --cast bfloat16",
+            "rewrite zoo/ckpt-900 zoo/new --rename 'model/body/**=model/encoder/**'",
+            "rewrite runs/big/ckpt-9 runs/big/split-9 --shard_size 2G",
+        ),
+        (
+            Flag("include", "GLOB", "Take these values alone, by their new names.", many=True),
+            Flag("exclude", "GLOB", "Leave these values out, by their new names.", many=True),
+            Flag("rename", "OLD=NEW", "New names, with the same wildcards.", many=True),
+            Flag("drop_optimizer", "", "Leave out what belongs to an optimizer."),
+            Flag(
+                "cast",
+                "[GLOB=]DTYPE",
+                "Another type, for all floating-point weights and slots or what GLOB selects.",
+                many=True,
+            ),
+            Flag("shard_size", "SIZE", "Begin a new data file before one has more: 500M, 2G."),
+            Flag("config", "FILE", "Take the rules from a policy in a config."),
+            Flag("policy", "NAME", "Which one, where the config has several."),
+        ),
+    ),
+    Command(
         "policy check",
         "tfckpt.cli.check",
         "CONFIG",

@@ -7,10 +7,12 @@ as an empty directory.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.planning.text import printable
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.discover import candidates
 from tfckpt.stored.files import LOCAL
@@ -57,3 +59,12 @@ def all_in(path: str) -> list[Candidate]:
     """The numbered checkpoints of a directory, newest first; none where it is a checkpoint."""
     one = LOCAL.exists(f"{path}.index") or not Path(path).is_dir()
     return [] if one else candidates(path, None)
+
+
+def passed_over(found: Found) -> None:
+    """Say on standard error which newer checkpoints could not be read."""
+    for reason in found.rejected.values():
+        text = "\n".join(map(printable, reason.split("\n")))
+        print(f"tfckpt: passed over: {text}", file=sys.stderr)
+    if found.rejected:
+        print(f"tfckpt: this is of {printable(found.checkpoint.prefix)}", file=sys.stderr)

@@ -148,6 +148,20 @@ class Bundle:
             whole[place] = self._read_piece(key, piece)
         return whole
 
+    def read_raw(self, key: str) -> bytes:
+        """The stored bytes of a value, unchecked: what a ``variant`` can be copied by.
+
+        Raises:
+            DamagedCheckpointError: the data file is absent or too short.
+        """
+        entry = self.entries[key]
+        handle, path = self._handle(key, entry)
+        with reading(path):
+            data = handle.pread(entry.offset, entry.nbytes)
+        if len(data) != entry.nbytes:
+            raise DamagedCheckpointError("the file ends before the value", path=path, name=key)
+        return data
+
     def verify(self, keys: Iterable[str] | None = None) -> None:
         """Checks the stored bytes of these values, or of all, in little memory.
 

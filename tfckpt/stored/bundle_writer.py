@@ -99,6 +99,12 @@ class Shard:
         nbytes = self._size - start
         self.entries[key] = BundleEntry(dtype, array.shape, self._number, start, nbytes, mask(crc))
 
+    def add_raw(self, key: str, entry: BundleEntry, data: bytes) -> None:
+        """Writes a value's stored bytes as another index has them, checksum and all."""
+        start = self._size
+        self._append(data)
+        self.entries[key] = entry._replace(shard=self._number, offset=start)
+
     def close(self) -> None:
         self._output.close()
 
@@ -177,6 +183,10 @@ class BundleWriter:
     def add(self, key: str, array: np.ndarray, shard: int = 0) -> None:
         """Write a value under a key that has none yet."""
         self._shards[shard].add(key, array)
+
+    def add_raw(self, key: str, entry: BundleEntry, data: bytes, shard: int = 0) -> None:
+        """Write a value's stored bytes as another index has them."""
+        self._shards[shard].add_raw(key, entry, data)
 
     def finish(self) -> None:
         """Write the index."""

@@ -1,0 +1,126 @@
+"""The flags that say what becomes of the values of a checkpoint: which, under what name and type.
+
+Shared by `rewrite` and `convert`. The plan is the planner's own, against what the rules make of the
+stored names (:mod:`tfckpt.planning.derive`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.command import Misuse
+from tfckpt.errors import PolicyError
+from tfckpt.planning.derive import derive
+from tfckpt.policy import Policy, load_config
+from tfckpt.policy.model import OptimizerRules
+from tfckpt.records import Role
+from tfckpt.selectors import Selector
+from tfckpt.stored.index import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfckpt.cli.command import Given
+    from tfckpt.planning import Plan
+    from tfckpt.records import Entry, Inventory
+
+_RULES = ("include", "exclude", "rename", "drop_optimizer")
+_FLOATS = ("float", "bfloat")
+
+
+def selected(given: Given, stored: Inventory) -> Plan:
+    """What the flags make of a checkpoint.
+
+    Raises:
+        Misuse: they make no sense.
+        PolicyError: the config does not.
+    """
+    casts = [_Cast(text) for text in given.texts("cast")]
+    policy = _policy(given, stored)
+    if casts:
+        policy = policy.model_copy(update={"on_dtype_mismatch": "cast"})
+    plan = derive(policy, stored, partial(_dtype, casts))
+    for one in casts:
+        if not one.met:
+            raise Misuse(f"--cast {one.text} finds no value to cast")
+    return plan
+
+
+def _policy(given: Given, stored: Inventory) -> Policy:
+    if (file := given.text("config")) is not None:
+        if mixed := [f"--{flag}" for flag in _RULES if given.flags[flag]]:
+            raise Misuse(f"the rules are those of --config, so leave out {', '.join(mixed)}")
+        return _of_config(file, given.text("policy"))
+    if given.text("policy") is not None:
+        raise Misuse("--policy is the name of one in the file of --config")
+    renames = []
+    for text in given.texts("rename"):
+        old, equals, new = text.partition("=")
+        if not equals:
+            raise Misuse(f"--rename {text!r} is not OLD=NEW")
+        renames.append({"checkpoint": old, "model": new})
+    rules: dict[str, Any] = {"rename": renames, "exclude": given.texts("exclude")}
+    if include := given.texts("include"):
+        rules["include"] = include
+    if given.switch("drop_optimizer"):
+        rules["exclude_checkpoint"] = _of_optimizers(stored)
+        rules["optimizer"] = OptimizerRules(
+            slots="reset", iterations="reset", hyperparameters="config"
+        )
+    try:
+        return Policy(name="rewrite", **rules)
+    except PolicyError as error:
+        raise Misuse("; ".join(problem.message for problem in error.problems)) from None
+
+
+def _of_config(file: str, name: str | None) -> Policy:
+    policies = load_config(file).policies
+    names = ", ".join(sorted(policies)) or "none"
+    if name is None and len(policies) != 1:
+        raise Misuse(f"--policy says which policy of {file} is meant: {names}")
+    if name is not None and name not in policies:
+        raise Misuse(f"{file} has no policy {name!r}; it has {names}")
+    return policies[name] if name is not None else next(iter(policies.values()))
+
+
+def _of_optimizers(stored: Inventory) -> list[str]:
+    """Selectors of all that is below an optimizer."""
+    return [
+        f"{path}/**"
+        for path in sorted(stored.optimizers)
+        if any(name.startswith(f"{path}/") for name in stored.entries)
+    ]
+
+
+class _Cast:
+    """``DTYPE`` for all floating-point weights and slots, ``SELECTOR=DTYPE`` for what it selects.
+
+    >>> _Cast("model/**=float16").dtype
+    'float16'
+    """
+
+    def __init__(self, text: str) -> None:
+        selector, _, self.dtype = text.rpartition("=")
+        self.text = text
+        self.met = False
+        if ITEM_BYTES.get(self.dtype) is None:
+            raise Misuse(f"--cast {text}: there is no type {self.dtype!r}; float16, for example")
+        try:
+            self._selector = Selector(selector) if selector else None
+        except ValueError as error:
+            raise Misuse(f"--cast {text}: {error}") from None
+
+    def takes(self, entry: Entry) -> bool:
+        if self._selector is not None:
+            taken = entry.shape is not None and self._selector.matches(entry.name)
+        else:
+            taken = entry.role in (Role.WEIGHT, Role.SLOT) and entry.dtype.startswith(_FLOATS)
+        self.met = self.met or taken
+        return taken
+
+
+def _dtype(casts: Sequence[_Cast], entry: Entry) -> str:
+    """The type that a value is to have: what the last of the flags that take it says."""
+    found = [one.dtype for one in casts if one.takes(entry)]
+    return found[-1] if found else entry.dtype
