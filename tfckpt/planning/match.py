@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.planning.averages import with_averages
 from tfckpt.planning.compare import Comparison
 from tfckpt.planning.coverage import coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
@@ -52,7 +53,12 @@ def make_plan(policy: Policy, stored: Inventory, live: Inventory) -> Plan:
     >>> plan.ok, [step.status.value for step in plan.steps]
     (True, ['LOADED'])
     """
-    return _Planning(policy, stored, live).run()
+    averaged = with_averages(policy, stored, live)
+    plan = _Planning(policy, averaged.inventory, live).run()
+    if policy.ema == "ignore":
+        return plan
+    steps = sorted((*map(averaged.told, plan.steps), *averaged.left), key=_order)
+    return dataclasses.replace(plan, steps=tuple(steps))
 
 
 class _Spared(NamedTuple):
@@ -93,7 +99,7 @@ class _Planning:
             self._place(live, claims.get(live.name, ()), hints)
         for route in lost:
             self._leave(route)
-        self._steps.sort(key=lambda step: (step.name or step.source, step.source, step.target))
+        self._steps.sort(key=_order)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),
@@ -261,6 +267,10 @@ class _Planning:
         yield from self._renames.unused(stored, there)
         yield from self._expect_missing.unmet(live, "not missing from the checkpoint", here)
         yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint", there)
+
+
+def _order(step: Step) -> tuple[str, str, str]:
+    return step.name or step.source, step.source, step.target
 
 
 def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:

@@ -284,7 +284,8 @@ def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
             if (owner := found.get(path)) is None:
                 name = inventory.optimizers.get(path, "")
                 owner = found[path] = _Optimizer(path, name, set())
-            owner.slots.add(entry.slot)
+            if entry.slot != "moving_average":  # of any optimizer, and no part of how it works
+                owner.slots.add(entry.slot)
             owners[entry.name] = owner
     return owners
 

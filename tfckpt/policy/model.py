@@ -196,6 +196,8 @@ class Policy(Model):
     """A restore of no value at all is no error."""
     match: Match = ("name", "structure")
     """What must agree for a stored value to be a live one's."""
+    ema: Literal["prefer", "only", "ignore"] = "ignore"
+    """Moving averages of weights: prefer takes one where there is one, only takes nothing else."""
     verify: Literal["none", "checksums", "values"] = "checksums"
     """What is checked of the bytes that are read."""
     build: dict[str, Inputs] | None = None

@@ -1,0 +1,100 @@
+"""``ema``: a weight's moving average in its place.
+
+A training that keeps averages of its weights evaluates with them and saves both. To planning, a
+weight whose average is taken is a value of the weight's name with the average's bytes: so rules
+that rename, exclude or adapt the weight are about its average too. The weight itself stays in the
+checkpoint, and the plan says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.planning.plan import Status, Step
+from tfckpt.records import Role
+from tfckpt.selectors import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.policy import Policy
+    from tfckpt.records import Entry, Inventory
+
+SLOT = "moving_average"
+
+
+class Averaged(NamedTuple):
+    """A stored inventory with averages in the place of weights.
+
+    Attributes:
+        inventory: what planning is to see.
+        taken: name of a weight → the average that stands for it.
+        left: the weights that are not taken, as steps of the plan.
+        absent: names of the weights that have no average and are to have one.
+    """
+
+    inventory: Inventory
+    taken: Mapping[str, Entry]
+    left: tuple[Step, ...]
+    absent: frozenset[str]
+
+    def told(self, step: Step) -> Step:
+        """A step of the plan with the average it is about."""
+        if step.source in self.taken and step.stored is not None:
+            average = self.taken[step.source]
+            reason = "; ".join(filter(None, ("ema: the moving average", step.reason)))
+            return dataclasses.replace(step, source=average.name, stored=average, reason=reason)
+        if step.status is Status.MISSING and step.name in self.absent:
+            reason = "ema: only, and the checkpoint has no moving average of it"
+            return dataclasses.replace(step, reason=reason)
+        return step
+
+
+def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Averaged:
+    """The stored inventory as ``ema`` has it.
+
+    >>> from tfckpt.policy import Policy
+    >>> from tfckpt.records import Entry, Inventory, Role
+    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2,), key="a")
+    >>> average = Entry(
+    ...     "optimizer/moving_average/a/kernel", Role.SLOT, "float32", (2,), key="b",
+    ...     slot="moving_average", of=kernel.name,
+    ... )
+    >>> stored = Inventory("", {entry.name: entry for entry in (kernel, average)})
+    >>> found = with_averages(Policy(ema="prefer"), stored, Inventory("", {}))
+    >>> [(name, entry.key) for name, entry in found.inventory.entries.items()]
+    [('model/a/kernel', 'b')]
+    """
+    if policy.ema == "ignore":
+        return Averaged(stored, {}, (), frozenset())
+    dropped = [Selector(text) for text in policy.exclude_checkpoint]
+    averages = {
+        entry.of: entry
+        for entry in stored.entries.values()
+        if entry.slot == SLOT and not any(rule.matches(entry.name) for rule in dropped)
+    }
+    kept_here = any(entry.slot == SLOT for entry in live.entries.values())
+    entries: dict[str, Entry] = {}
+    taken: dict[str, Entry] = {}
+    left: list[Step] = []
+    absent: set[str] = set()
+    for name, entry in stored.entries.items():
+        average = averages.get(name)
+        if average is not None and (average.shape, average.dtype) == (entry.shape, entry.dtype):
+            taken[name] = average
+            entries[name] = dataclasses.replace(average, name=name, role=entry.role, slot="", of="")
+            left.append(_left(entry, f"ema: {policy.ema}, and its moving average is taken"))
+        elif policy.ema == "only" and entry.role is Role.WEIGHT:
+            absent.add(name)
+            left.append(_left(entry, "ema: only, and it has no moving average"))
+        else:
+            entries[name] = entry
+    if not kept_here:  # nothing here takes them as what they are, and they are used
+        entries = {n: e for n, e in entries.items() if taken.get(e.of) is not e}
+    inventory = dataclasses.replace(stored, entries=entries)
+    return Averaged(inventory, taken, tuple(left), frozenset(absent))
+
+
+def _left(entry: Entry, reason: str) -> Step:
+    return Step(Status.EXCLUDED, "", entry.name, None, entry, reason=reason)
