@@ -39,6 +39,7 @@ _SLOTS = {
 _OPTIMIZER_WORDS = {
     "iter": "iterations",
     "lr": "learning_rate",
+    "global_step": "iterations",  # tf.keras's wrapper of an optimizer of tf.compat.v1.train
     "current_loss_scale": "dynamic_scale",
     "good_steps": "step_counter",
     "momentum_cache": "u_product",  # Nadam's product of the momenta so far
@@ -47,6 +48,25 @@ _HYPERPARAMETER = re.compile(
     r"beta(_[12])?|(current_)?learning_rate(_power)?|(weight_)?decay|epsilon|momentum|rho"
     r"|l[12]_(shrinkage_)?regularization_strength"
 )
+
+# Classes of both flavours, in snake case. What else a file calls an optimizer is a name that
+# somebody gave it, `generator_adam`, and says nothing of its class.
+_CLASSES = frozenset(
+    """
+    adadelta adafactor adagrad adam adam_w adamax ftrl lamb lion muon nadam rm_sprop
+    schedule_free_adam_w sgd
+    """.split()  # noqa: SIM905 (words read better than a list of them)
+)
+
+
+def optimizer_class(name: str) -> str:
+    """The class that an optimizer's own name is, numbered or not; ``""`` where it is none.
+
+    >>> optimizer_class("adam_w_1"), optimizer_class("generator_adam")
+    ('adam_w', '')
+    """
+    name = re.sub(r"_\d+$", "", name)
+    return name if name in _CLASSES else ""
 
 
 def slot_name(attribute: str) -> str:

@@ -85,10 +85,12 @@ class Root:
     Attributes:
         component: the first component of its names: its keyword, or ``model`` for a lone model.
         kind: ``model`` or ``optimizer`` for one of Keras's, ``""`` for anything else.
+        parts: the next components, of a live object: its layers or attributes.
     """
 
     component: str
     kind: str = ""
+    parts: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tfckpt.names import Kind, Names, Node
 from tfckpt.records import Entry, Inventory, Role, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SOURCE = "the live objects"
 
@@ -118,7 +118,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             named.aliases,
             named.optimizers,
             complete=True,
-            roots=roots or {},
+            roots=_with_parts(roots or {}, [n.name for n in named.values]),
         ),
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
@@ -171,6 +171,16 @@ def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
     kinds = dict.fromkeys(models.values(), names.MODEL)
     kinds |= dict.fromkeys(solvers.values(), names.OPTIMIZER)
     return {keyword: Root(c, kinds.get(keyword, "")) for keyword, c in roots.items()}
+
+
+def _with_parts(roots: Mapping[str, Root], found: Iterable[str]) -> dict[str, Root]:
+    parts: dict[str, set[str]] = {}
+    for component, part, *_ in (name.split("/", 2) for name in found if "/" in name):
+        parts.setdefault(component, set()).add(part)
+    return {
+        keyword: dataclasses.replace(root, parts=frozenset(parts.get(root.component, ())))
+        for keyword, root in roots.items()
+    }
 
 
 def _entry(named: names.Name) -> Entry:

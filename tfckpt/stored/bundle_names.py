@@ -2,7 +2,8 @@
 
 It comes from tfckpt's commit record; without one from the object graph inside; without that, in a
 checkpoint of TF1's ``Saver``, from the keys (:mod:`tfckpt.stored.key_names`). Whichever it is,
-every value in the index is in the inventory.
+every value in the index is in the inventory; the object graph and the layers' configurations, which
+TensorFlow 1.13 wrote beside it, are none.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.bundle import Bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.graph import GraphReader
+from tfckpt.stored.keras_books import CONFIG
 from tfckpt.stored.key_names import name_keys
 from tfckpt.stored.roots import moved_to
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Root
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
 
 
@@ -104,11 +107,10 @@ def _name_by_keys(
 
 
 def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:
-    hint = None if roots is None else {keyword: root.component for keyword, root in roots.items()}
-    nodes, keras_roots = reader.roots(hint)
+    nodes, keras_roots = reader.roots(roots)
     named = names.assign(nodes, keras_roots)
     entries: dict[str, Entry] = {}
-    used = {OBJECT_GRAPH}
+    used = {OBJECT_GRAPH, *(key for key in bundle.entries if key.endswith(_CONFIG))}
     for value in named.values:
         key = value.node.value
         entries[value.name] = _entry(

@@ -23,12 +23,15 @@ from tfckpt import names
 from tfckpt.names import Kind, Node, weak_base
 from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value
 from tfckpt.records import Role
+from tfckpt.stored import graph_roots
+from tfckpt.stored.keras_books import KERAS_API, metrics, take_books, without_config
 from tfckpt.stored.layer_names import Scope, layer_names
-from tfckpt.stored.optimizer_graph import OptimizerGraph, scale_values, scaled
+from tfckpt.stored.optimizer_graph import OptimizerGraph, scale_values, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from tfckpt.records import Root
     from tfckpt.stored import proto
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
@@ -66,26 +69,27 @@ class GraphReader:
     """
 
     def __init__(self, graph: proto.ObjectGraph, bases: Collection[str] = ()) -> None:
-        self.nodes = graph.nodes
+        self.nodes = [without_config(node) for node in graph.nodes]
         self.edges = [
             {child.local_name: child.node_id for child in node.children} for node in graph.nodes
         ]
+        self.books = take_books(self.edges)
         self._bases = KERAS_BASES | set(bases)
-        self._scaled = scaled(self)
-        self._outer = {inner: outer for outer, inner in self._scaled.items()}
+        self._inside = wrapped(self)
+        self._outer = {inner: outer for outer, inner in self._inside.items()}
         self._made: dict[int, Node] = {}
         self._optimizers: list[tuple[int, Node]] = []
 
-    def roots(self, hint: Mapping[str, str] | None = None) -> tuple[dict[str, Node], set[str]]:
+    def roots(self, live: Mapping[str, Root] | None = None) -> tuple[dict[str, Node], set[str]]:
         """First component → node, and which of them are Keras models.
 
         Args:
-            hint: the live side's keyword → first component (``""`` for its root object); without
-                one, a lone recognisable model is ``model``.
+            live: what the live side was given, by keyword (``""`` for its root object); without
+                it, a lone recognisable model is ``model``.
         """
         children = dict(self.edges[0])
         children.pop(_TFCKPT, None)
-        components = self._components(children, hint)
+        components = graph_roots.components(self, children, live)
         roots = {}
         root_component = components.pop("", None)
         if root_component is not None:
@@ -96,7 +100,7 @@ class GraphReader:
             children = loose
         for edge, index in children.items():
             roots[components.get(edge, edge)] = node = self._node(index)
-            by_itself = hint is None or edge in hint  # else the root object's own
+            by_itself = live is None or edge in live  # else the root object's own
             if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
         names.promote_optimizer(roots)
@@ -115,40 +119,6 @@ class GraphReader:
     def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
 
-    def _components(
-        self, children: Mapping[str, int], hint: Mapping[str, str] | None
-    ) -> dict[str, str]:
-        if hint is None:
-            return self._guess(children)
-        if "" in hint and hint[""] and hint[""] not in children:
-            return dict(hint)
-        # A lone model may have been given by another keyword on either side.
-        return {k: c for k, c in hint.items() if k and (k == c or c not in children)}
-
-    def _guess(self, children: Mapping[str, int]) -> dict[str, str]:
-        if self._is_model(0):
-            return {"": names.MODEL} | {
-                edge: edge for edge, node in children.items() if self.is_optimizer(node)
-            }
-        if self.is_optimizer(0):
-            return {"": names.OPTIMIZER}
-        models = [edge for edge, node in children.items() if self._is_model(node)]
-        solvers = [edge for edge, node in children.items() if self.is_optimizer(node)]
-        found = {}
-        if len(models) == 1 and names.MODEL not in children:
-            found[models[0]] = names.MODEL
-        if len(models) == 1 and len(solvers) == 1 and names.OPTIMIZER not in children:
-            found[solvers[0]] = names.OPTIMIZER
-        return found
-
-    def _is_model(self, index: int) -> bool:
-        edges = self.edges[index]
-        return (
-            self.is_stack(index)
-            or "_compiled_trainable_state" in edges
-            or (names.OPTIMIZER in edges and "train_function" in edges)
-        )
-
     def is_stack(self, index: int) -> bool:
         edges = self.edges[index]
         return _LAYERS in edges or _INNER in edges or "layer_with_weights-0" in edges
@@ -159,6 +129,14 @@ class GraphReader:
         legacy = "iter" in edges and bool({"learning_rate", "decay"} & edges.keys())
         return newer or legacy or bool(self.nodes[index].slot_variables)
 
+    def inner(self, index: int) -> int:
+        """The optimizer inside, of one that wraps another; else the node itself."""
+        return self._inside.get(index, index)
+
+    def outer(self, index: int) -> int | None:
+        """The optimizer that wraps this one."""
+        return self._outer.get(index)
+
     def full_name(self, index: int) -> str:
         return next((a.full_name for a in self.nodes[index].attributes), "")
 
@@ -167,7 +145,7 @@ class GraphReader:
 
     def _node(self, index: int, without: Collection[str] = ()) -> Node:
         """The naming's node for a node of the graph, each once. Recursion is by an own stack."""
-        index = self._scaled.get(index, index)
+        index = self._inside.get(index, index)
         if (known := self._made.get(index)) is not None:
             return known
         todo = [index]
@@ -180,7 +158,7 @@ class GraphReader:
         return made[index]
 
     def _get(self, index: int, fresh: list[int]) -> Node:
-        index = self._scaled.get(index, index)
+        index = self._inside.get(index, index)
         node = self._made.get(index)
         if node is None:
             node = self._made[index] = Node(Kind.GROUP)
@@ -210,7 +188,7 @@ class GraphReader:
             self._layers(self._listed(index), None, fresh)
         given, led = self._given(index)
         for edge, target in edges.items():
-            if edge in skip or edge == "keras_api":
+            if edge in skip:
                 continue
             if edge in given and target in led:
                 node.asides.append((edge, self._get(target, fresh)))
@@ -223,7 +201,21 @@ class GraphReader:
                     state.role = Role.SEED
                 continue
             node.children.append((edge, self._get(target, fresh)))
+        self._books(index, node, fresh)
         return fresh
+
+    def _books(self, index: int, node: Node, fresh: list[int]) -> None:
+        """Keras's lists name what nothing else leads to; its metrics stand nowhere else."""
+        books = self.books.get(index, {})
+        for number, values in metrics(self.edges, books):
+            metric = Node(Kind.GROUP)
+            for edge, target in values.items():
+                if self.nodes[target].attributes:
+                    metric.children.append((edge, self._get(target, fresh)))
+            node.metrics.append((number, metric))
+        node.asides.extend(
+            (edge, self._get(target, fresh)) for edge, target in books.items() if edge != KERAS_API
+        )
 
     def _layers(self, layers: list[int], usual: int | None, fresh: list[int]) -> list[Node]:
         """The nodes of layers that stand side by side, with their names, as far as they tell."""
@@ -283,7 +275,7 @@ class GraphReader:
         self._optimizers.append((index, node))
         for edge, child in OptimizerGraph(self, index, node).own():
             node.children.append((edge, self._get(child, fresh)))
-        if scale := scale_values(self, index, self._outer.get(index)):
+        if scale := scale_values(self, index):
             group = Node(Kind.GROUP)
             node.children.append((LOSS_SCALE, group))
             for edge, child in scale.items():

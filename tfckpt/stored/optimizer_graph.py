@@ -11,7 +11,14 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.names import OPTIMIZER, Node, Slot, snake_case
-from tfckpt.optimizer_names import LOSS_SCALE, by_slot_path, optimizer_value, slot_name, split_slot
+from tfckpt.optimizer_names import (
+    LOSS_SCALE,
+    by_slot_path,
+    optimizer_class,
+    optimizer_value,
+    slot_name,
+    split_slot,
+)
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -20,14 +27,24 @@ if TYPE_CHECKING:
     from tfckpt.stored.graph import GraphReader
 
 _INNER = "inner_optimizer"
+_V1_STEP = "global_step"
+_V1_WRAPPER = {OPTIMIZER, _V1_STEP}
 _SCALE = ("_iterations", "_learning_rate", "dynamic_scale", "step_counter")
 _BOOKS = frozenset({"_variables", "_trainable_variables", "_trainable_variables_indices"})
 
 
-def scaled(reader: GraphReader) -> dict[int, int]:
-    """Keras 3's loss-scale optimizers → the optimizers inside; tf_keras stores both as one node."""
+def wrapped(reader: GraphReader) -> dict[int, int]:
+    """Optimizers that only wrap another → that one: both are one optimizer.
+
+    Keras 3's loss-scale optimizer is such a one, which tf_keras stores as one node with the other,
+    and what Keras 2 made of an optimizer of ``tf.compat.v1.train``.
+    """
     found = {}
     for index, edges in enumerate(reader.edges):
+        # A checkpoint may well have been given an optimizer and a step, and nothing else.
+        if index and edges.keys() == _V1_WRAPPER and reader.is_optimizer(edges[OPTIMIZER]):
+            found[index] = edges[OPTIMIZER]
+            continue
         inner = edges.get(_INNER)
         if inner is None or not (reader.is_optimizer(index) and reader.is_optimizer(inner)):
             continue
@@ -38,16 +55,15 @@ def scaled(reader: GraphReader) -> dict[int, int]:
     return found
 
 
-def scale_values(reader: GraphReader, index: int, outer: int | None) -> dict[str, int]:
+def scale_values(reader: GraphReader, index: int) -> dict[str, int]:
     """Edge → node of a loss-scale optimizer's own values; nothing for any other optimizer.
 
     Args:
         reader: of the graph.
         index: the optimizer inside, which is the outer one, too, in tf_keras's files.
-        outer: Keras 3's loss-scale optimizer around it, if there is one.
     """
     edges = reader.edges
-    if outer is not None:
+    if (outer := reader.outer(index)) is not None:
         return {edge: edges[outer][edge] for edge in _SCALE if edge in edges[outer]}
     scale = edges[index].get(LOSS_SCALE)
     return {} if scale is None else edges[scale]
@@ -64,7 +80,11 @@ class OptimizerGraph:
 
     def own(self) -> Iterator[tuple[str, int]]:
         """Name → node of what is not a slot: scalars and inner optimizers."""
-        for edge, target in self._edges.items():
+        edges = dict(self._edges)
+        if (outer := self._reader.outer(self._index)) is not None:
+            step = self._reader.edges[outer].get(_V1_STEP)
+            edges |= {} if step is None else {_V1_STEP: step}
+        for edge, target in edges.items():
             if edge in _BOOKS:
                 continue
             if self._reader.nodes[target].attributes:
@@ -201,17 +221,26 @@ class OptimizerGraph:
         return seen
 
     def _class(self, by_name: Mapping[str, int]) -> str:
-        """``adam``, where a name says so: ``adam/iteration``, ``Adam/m/dense/kernel``."""
-        for edge in ("_iterations", "_learning_rate"):
-            if edge in self._edges:
-                name = self._reader.full_name(self._edges[edge])
-                if "/" in name:
-                    return re.sub(r"_\d+$", "", name.partition("/")[0])
+        """``adam``, where a name says so: ``adam/iteration``, ``Adam/iter``, ``Adam/m/kernel``."""
+        full_name = self._reader.full_name
+        for edge in ("_iterations", "_learning_rate", "iter"):
+            if edge in self._edges and (name := _first(full_name(self._edges[edge]))):
+                return name
         for _, target in self._slot_lists():
             for value in self._reader.edges[target].values():
-                if name := _told(self._reader.full_name(value), by_name)[0]:
-                    return name
+                if name := _told(full_name(value), by_name)[0]:
+                    return optimizer_class(name)
+        for slot in self._reader.nodes[self._index].slot_variables:
+            # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`
+            of, value = slot.original_variable_node_id, slot.slot_variable_node_id
+            return optimizer_class(snake_case(full_name(value).removeprefix(f"{full_name(of)}/")))
         return ""
+
+
+def _first(full_name: str) -> str:
+    """The class of the optimizer that a value of its own is called after."""
+    name, slash, _ = full_name.partition("/")
+    return optimizer_class(snake_case(name)) if slash else ""
 
 
 def _told(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
