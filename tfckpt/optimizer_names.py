@@ -39,7 +39,6 @@ _SLOTS = {
 _OPTIMIZER_WORDS = {
     "iter": "iterations",
     "lr": "learning_rate",
-    "global_step": "iterations",  # tf.keras's wrapper of an optimizer of tf.compat.v1.train
     "current_loss_scale": "dynamic_scale",
     "good_steps": "step_counter",
     "momentum_cache": "u_product",  # Nadam's product of the momenta so far

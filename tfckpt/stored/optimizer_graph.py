@@ -83,7 +83,7 @@ class OptimizerGraph:
         edges = dict(self._edges)
         if (outer := self._reader.outer(self._index)) is not None:
             step = self._reader.edges[outer].get(_V1_STEP)
-            edges |= {} if step is None else {_V1_STEP: step}
+            edges |= {} if step is None else {"iterations": step}
         for edge, target in edges.items():
             if edge in _BOOKS:
                 continue
