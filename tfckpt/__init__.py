@@ -30,6 +30,7 @@ from tfckpt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tfckpt.live.checkpoint import Checkpoint
+    from tfckpt.live.functions import register_adaptation
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
@@ -50,6 +51,7 @@ _LAZY = {
     "from_config": "tfckpt.run",
     "inventory": "tfckpt.run",
     "plan": "tfckpt.run",
+    "register_adaptation": "tfckpt.live.functions",
     "restore": "tfckpt.run",
 }
 
@@ -81,6 +83,7 @@ __all__ = [
     "from_config",
     "inventory",
     "plan",
+    "register_adaptation",
     "restore",
 ]
 

@@ -391,5 +391,7 @@ def test_a_plan_as_json_has_plain_types_and_says_what_is_on_either_side():
             "reason": "float16 → float32",
             "hint": "",
             "target": "",
+            "parts": [],
+            "changes": [],
         }
     ]

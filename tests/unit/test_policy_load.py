@@ -38,7 +38,7 @@ policies:
       - {checkpoint: "a/**", model: "b/*"}
     match: nam
     assert_: none
-    adapt: []
+    lock: a
 """
 
 
@@ -74,7 +74,7 @@ def test_every_fault_of_a_file_is_found_at_once_with_its_line(tmp_path: Path) ->
         23: "same wildcards",
         24: "found the text 'nam'",
         25: "assert_: unknown key",
-        26: "`adapt` is not supported by this release",
+        26: "`lock` is not supported by this release",
     }
     lines = str(error).splitlines()
     for line, text in expected.items():

@@ -103,7 +103,6 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Policy(match=["name", "name"]), "twice"),
         (lambda: Policy(training_state=["epoch", "batch"]), "nothing without `iterator`"),
         (lambda: Policy(training_state=["callbacks"]), "nothing without `epoch`"),
-        (lambda: Policy(adapt=[]), "`adapt` is not supported by this release"),
         (lambda: Policy(lock="a"), "`lock` is not supported by this release"),
         (lambda: Policy(build={"model": {"shape": [0]}}), "build.model.shape[0]"),
         (lambda: Policy(build={"model": {"shape": [1], "dtype": "float"}}), "build.model.dtype"),

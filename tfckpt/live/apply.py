@@ -19,13 +19,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.errors import RestoreError
+from tfckpt.live.adapt import adapted, may_fail, unrepeatable
+from tfckpt.live.casting import cast
 from tfckpt.live.variables import raw
 from tfckpt.planning import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tfckpt.planning import Plan
+    from tfckpt.planning import Plan, Step
     from tfckpt.stored.checkpoint import StoredCheckpoint
 
 UNDO_BYTES = 64 << 20
@@ -165,25 +167,23 @@ def apply(
         RestoreError: a variable or another object would not take its value, or its type cannot
             hold it; no variable was changed.
     """
-    steps = [
-        (step.name, step.stored.key)
-        for step in plan.assignments
-        if step.stored is not None and step.stored.shape is not None
-    ]
+    steps = [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
     if verify != "none":
-        stored.values.verify(key for _, key in steps)
-    _check_casts(plan, stored, variables)
+        stored.values.verify(entry.key for step in steps for entry in step.reads)
+    values = _Values(stored, variables, keep=verify == "values")
+    for step in steps:
+        values.check(step)
     if then is not None:
         _restore_objects(then, stored.prefix)
     undo = Undo(keep_all=keep_all or verify == "none")
     try:
-        for name, key in steps:
-            _assign(undo, name, variables[name], stored.values.read(key))
+        for step in steps:
+            _assign(undo, step.name, variables[step.name], values.take(step))
         for name, value in (resets or {}).items():
             _assign(undo, name, variables[name], value.numpy())
         if verify == "values":
-            for name, key in steps:
-                _compare(name, raw(variables[name]), stored.values.read(key))
+            for step in steps:
+                _compare(step.name, raw(variables[step.name]), values.take(step))
     except BaseException as error:
         undo.roll_back()
         if undo.complete or not isinstance(error, Exception):
@@ -196,10 +196,31 @@ def apply(
     return undo
 
 
-def _check_casts(plan: Plan, stored: StoredCheckpoint, variables: Mapping[str, Any]) -> None:
-    for step in plan.assignments:
-        if step.status is Status.CAST and step.stored is not None:
-            _cast(step.name, variables[step.name], stored.values.read(step.stored.key))
+class _Values:
+    """What the steps of a plan assign."""
+
+    def __init__(self, stored: StoredCheckpoint, variables: Mapping[str, Any], keep: bool) -> None:
+        self._stored = stored
+        self._variables = variables
+        self._keep = keep
+        self._ready: dict[str, Any] = {}
+
+    def check(self, step: Step) -> None:
+        """Compute a value that may fail; one that would be another the next time is kept."""
+        if step.status is Status.CAST or may_fail(step):
+            value = _cast(step.name, self._variables[step.name], self._compute(step))
+            if unrepeatable(step):
+                self._ready[step.name] = value
+
+    def take(self, step: Step) -> Any:
+        """The value of a step, for the last time unless all of them are compared later."""
+        if step.name not in self._ready:
+            return self._compute(step)
+        return self._ready[step.name] if self._keep else self._ready.pop(step.name)
+
+    def _compute(self, step: Step) -> Any:
+        values = [self._stored.values.read(entry.key) for entry in step.reads]
+        return adapted(step, values, self._variables[step.name]) if step.changes else values[0]
 
 
 def _restore_objects(then: Callable[[], None], prefix: str) -> None:
@@ -214,28 +235,7 @@ def _restore_objects(then: Callable[[], None], prefix: str) -> None:
 
 
 def _cast(name: str, variable: Any, value: Any) -> Any:
-    """The value in the variable's type.
-
-    Raises:
-        RestoreError: the type cannot hold it: 1e6 in float16, 0.5 or NaN in an integer.
-    """
-    dtype = raw(variable).dtype.base_dtype.as_numpy_dtype
-    if value.dtype in (dtype, object):
-        return value
-    with np.errstate(all="ignore"):
-        cast = value.astype(dtype)
-        if raw(variable).dtype.is_integer:
-            kept = cast.astype(value.dtype) == value
-        else:
-            kept = np.isfinite(cast) == np.isfinite(value)
-    if not np.all(kept):
-        lost = value[~kept].flat[0]
-        raise RestoreError(
-            f"{name}: {np.dtype(dtype).name} cannot hold {lost}, which the checkpoint has as "
-            f"{value.dtype.name}; nothing was changed",
-            hint="exclude it, or give the variable a wider type",
-        )
-    return cast
+    return cast(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)
 
 
 def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:

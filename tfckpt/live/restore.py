@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RefusedError
 from tfckpt.live import build, delayed
+from tfckpt.live.adapt import known
 from tfckpt.live.apply import Undo, apply
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
@@ -71,6 +72,7 @@ def prepare(
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
         NotBuiltError: it has values for something that has no variables yet.
+        PolicyError: a file of words that the policy names is none.
     """
     given = {"model": root, **objects} if root is not None else objects
     build.build_models(given, policy.build)
@@ -81,8 +83,10 @@ def prepare(
             live = collect(objects, root)
         if not stored.graph:
             live = ungraphed(live)
-        inventories = stored.inventory, live.inventory
-        plan = make_plan(policy, *map(_without_slots, inventories) if skip_slots else inventories)
+        there, here = stored.inventory, live.inventory
+        if skip_slots:
+            there, here = _without_slots(there), _without_slots(here)
+        plan = make_plan(policy, there, here, known(policy))
         build.check_built(live, plan)
         yield Prepared(plan, live, stored, policy)
 

@@ -11,62 +11,89 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfckpt.planning.casting import castable
+from tfckpt.planning.changes import Change, Impossible, Kind
 from tfckpt.planning.plan import Severity, Status, Step
 from tfckpt.planning.structure import SLOTS_HINT, TRUST_HINT, Layers, Optimizers
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfckpt.planning.adapt import Adaptations
     from tfckpt.planning.route import Route
     from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
 _EXCLUDE = "exclude it and it keeps the value it has"
-_REAL = ("float", "bfloat", "int", "uint")
-_COMPLEX = "complex"
 
 
 class Comparison:
     """Steps for pairs that a policy has selected."""
 
-    def __init__(self, policy: Policy, stored: Inventory, live: Inventory, untold: Untold) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        stored: Inventory,
+        live: Inventory,
+        untold: Untold,
+        adaptations: Adaptations,
+    ) -> None:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
         self._layers = Layers(stored, live, untold)
         self._optimizers = Optimizers(stored, live)
+        self._adaptations = adaptations
 
-    def step(self, route: Route, live: Entry) -> Step:
-        stored = route.stored
+    def step(self, routes: Sequence[Route], live: Entry) -> Step:
+        """One for a live value and what is meant for it: a value, or several that are joined."""
+        route, stored = routes[0], routes[0].stored
+        parts = tuple(other.stored for other in routes[1:])
         step = partial(Step, name=live.name, source=stored.name, live=live, stored=stored)
-        if (refused := self._unequal(stored, live)) is not None:
+        step = partial(step, parts=parts)
+        error = Severity.ERROR
+        try:
+            changes = self._adaptations.changes(routes, live)
+        except Impossible as why:
+            hint = why.hint or _EXCLUDE
+            return step(Status.MISMATCH, severity=error, reason=why.reason, hint=hint)
+        made = changes[-1].after[0] if changes else stored
+        if (refused := self._unequal(made, live, changes)) is not None:
             severity, reason, hint = refused
-            return step(Status.MISMATCH, severity=severity, reason=reason, hint=hint)
+            return step(
+                Status.MISMATCH, severity=severity, reason=reason, hint=hint, changes=changes
+            )
         doubt, hint = self._doubt(route, live)
         if doubt and self._match != {"name"}:
-            error = Severity.ERROR
             return step(Status.SUSPECT, severity=error, reason=doubt, hint=hint)
-        cast = f"{stored.dtype} → {live.dtype}" if stored.dtype != live.dtype else ""
+        cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
         trusted = f"{doubt} (match: name)" if doubt else ""
-        reason = "; ".join(filter(None, (cast, _how(route), route.untold, trusted)))
-        severity = Severity.NOTE if cast or trusted or route.untold else Severity.OK
+        how = "" if route.adapt >= 0 else _how(route)
+        told = *map(str, changes), cast, how, route.untold, trusted
+        reason = "; ".join(filter(None, told))
+        severity = Severity.NOTE if changes or cast or trusted or route.untold else Severity.OK
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
-        return step(Status.CAST if cast else status, severity=severity, reason=reason)
+        status = Status.ADAPTED if changes else Status.CAST if cast else status
+        return step(status, severity=severity, reason=reason, changes=changes)
 
-    def _unequal(self, stored: Entry, live: Entry) -> tuple[Severity, str, str] | None:
-        if stored.shape != live.shape:
-            reason = (
-                f"incompatible tensor with shape {_shape(stored)} in the checkpoint, "
-                f"{_shape(live)} here"
-            )
-            if self._skip_shapes:
+    def _unequal(
+        self, made: Entry | Kind, live: Entry, changes: Sequence[Change]
+    ) -> tuple[Severity, str, str] | None:
+        """Why what is there, after its changes, is not what the live value takes."""
+        where = f"after {changes[-1].how}" if changes else "in the checkpoint"
+        if made.shape != live.shape:
+            reason = f"incompatible tensor with shape {_shape(made)} {where}, {_shape(live)} here"
+            if self._skip_shapes and not changes:
                 return Severity.WARN, reason, ""
-            return Severity.ERROR, reason, f"{_EXCLUDE}; so does on_shape_mismatch: skip"
-        if stored.dtype == live.dtype:
+            hint = f"{_EXCLUDE}; so does on_shape_mismatch: skip" if not changes else _EXCLUDE
+            return Severity.ERROR, reason, hint
+        if made.dtype == live.dtype:
             return None
-        if (can := castable(stored.dtype, live.dtype)) and self._cast:
+        if (can := castable(made.dtype, live.dtype)) and self._cast:
             return None
-        reason = f"{_dtype(stored)} in the checkpoint, {_dtype(live)} here"
+        reason = f"{_dtype(made)} {where}, {_dtype(live)} here"
         hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can else _EXCLUDE
         return Severity.ERROR, reason, hint
 
@@ -81,28 +108,15 @@ class Comparison:
         return "", ""
 
 
-def castable(old: str, new: str) -> bool:
-    """Whether values of one type can become another without ceasing to be what they are.
-
-    >>> castable("float32", "bfloat16"), castable("bool", "int32"), castable("float32", "complex64")
-    (True, True, True)
-    >>> castable("string", "int64"), castable("complex64", "float32"), castable("int32", "bool")
-    (False, False, False)
-    """
-    if new.startswith(_COMPLEX):
-        return old == "bool" or old.startswith((*_REAL, _COMPLEX))
-    return new.startswith(_REAL) and (old == "bool" or old.startswith(_REAL))
-
-
 def _how(route: Route) -> str:
     if route.rule:
         return route.rule
     return f"{route.stored.name} is the same value" if route.alias else ""
 
 
-def _shape(entry: Entry) -> str:
+def _shape(entry: Entry | Kind) -> str:
     return "none (not a tensor)" if entry.shape is None else str(entry.shape)
 
 
-def _dtype(entry: Entry) -> str:
+def _dtype(entry: Entry | Kind) -> str:
     return entry.dtype or "no tensor"

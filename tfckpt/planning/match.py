@@ -15,12 +15,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.planning.adapt import Adaptations
 from tfckpt.planning.averages import with_averages
 from tfckpt.planning.compare import Comparison
 from tfckpt.planning.coverage import coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
 from tfckpt.planning.plan import Plan, Severity, Status, Step
 from tfckpt.planning.renames import Renames
+from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
 from tfckpt.planning.rules import Rules, also_known
 from tfckpt.planning.seeds import Seeds
@@ -42,8 +44,16 @@ _UNEXPECTED_HINT = (
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
 
-def make_plan(policy: Policy, stored: Inventory, live: Inventory) -> Plan:
+def make_plan(
+    policy: Policy, stored: Inventory, live: Inventory, known: Known | None = None
+) -> Plan:
     """What restoring ``stored`` into ``live`` under ``policy`` would do, value by value.
+
+    Args:
+        policy: what is declared.
+        stored: what the checkpoint has.
+        live: what is to be restored.
+        known: what the policy's ``adapt`` rules speak of: words, functions, initializers.
 
     >>> from tfckpt.policy import Policy
     >>> from tfckpt.records import Entry, Inventory, Role
@@ -54,7 +64,7 @@ def make_plan(policy: Policy, stored: Inventory, live: Inventory) -> Plan:
     (True, ['LOADED'])
     """
     averaged = with_averages(policy, stored, live)
-    plan = _Planning(policy, averaged.inventory, live).run()
+    plan = _Planning(policy, averaged.inventory, live, known or Known()).run()
     if policy.ema == "ignore":
         return plan
     steps = sorted((*map(averaged.told, plan.steps), *averaged.left), key=_order)
@@ -70,7 +80,7 @@ class _Spared(NamedTuple):
 
 
 class _Planning:
-    def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, policy: Policy, stored: Inventory, live: Inventory, known: Known) -> None:
         self._policy = policy
         self._stored = stored
         self._live = live
@@ -82,7 +92,8 @@ class _Planning:
         self._renames = Renames(policy)
         self._untold = Untold(stored, live)
         self._router = Router(policy, self._renames, stored, live, self._untold)
-        self._comparison = Comparison(policy, stored, live, self._untold)
+        self._adaptations = Adaptations(policy, self._renames, live, known)
+        self._comparison = Comparison(policy, stored, live, self._untold, self._adaptations)
         self._seeds = Seeds(policy, stored, live)
         self._reset, self._kept = _by_role(policy)
         self._moved: dict[str, str] = {}
@@ -154,8 +165,8 @@ class _Planning:
                 self._unexpected(route.stored, reason)
         if not direct:
             self._missing(live, hints)
-        elif len(direct) == 1:
-            self._steps.append(self._comparison.step(direct[0], live))
+        elif joined := _joined(direct, self._policy):
+            self._steps.append(self._comparison.step(joined, live))
         else:
             self._clash(live, direct)
 
@@ -265,12 +276,24 @@ class _Planning:
         yield from self._exclude.unused(either, here)
         yield from self._drop.unused(stored, there)
         yield from self._renames.unused(stored, there)
+        yield from self._adaptations.unused(live, here)
         yield from self._expect_missing.unmet(live, "not missing from the checkpoint", here)
         yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint", there)
 
 
 def _order(step: Step) -> tuple[str, str, str]:
     return step.name or step.source, step.source, step.target
+
+
+def _joined(claims: Sequence[Route], policy: Policy) -> list[Route]:
+    """One value, or several that one rule joins, in its order; none where they clash."""
+    rules = {route.adapt for route in claims}
+    if len(claims) == 1:
+        return list(claims)
+    if len(rules) > 1 or min(rules) < 0 or policy.adapt[min(rules)].how == "split":
+        return []
+    ordered = sorted(claims, key=lambda route: route.part)
+    return ordered if len({route.part for route in claims}) == len(claims) else []
 
 
 def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:

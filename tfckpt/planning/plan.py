@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfckpt.errors import Problem
+    from tfckpt.planning.changes import Change
     from tfckpt.records import Entry
 
 
@@ -50,7 +51,7 @@ class Severity(str, Enum):
     __str__ = str.__str__
 
 
-ASSIGNED = frozenset({Status.LOADED, Status.RENAMED, Status.CAST})
+ASSIGNED = frozenset({Status.LOADED, Status.RENAMED, Status.CAST, Status.ADAPTED})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Step:
         hint: what to do about it, where something is known.
         target: for a stored value that nothing here answers to, the live name that it was meant
             for, after renaming.
+        parts: the further stored values, in order, where several are joined.
+        changes: what is done to what is stored before it is assigned, in order.
 
     """
 
@@ -80,6 +83,13 @@ class Step:
     reason: str = ""
     hint: str = ""
     target: str = ""
+    parts: tuple[Entry, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def reads(self) -> tuple[Entry, ...]:
+        """The stored values that are read for it."""
+        return () if self.stored is None else (self.stored, *self.parts)
 
     @property
     def entry(self) -> Entry:
@@ -144,7 +154,7 @@ class Plan:
     @property
     def nbytes(self) -> int:
         """Bytes that will be read."""
-        return sum(step.stored.nbytes for step in self.assignments if step.stored is not None)
+        return sum(entry.nbytes for step in self.assignments for entry in step.reads)
 
     def to_json(self) -> dict[str, Any]:
         """The plan in plain JSON types; keys are only ever added to within ``version`` 1."""
@@ -169,6 +179,8 @@ class Plan:
                     "reason": step.reason,
                     "hint": step.hint,
                     "target": step.target,
+                    "parts": [{"source": part.name, **_plain(part)} for part in step.parts],
+                    "changes": [change.to_json() for change in step.changes],
                 }
                 for step in self.steps
             ],
@@ -181,7 +193,9 @@ class Plan:
 
 
 def _value(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
+    return None if entry is None else _plain(entry)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
     shape = None if entry.shape is None else list(entry.shape)
     return {"dtype": entry.dtype, "shape": shape, "nbytes": entry.nbytes}

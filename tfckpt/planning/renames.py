@@ -1,7 +1,8 @@
 """The rules that send a stored value to a live one of another name, and which of them met anything.
 
 One pass over the original stored names: a rule never sees what another made of a name, and the
-first that matches takes the value.
+first that matches takes the value. The rules of ``adapt`` that split and join values come before
+those of ``rename``, which are mostly the wider ones.
 """
 
 from __future__ import annotations
@@ -22,10 +23,19 @@ if TYPE_CHECKING:
 
 
 class Moved(NamedTuple):
-    """Where a rule sends a stored value: the names, and the rule in words."""
+    """Where a rule sends a stored value.
+
+    Attributes:
+        targets: the live names.
+        rule: the rule in words.
+        adapt: the index of the rule among those of ``adapt``, -1 for a rename.
+        part: of a rule that joins several values, which of them this one is.
+    """
 
     targets: tuple[str, ...]
     rule: str
+    adapt: int = -1
+    part: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -35,7 +45,12 @@ class _Rule:
     checkpoint: str
     pairs: tuple[selectors.Rename, ...]
     words: str
+    part: int = 0
     used: bool = False
+
+    @property
+    def adapt(self) -> int:
+        return self.index if self.field == "adapt" else -1
 
     def apply(self, name: str) -> tuple[str, ...]:
         """The new names; none where the rule does not match."""
@@ -44,7 +59,7 @@ class _Rule:
 
 
 class Renames:
-    """The rename rules of a policy, in order.
+    """The rules of a policy that rename, in order.
 
     >>> from tfckpt.policy import Policy
     >>> rule = {"checkpoint": "model/shared/*", "model": ["model/a/*", "model/b/*"]}
@@ -54,15 +69,24 @@ class Renames:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        adapting = [
+            (("adapt", index), part, pair, f"{rule.how}: ")
+            for index, rule in enumerate(policy.adapt)
+            for part, pair in enumerate(rule.pairs())
+        ]
+        renaming = [
+            (("rename", index), 0, (rule.checkpoint, rule.model), "rename: ")
+            for index, rule in enumerate(policy.rename)
+        ]
         self._rules = [
             _Rule(
-                "rename",
-                index,
-                rule.checkpoint,
-                tuple(compile_rename(rule.checkpoint, model) for model in rule.model),
-                f"rename: {rule.checkpoint} → {', '.join(rule.model)}",
+                *place,
+                checkpoint,
+                tuple(compile_rename(checkpoint, model) for model in models),
+                f"{how}{checkpoint} → {', '.join(models)}",
+                part,
             )
-            for index, rule in enumerate(policy.rename)
+            for place, part, (checkpoint, models), how in adapting + renaming
         ]
 
     def apply(self, name: str) -> Moved | None:
@@ -70,7 +94,7 @@ class Renames:
         for rule in self._rules:
             if targets := rule.apply(name):
                 rule.used = True
-                return Moved(targets, rule.words)
+                return Moved(targets, rule.words, rule.adapt, rule.part)
         return None
 
     def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
@@ -84,6 +108,7 @@ class Renames:
                 message = f"{rule.field}: {text!r} matches nothing in the checkpoint"
                 hint = canonical(rule.apply, also) or did_you_mean(text, names)
             else:
-                message = f"{rule.field}: {text!r} renames nothing"
+                verb = "renames" if rule.field == "rename" else "takes"
+                message = f"{rule.field}: {text!r} {verb} nothing"
                 hint = f"an earlier rule, or exclude_checkpoint, takes {taken!r} and all the rest"
             yield Problem(message, line, column, hint)

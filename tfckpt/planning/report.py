@@ -88,7 +88,7 @@ def groups(plan: Plan) -> list[Group]:
 
 def _title(step: Step) -> str:
     if step.name and step.source and step.name != step.source:
-        return f"{step.name}{_FROM}{step.source}"
+        return step.name + _FROM + " + ".join(entry.name for entry in step.reads)
     return step.name or step.source
 
 
@@ -102,8 +102,8 @@ def totals(plan: Plan) -> list[tuple[str, int, str]]:
     """Per status that occurs: its name, how many values, and their size."""
     nbytes = dict.fromkeys(Status, 0)
     for step in plan.steps:
-        entry = step.stored if step.status in ASSIGNED and step.stored else step.entry
-        nbytes[step.status] += entry.nbytes
+        read = step.reads if step.status in ASSIGNED else (step.entry,)
+        nbytes[step.status] += sum(entry.nbytes for entry in read)
     return [(status.value, count, size(nbytes[status])) for status, count in plan.counts.items()]
 
 

@@ -20,7 +20,7 @@ from tfckpt.planning.structure import Positions, slot_head, slot_tail
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.planning.renames import Renames
+    from tfckpt.planning.renames import Moved, Renames
     from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
@@ -39,6 +39,9 @@ class Route:
         alias: whether the live value goes by another name than the one aimed at.
         untold: why it goes where it goes, if the file does not tell its layer's name.
         misled: why the live value of that name is not the one meant, ``""`` where there is none.
+        adapt: the index of the rule of ``adapt`` that sends it there, -1 where none does.
+        part: which part of a split value it takes, or which of several joined ones it is.
+        follows: whether it is a slot that goes there only because its variable does.
 
     """
 
@@ -50,6 +53,9 @@ class Route:
     alias: bool = False
     untold: str = ""
     misled: str = ""
+    adapt: int = -1
+    part: int = 0
+    follows: bool = False
 
 
 class _Aim(NamedTuple):
@@ -59,6 +65,8 @@ class _Aim(NamedTuple):
     rule: str = ""
     explicit: bool = False
     untold: str = ""
+    adapt: int = -1
+    part: int = 0
 
 
 _NO_VARIABLE = _Aim(None)
@@ -96,7 +104,17 @@ class Router:
             return Route(stored, stored.name, None, aim.rule)
         live = self._live.find(aim.target)
         name, alias = (live.name, live.name != aim.target) if live else (aim.target, False)
-        return Route(stored, name, live, aim.rule, aim.explicit, alias, aim.untold)
+        return Route(
+            stored,
+            name,
+            live,
+            aim.rule,
+            aim.explicit,
+            alias,
+            aim.untold,
+            adapt=aim.adapt,
+            part=aim.part,
+        )
 
     def known_as(self, live: Entry) -> Entry | None:
         """The stored value that the checkpoint also has under the name of this live one."""
@@ -112,28 +130,43 @@ class Router:
         head = slot_head(stored)
         tail = stored.name.removeprefix(head)
         moved = self._renames.apply(stored.name)
-        for target in moved.targets if moved else ():
+        for aimed in _parts(moved) if moved else ():
+            target = aimed.target or ""
             # a rule that leaves the variable's part as it is says nothing about the variable
             keeps = bool(head) and target.endswith(tail)
             place = target.removesuffix(tail) if keeps else ""
             for variable in self._variables(stored.of) if keeps else (_NO_VARIABLE,):
-                aim = variable._replace(rule=moved.rule if moved else "", explicit=True)
-                yield self._slot_route(stored, place, target, aim)
+                follows = variable.adapt >= 0 > aimed.adapt
+                aim = aimed._replace(target=variable.target, untold=variable.untold)
+                if follows:
+                    aim = aim._replace(adapt=variable.adapt, part=variable.part)
+                yield self._slot_route(stored, place, target, aim, follows=follows)
         for variable in () if moved else self._variables(stored.of):
             if variable.target is None:
                 yield Route(stored, stored.name, None, variable.rule)
                 continue
-            follows = head and variable.target != stored.of
-            target = head + slot_tail(variable.target) if follows else stored.name
-            yield self._slot_route(stored, head, target, variable._replace(explicit=False))
+            moves = head and variable.target != stored.of
+            target = head + slot_tail(variable.target) if moves else stored.name
+            aim = variable._replace(explicit=False)
+            yield self._slot_route(stored, head, target, aim, follows=variable.adapt >= 0)
 
-    def _slot_route(self, stored: Entry, head: str, target: str, variable: _Aim) -> Route:
+    def _slot_route(
+        self, stored: Entry, head: str, target: str, variable: _Aim, *, follows: bool
+    ) -> Route:
         """A slot's route by the name that it would have, and by its slot and variable."""
         of = variable.target
         own = self._live.find(of) if of else None
         name = own.name if own else of
         route = Route(
-            stored, target, None, variable.rule, variable.explicit, untold=variable.untold
+            stored,
+            target,
+            None,
+            variable.rule,
+            variable.explicit,
+            untold=variable.untold,
+            adapt=variable.adapt,
+            part=variable.part,
+            follows=follows,
         )
         live = self._live.find(target)
         if live is None or (name and self._another(stored, live, name)):
@@ -157,13 +190,22 @@ class Router:
 
     def _aims(self, name: str) -> tuple[_Aim, ...]:
         if (moved := self._renames.apply(name)) is not None:
-            settled = (self._untold.settle(name, target) for target in moved.targets)
-            return tuple(_Aim(target, moved.rule, True, untold) for target, untold in settled)
+            return tuple(self._settled(name, aim) for aim in _parts(moved))
         if not self._by_position:
             target, untold = self._untold.settle(name, name)
             return (_Aim(target, untold=untold),)
         place = self._positions.target(name)
         return (_Aim(place, "" if place == name else "match: structure, by position"),)
+
+    def _settled(self, name: str, aim: _Aim) -> _Aim:
+        target, untold = self._untold.settle(name, aim.target or "")
+        return aim._replace(target=target, untold=untold)
+
+
+def _parts(moved: Moved) -> Iterator[_Aim]:
+    """Where a rule sends a value: each target of a split takes a part of its own."""
+    for place, target in enumerate(moved.targets):
+        yield _Aim(target, moved.rule, True, "", moved.adapt, moved.part or place)
 
 
 def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:

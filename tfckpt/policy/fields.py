@@ -71,7 +71,8 @@ class Model(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
-def _selector(pattern: str) -> str:
+def check_selector(pattern: str) -> str:
+    """The pattern, or the fault of one that means nothing."""
     try:
         Selector(pattern)
     except ValueError as error:
@@ -112,7 +113,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 PathText = Annotated[Text, BeforeValidator(_path)]
 FileName = Annotated[Text, AfterValidator(_file_name)]
-SelectorText = Annotated[str, AfterValidator(_selector)]
+SelectorText = Annotated[str, AfterValidator(check_selector)]
 Selectors = Annotated[tuple[SelectorText, ...], Listed]
 OneOrMore = Annotated[
     tuple[str, ...],

@@ -161,6 +161,8 @@ def _is_selector(path: Path, in_policy: bool) -> bool:
     if not in_policy:
         start = 2 if path[0] == "policies" else 1 + path.index("policy") if "policy" in path else 99
         path = path[start:]
+    if path[:1] == ("adapt",):
+        return path[2:3] in {("model",), ("checkpoint",)}
     return bool(path) and path[0] in _SELECTORS
 
 

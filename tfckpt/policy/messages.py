@@ -11,7 +11,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
+from pydantic.json_schema import SkipJsonSchema
 
 from tfckpt.errors import Problem
 
@@ -42,6 +43,7 @@ _EXPECTED = {
     "literal_error": "{expected}",
     "string_too_short": "some text",
     "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
 }
 
 
@@ -109,14 +111,16 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
         kind, value = detail["type"], detail["input"]
         path = tuple(part for part in detail["loc"] if not str(part).startswith(TAG))
         context = detail.get("ctx", {})
-        if kind == "default_factory_not_called" or (kind == "too_short" and value):
+        if kind == "default_factory_not_called" or (
+            kind == "too_short" and context["actual_length"] < len(value)
+        ):
             continue  # both only say that some other value is wrong
         if kind == "fault":
             at = (*path, context["at"]) if context["at"] else path
             problem = Problem(detail["msg"], hint=context["hint"])
             yield Found(at, value, problem, context["other"], about_key=bool(context["at"]))
         elif kind == "extra_forbidden":
-            problem = _unknown(str(detail["loc"][-1]), _model_at(model, path[:-1]))
+            problem = _unknown(str(detail["loc"][-1]), _model_at(model, detail["loc"][:-1]))
             yield Found(path, value, problem, about_key=True)
         elif kind == "missing":
             yield Found(path, value, Problem("the key is missing"))
@@ -147,7 +151,12 @@ def _unexpected(kind: str, message: str, value: Any, context: dict[str, Any]) ->
 
 def keys_of(model: type[BaseModel]) -> list[str]:
     """The keys that a file may give to a model."""
-    return [_key(name, field) for name, field in model.model_fields.items() if name != "name"]
+    return [_key(name, field) for name, field in model.model_fields.items() if _is_key(field)]
+
+
+def _is_key(field: FieldInfo) -> bool:
+    skip: Any = SkipJsonSchema
+    return not any(isinstance(one, skip) for one in field.metadata)
 
 
 def _key(name: str, field: FieldInfo) -> str:
@@ -155,23 +164,30 @@ def _key(name: str, field: FieldInfo) -> str:
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
-    """The model that stands at a path; every field of the models holds at most one kind."""
+    """The model that stands at a path; where there are several kinds, the path has a tag."""
     parts = iter(path)
+    kinds: dict[str, type[BaseModel]] = {}
     for part in parts:
+        model = kinds.get(str(part), model)
         for name, field in model.model_fields.items():
             if part in {name, field.validation_alias}:
-                model = next(_models_in(field.annotation), model)
+                found = list(_models_in(field.annotation))
+                kinds = {tag: kind for tag, kind in found if tag}
+                model = found[0][1] if found else model
                 if get_origin(field.annotation) is dict:
                     next(parts, None)
                 break
     return model
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: Any, tag: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """The models that a field may hold, each with its tag where it has one."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _models_in(inner)
+        yield tag, annotation
+    inner = get_args(annotation)
+    own = next((one.tag for one in inner if isinstance(one, Tag)), tag)
+    for one in inner:
+        yield from _models_in(one, own)
 
 
 def short(text: str) -> str:

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
 
+from tfckpt.policy.adapting import Adapt  # noqa: TC001 - pydantic reads it
 from tfckpt.policy.fields import (
     Count,
     Listed,
@@ -156,7 +157,7 @@ class Policy(Model):
 
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"adapt", "lock"})
+    later: ClassVar[frozenset[str]] = frozenset({"lock"})
 
     name: SkipJsonSchema[str] = "policy"
     """The key under ``policies``; no key of the mapping itself."""
@@ -176,6 +177,8 @@ class Policy(Model):
     """Stored names that are left in the checkpoint."""
     rename: Annotated[tuple[Rename, ...], Listed] = ()
     """Stored names that the live model calls otherwise; the first pair that matches counts."""
+    adapt: Annotated[tuple[Adapt, ...], Listed] = ()
+    """What is done to values so that they fit; every rule that matches, in order."""
     expect_missing: Selectors = ()
     """Live names that must be absent from the checkpoint."""
     expect_unexpected: Selectors = ()

@@ -1,0 +1,50 @@
+"""Functions that a program gives to the rules of ``adapt``, by name.
+
+A config never names code to import: it names what the program has registered before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def register_adaptation(name: str) -> Callable[[_Function], _Function]:
+    """Register a function for ``how: function``.
+
+    It takes the stored values as NumPy arrays, one or as many as the rule lists under
+    ``checkpoint``, and returns one of the shape and type of the live value. It is called once for
+    each live value, before any variable changes.
+
+    Args:
+        name: what the rule calls it.
+
+    Raises:
+        ValueError: another function has the name.
+
+    >>> import tfckpt
+    >>> @tfckpt.register_adaptation("mirrored")
+    ... def mirrored(kernel):
+    ...     return kernel[::-1]
+    """
+
+    def register(function: _Function) -> _Function:
+        other = FUNCTIONS.get(name)
+        if other is not None and _place(other) != _place(function):  # a cell may be run again
+            raise ValueError(f"{name!r} is registered already, as {'.'.join(_place(other))}")
+        FUNCTIONS[name] = function
+        return function
+
+    return register
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, str]:
+    kind = type(function)
+    module = getattr(function, "__module__", None) or kind.__module__
+    return module, getattr(function, "__qualname__", None) or kind.__qualname__

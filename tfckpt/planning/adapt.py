@@ -1,0 +1,214 @@
+"""The rules of ``adapt`` on the way from a stored value to a live one.
+
+All rules that match a value make one pipeline, in the order in which they are written. ``split``,
+``concat`` and a ``function`` of several values also say where stored values go, as a rename does;
+what stands before them in the policy is done to each stored value, what stands behind them to the
+part or the whole. An optimizer's slots are not adapted along with their variable: what is right for
+a weight need not be right for what an optimizer keeps of it, so a slot has a rule of its own, is
+reset, or is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import Problem
+from tfckpt.planning import reshaping
+from tfckpt.planning.changes import Change, Impossible, Kind, show_shape
+from tfckpt.planning.reshaping import Done, axis_of, box
+from tfckpt.planning.rules import canonical, did_you_mean
+from tfckpt.policy import adapting
+from tfckpt.records import Role
+from tfckpt.selectors import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from tfckpt.planning.renames import Renames
+    from tfckpt.planning.reshaping import Known
+    from tfckpt.planning.route import Route
+    from tfckpt.planning.rules import Aliases
+    from tfckpt.policy import Policy
+    from tfckpt.records import Entry, Inventory, Shape
+
+_SINGLE: dict[type[adapting.Adaptation], Callable[[Any, Kind, Kind, Known], Done]] = {
+    adapting.Cast: reshaping.cast,
+    adapting.Transpose: reshaping.transpose,
+    adapting.Reshape: reshaping.reshape,
+    adapting.Slice: reshaping.slice_,
+    adapting.Pad: reshaping.pad,
+    adapting.Resize: reshaping.resize,
+    adapting.Vocabulary: reshaping.vocabulary,
+    adapting.Tile: reshaping.tile,
+}
+_SLOT_HINT = (
+    "a rule of `adapt` for the slot itself adapts it; optimizer: {slots: reset} starts anew"
+)
+
+
+class Adaptations:
+    """The pipelines of a policy."""
+
+    def __init__(self, policy: Policy, renames: Renames, live: Inventory, known: Known) -> None:
+        self._policy = policy
+        self._renames = renames
+        self._live = live
+        self._known = known
+        self._selectors = [
+            Selector(rule.model) if not any(rule.pairs()) and isinstance(rule.model, str) else None
+            for rule in policy.adapt
+        ]
+
+    def changes(self, routes: Sequence[Route], live: Entry) -> tuple[Change, ...]:
+        """What is done to the stored values of these routes, in the order of the parts.
+
+        Raises:
+            Impossible: a rule cannot be followed.
+        """
+        leading = routes[0].adapt
+        own = [
+            rule
+            for index, rule in enumerate(self._policy.adapt)
+            if (index == leading if (s := self._selectors[index]) is None else s.matches(live.name))
+        ]
+        self._check_slot(routes[0], live, own)
+        if not own:
+            return ()
+        self._check_parts(routes)
+        kinds = tuple(_kind(route.stored) for route in routes)
+        to = _kind(live)
+        changes: list[Change] = []
+        for rule in own:
+            changes.append(self._change(rule, kinds, to, routes))
+            kinds = changes[-1].after
+        return tuple(changes)
+
+    def unused(self, names: Collection[str], also: Aliases) -> Iterator[Problem]:
+        """A problem for each rule whose selector matches no live name."""
+        for index, selector in enumerate(self._selectors):
+            if selector is None or any(map(selector.matches, names)):
+                continue
+            text = selector.pattern
+            message = f"adapt: {text!r} matches nothing"
+            hint = canonical(selector.matches, also) or did_you_mean(text, names)
+            yield Problem(message, *self._policy.where("adapt", index), hint)
+
+    def _check_slot(self, route: Route, live: Entry, own: Sequence[adapting.Adaptation]) -> None:
+        """What was done to a variable and not to its slot would leave the two apart."""
+        if live.role is not Role.SLOT:
+            return
+        followed = route.rule if route.follows else ""
+        if not followed and not own and live.of and live.shape:
+            for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
+                if selector and selector.matches(live.of) and rule.how != "cast":
+                    followed = followed or f"{rule.how}: {selector.pattern}"
+        if followed:
+            raise Impossible(f"its variable is adapted, and it is not ({followed})", _SLOT_HINT)
+
+    def _check_parts(self, routes: Sequence[Route]) -> None:
+        """That every value that is joined is there, and once."""
+        rule = self._policy.adapt[routes[0].adapt] if routes[0].adapt >= 0 else None
+        if rule is None or isinstance(rule, adapting.Split):
+            return
+        there = {route.part for route in routes}
+        for part, (pattern, _) in enumerate(rule.pairs()):
+            if part not in there:
+                raise Impossible(f"how: {rule.how} needs what {pattern!r} names, and it is absent")
+
+    def _change(
+        self, rule: Any, kinds: tuple[Kind, ...], to: Kind, routes: Sequence[Route]
+    ) -> Change:
+        if isinstance(rule, adapting.Concat):
+            done = _concat(rule, kinds)
+        elif isinstance(rule, adapting.Function) and rule.checkpoint is not None:
+            done = self._function(rule, to)
+        else:
+            each = [self._single(rule, kind, to, routes[0]) for kind in kinds]
+            return Change(
+                rule.how,
+                kinds,
+                tuple(done.kind for done in each),
+                " and ".join(dict.fromkeys(done.detail for done in each if done.detail)),
+                tuple(done.options for done in each),
+                each[0].rows,
+            )
+        return Change(rule.how, kinds, (done.kind,), done.detail, (done.options,))
+
+    def _single(self, rule: Any, kind: Kind, to: Kind, route: Route) -> Done:
+        if isinstance(rule, adapting.Split):
+            return self._split(rule, kind, route)
+        if isinstance(rule, adapting.Function):
+            return self._function(rule, to)
+        return _SINGLE[type(rule)](rule, kind, to, self._known)
+
+    def _split(self, rule: adapting.Split, kind: Kind, route: Route) -> Done:
+        axis = axis_of(rule.axis, kind.shape)
+        sizes = rule.sizes or self._room(kind.shape, axis, route)
+        whole = kind.shape[axis]
+        if sum(sizes) != whole:
+            parts = " + ".join(map(str, sizes))
+            raise Impossible(f"sizes of {parts} are not the {whole} of axis {axis}", _SIZES_HINT)
+        start = tuple(sum(sizes[: route.part]) if i == axis else 0 for i in range(len(kind.shape)))
+        shape = _with(kind.shape, axis, sizes[route.part])
+        detail = box(kind.shape, start, shape)
+        return Done(Kind(shape, kind.dtype), {"start": start, "size": shape}, detail)
+
+    def _room(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
+        """How much of an axis each live value has numbers for."""
+        moved = self._renames.apply(route.stored.name)
+        rest = math.prod(_with(shape, axis, 1))
+        sizes = []
+        for target in moved.targets if moved else ():
+            part = self._live.find(target)
+            if part is None or part.shape is None:
+                raise Impossible(f"nothing here is {target}, so its size is not known", _SIZES_HINT)
+            if not rest or math.prod(part.shape) % rest:
+                raise Impossible(
+                    f"{target} {show_shape(part.shape)} takes no whole part of {show_shape(shape)} "
+                    f"along axis {axis}",
+                    _SIZES_HINT,
+                )
+            sizes.append(math.prod(part.shape) // rest)
+        return tuple(sizes)
+
+    def _function(self, rule: adapting.Function, to: Kind) -> Done:
+        if rule.name not in self._known.functions:
+            raise Impossible(
+                f"no function is registered as {rule.name!r}",
+                "import what registers it with tfckpt.register_adaptation; "
+                f"known: {', '.join(sorted(self._known.functions)) or 'none'}",
+            )
+        return Done(to, {"name": rule.name}, rule.name)
+
+
+_SIZES_HINT = "`sizes` says how the axis is divided"
+
+
+def _concat(rule: adapting.Concat, kinds: Sequence[Kind]) -> Done:
+    first = kinds[0]
+    axis = axis_of(rule.axis, first.shape)
+    for kind in kinds:
+        same = len(kind.shape) == len(first.shape)
+        if not same or _with(kind.shape, axis, 1) != _with(first.shape, axis, 1):
+            raise Impossible(
+                f"{show_shape(first.shape)} and {show_shape(kind.shape)} are not joined along "
+                f"axis {axis}"
+            )
+        if kind.dtype != first.dtype:
+            raise Impossible(
+                f"{first.dtype} and {kind.dtype} are not joined",
+                "a rule of `how: cast` before this one makes them equal",
+            )
+    shape = _with(first.shape, axis, sum(kind.shape[axis] for kind in kinds))
+    return Done(Kind(shape, first.dtype), {"axis": axis}, f"axis {axis}")
+
+
+def _with(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _kind(entry: Entry) -> Kind:
+    if entry.shape is None:
+        raise Impossible(f"{entry.name} is no tensor")
+    return Kind(entry.shape, entry.dtype)
