@@ -1,4 +1,4 @@
-"""docs/policy.md against the models: every key, its values and its default, and the presets."""
+"""docs/policy.md and docs/adapt.md against the models: every key, its values, its default; presets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from tfckpt.errors import PolicyError
 from tfckpt.policy import Config, Keep, Manager, Policy, Restore, Save, Source, schema
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, ADAPT = ((DOCS / name).read_text(encoding="utf-8") for name in ("policy.md", "adapt.md"))
 HEADINGS = {
     "Config": "The file",
     "Manager": "manager",
@@ -26,12 +27,25 @@ HEADINGS = {
     "OptimizerRules": "optimizer",
     "InputSpec": "build",
 }
+ADAPTATIONS = (
+    "Cast",
+    "Transpose",
+    "Reshape",
+    "Slice",
+    "Pad",
+    "Tile",
+    "Resize",
+    "Vocabulary",
+    "Split",
+    "Concat",
+    "Function",
+)
 LATER = (Manager, Save, Keep, Restore, Source, Policy)
 
 
-def table(title: str) -> list[list[str]]:
+def table(title: str, page: str = PAGE) -> list[list[str]]:
     """The rows of the table under a heading, without its head."""
-    (section,) = re.findall(rf"^#+ {title}\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    (section,) = re.findall(rf"^#+ {title}\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL)
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
     return rows[2:]
 
@@ -72,14 +86,28 @@ def default(name: str, key: dict[str, Any], required: bool) -> str:
     return f"`{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}`"
 
 
-@pytest.mark.parametrize("name", HEADINGS)
-def test_every_key_stands_in_its_table(name: str) -> None:
+def keys_of(name: str) -> list[list[str]]:
     model = model_of(name)
-    expected = [
+    return [
         [f"`{word}`", values(key), default(word, key, word in model.get("required", ()))]
         for word, key in model["properties"].items()
     ]
-    assert [row[:3] for row in table(HEADINGS[name])] == expected
+
+
+@pytest.mark.parametrize("name", HEADINGS)
+def test_every_key_stands_in_its_table(name: str) -> None:
+    assert [row[:3] for row in table(HEADINGS[name])] == keys_of(name)
+
+
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_every_key_of_an_adaptation_stands_below_its_kind(name: str) -> None:
+    expected = [key for key in keys_of(name) if key[0] != "`how`"]
+    assert [row[:3] for row in table(name.lower(), ADAPT)] == expected
+
+
+def test_no_adaptation_is_left_out() -> None:
+    union = model_of("Policy")["properties"]["adapt"]["items"]["oneOf"]
+    assert {kind["$ref"].rpartition("/")[2] for kind in union} == set(ADAPTATIONS)
 
 
 def test_each_preset_means_what_the_page_says() -> None:

@@ -367,3 +367,25 @@ def test_rules_that_match_nothing_are_problems_with_suggestions() -> None:
         ("adapt: 'model/embd' matches nothing", "did you mean 'model/embed'?"),
         ("adapt: 'model/fuse' matches nothing in the checkpoint", "did you mean 'model/fused'?"),
     ]
+
+
+def test_a_value_goes_to_each_rule_that_joins_it_with_others() -> None:
+    rules = [
+        {"how": "function", "name": "mine", "checkpoint": ["k", "g"], "model": "model/k"},
+        {"how": "function", "name": "mine", "checkpoint": ["b", "g"], "model": "model/b"},
+    ]
+    stored = [value(name, (2,)) for name in ("k", "b", "g")]
+    live = [value("model/k", (2,)), value("model/b", (2,))]
+    made = plan(rules, stored, live)
+    assert made.ok
+    assert [[e.name for e in step.reads] for step in made.steps] == [["b", "g"], ["k", "g"]]
+
+
+def test_two_rules_that_make_one_value_clash() -> None:
+    rules = [
+        {"how": "concat", "checkpoint": ["a", "b"], "model": "model/x", "axis": 0},
+        {"how": "function", "name": "mine", "checkpoint": ["a"], "model": "model/x"},
+    ]
+    made = plan(rules, [value("a", (2,)), value("b", (2,))], [value("model/x", (4,))])
+    assert not made.ok
+    assert all("all meant for model/x" in step.reason for step in made.errors)

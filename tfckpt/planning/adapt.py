@@ -157,9 +157,10 @@ class Adaptations:
     def _room(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
         """How much of an axis each live value has numbers for."""
         moved = self._renames.apply(route.stored.name)
+        targets = next((each.targets for each in moved if each.adapt == route.adapt), ())
         rest = math.prod(_with(shape, axis, 1))
         sizes = []
-        for target in moved.targets if moved else ():
+        for target in targets:
             part = self._live.find(target)
             if part is None or part.shape is None:
                 raise Impossible(f"nothing here is {target}, so its size is not known", _SIZES_HINT)

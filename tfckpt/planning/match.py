@@ -141,7 +141,7 @@ class _Planning:
         for route in routes:
             if route.live is not None:
                 found = claims.setdefault(route.live.name, [])
-                if not any(other.stored is route.stored for other in found):  # two names of one
+                if not any(_same(other, route) for other in found):  # two names of one variable
                     found.append(route)
         unruled = {route.stored.name for route in routes if not route.rule}
         for name, live in self._live.entries.items():
@@ -294,6 +294,10 @@ def _joined(claims: Sequence[Route], policy: Policy) -> list[Route]:
         return []
     ordered = sorted(claims, key=lambda route: route.part)
     return ordered if len({route.part for route in claims}) == len(claims) else []
+
+
+def _same(one: Route, other: Route) -> bool:
+    return (one.stored, one.adapt, one.part) == (other.stored, other.adapt, other.part)
 
 
 def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:

@@ -1,8 +1,8 @@
 """The rules that send a stored value to a live one of another name, and which of them met anything.
 
-One pass over the original stored names: a rule never sees what another made of a name, and the
-first that matches takes the value. The rules of ``adapt`` that split and join values come before
-those of ``rename``, which are mostly the wider ones.
+One pass over the original stored names: a rule never sees what another made of a name. The rules of
+``adapt`` that split and join values come first, and a value goes to each that names it. What none
+of them names goes to the first rule of ``rename`` that matches.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Renames:
 
     >>> from tfckpt.policy import Policy
     >>> rule = {"checkpoint": "model/shared/*", "model": ["model/a/*", "model/b/*"]}
-    >>> Renames(Policy(rename=[rule])).apply("model/shared/kernel").targets
+    >>> Renames(Policy(rename=[rule])).apply("model/shared/kernel")[0].targets
     ('model/a/kernel', 'model/b/kernel')
     """
 
@@ -89,13 +89,16 @@ class Renames:
             for place, part, (checkpoint, models), how in adapting + renaming
         ]
 
-    def apply(self, name: str) -> Moved | None:
-        """What the first rule that matches makes of a name, None where none does."""
+    def apply(self, name: str) -> tuple[Moved, ...]:
+        """What each rule of ``adapt`` that matches makes of a name, else the first of ``rename``."""
+        found: list[Moved] = []
         for rule in self._rules:
+            if found and rule.field == "rename":
+                break
             if targets := rule.apply(name):
                 rule.used = True
-                return Moved(targets, rule.words, rule.adapt, rule.part)
-        return None
+                found.append(Moved(targets, rule.words, rule.adapt, rule.part))
+        return tuple(found)
 
     def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
         """A problem for each rule that renamed nothing."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.planning.structure import Positions, slot_head, slot_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfckpt.planning.renames import Moved, Renames
     from tfckpt.planning.untold import Untold
@@ -130,7 +130,7 @@ class Router:
         head = slot_head(stored)
         tail = stored.name.removeprefix(head)
         moved = self._renames.apply(stored.name)
-        for aimed in _parts(moved) if moved else ():
+        for aimed in _parts(moved):
             target = aimed.target or ""
             # a rule that leaves the variable's part as it is says nothing about the variable
             keeps = bool(head) and target.endswith(tail)
@@ -189,7 +189,7 @@ class Router:
         return self._aimed[name]
 
     def _aims(self, name: str) -> tuple[_Aim, ...]:
-        if (moved := self._renames.apply(name)) is not None:
+        if moved := self._renames.apply(name):
             return tuple(self._settled(name, aim) for aim in _parts(moved))
         if not self._by_position:
             target, untold = self._untold.settle(name, name)
@@ -202,10 +202,12 @@ class Router:
         return aim._replace(target=target, untold=untold)
 
 
-def _parts(moved: Moved) -> Iterator[_Aim]:
-    """Where a rule sends a value: each target of a split takes a part of its own."""
-    for place, target in enumerate(moved.targets):
-        yield _Aim(target, moved.rule, True, "", moved.adapt, moved.part or place)
+def _parts(moved: Sequence[Moved]) -> Iterator[_Aim]:
+    """Where rules send a value: each target of a split takes a part of its own."""
+    for each in moved:
+        for place, target in enumerate(each.targets):
+            part = each.part or place if each.adapt >= 0 else 0
+            yield _Aim(target, each.rule, True, "", each.adapt, part)
 
 
 def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:

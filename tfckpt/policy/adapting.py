@@ -60,7 +60,6 @@ class Cast(_OfLive):
     """The type of the live value."""
 
     how: Literal["cast"]
-    """cast."""
     casting: Literal["safe", "same_kind", "any"] = "same_kind"
     """What may be lost, in NumPy's words; any is its unsafe."""
 
@@ -69,7 +68,6 @@ class Transpose(_OfLive):
     """Axes in another order."""
 
     how: Literal["transpose"]
-    """transpose."""
     axes: Axes | None = None
     """The order, as in numpy.transpose; left out, it is reversed."""
 
@@ -78,7 +76,6 @@ class Reshape(_OfLive):
     """The same numbers in another shape."""
 
     how: Literal["reshape"]
-    """reshape."""
     shape: Annotated[tuple[int, ...], Listed] | None = None
     """The shape, of which one size may be -1; left out, the live one."""
 
@@ -94,7 +91,6 @@ class Slice(_OfLive):
     """A part of the value."""
 
     how: Literal["slice"]
-    """slice."""
     start: Indices | None = None
     """Where it begins on each axis; left out, at zero."""
     size: Counts | None = None
@@ -105,7 +101,6 @@ class Pad(_OfLive):
     """A greater value that holds this one."""
 
     how: Literal["pad"]
-    """pad."""
     value: Annotated[float | Text, BeforeValidator(_fill)]
     """What the rest holds: a number, initialize, or the name of a Keras initializer."""
     before: Indices | None = None
@@ -116,7 +111,6 @@ class Resize(_OfLive):
     """Interpolation, as in tf.image.resize."""
 
     how: Literal["resize"]
-    """resize."""
     method: Literal["bilinear", "bicubic", "nearest"] = "bilinear"
     """Of interpolation."""
     axes: Annotated[tuple[int, ...], Field(min_length=1, max_length=2), Listed] | None = None
@@ -150,7 +144,6 @@ class Vocabulary(_OfLive):
     """Rows by the words that they belong to."""
 
     how: Literal["vocabulary"]
-    """vocabulary."""
     old: PathText
     """The words of the checkpoint: a file in UTF-8, one a line."""
     new: PathText
@@ -169,7 +162,6 @@ class Tile(_OfLive):
     """The value, repeated."""
 
     how: Literal["tile"]
-    """tile."""
     axis: int | None = None
     """Where a new axis comes to stand."""
     times: Counts | None = None
@@ -182,7 +174,6 @@ class Split(Adaptation):
     """One stored value in several parts, one after the other along an axis."""
 
     how: Literal["split"]
-    """split."""
     checkpoint: SelectorText
     """Selector over stored names, as in a rename."""
     model: Several
@@ -228,7 +219,6 @@ class Concat(_Gathering):
     """Several stored values, one after the other along an axis."""
 
     how: Literal["concat"]
-    """concat."""
     checkpoint: Annotated[tuple[SelectorText, ...], Field(min_length=2), Listed]
     """Selectors over stored names, in order, as in a rename."""
     model: Text
@@ -244,7 +234,6 @@ class Function(_Gathering):
     """A function of the program's own."""
 
     how: Literal["function"]
-    """function."""
     name: Text
     """The name that tfckpt.register_adaptation gave it."""
     checkpoint: Annotated[tuple[SelectorText, ...], Field(min_length=1), Listed] | None = None
