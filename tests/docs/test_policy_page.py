@@ -1,4 +1,4 @@
-"""docs/policy.md and docs/adapt.md against the models: every key, its values, its default; presets."""
+"""docs/policy.md and adapt.md against the models: every key, its values, its default; presets."""
 
 from __future__ import annotations
 

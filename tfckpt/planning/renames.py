@@ -90,7 +90,7 @@ class Renames:
         ]
 
     def apply(self, name: str) -> tuple[Moved, ...]:
-        """What each rule of ``adapt`` that matches makes of a name, else the first of ``rename``."""
+        """What each matching rule of ``adapt`` makes of a name, else the first of ``rename``."""
         found: list[Moved] = []
         for rule in self._rules:
             if found and rule.field == "rename":
