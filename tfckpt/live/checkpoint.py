@@ -279,7 +279,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
         prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
-        keys = [step.stored.key for step in prepared.plan.assignments if step.stored is not None]
+        read = [entry for step in prepared.plan.assignments for entry in step.reads]
+        # the values of a table have keys of its own choice
+        keys = [entry.key for entry in read if entry.shape is not None or entry.nbytes]
         prepared.stored.values.verify([*keys, OBJECT_GRAPH])
         undo = Undo(keep_all=True)
         undo.watch(filter(is_variable, prepared.live.variables.values()))

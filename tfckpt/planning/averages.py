@@ -41,10 +41,11 @@ class Averaged(NamedTuple):
 
     def told(self, step: Step) -> Step:
         """A step of the plan with the average it is about."""
-        if step.source in self.taken and step.stored is not None:
-            average = self.taken[step.source]
+        if step.stored is not None and any(entry.name in self.taken for entry in step.reads):
+            stored, *parts = (self.taken.get(entry.name, entry) for entry in step.reads)
             reason = "; ".join(filter(None, ("ema: the moving average", step.reason)))
-            return dataclasses.replace(step, source=average.name, stored=average, reason=reason)
+            step = dataclasses.replace(step, source=stored.name, stored=stored, reason=reason)
+            return dataclasses.replace(step, parts=tuple(parts))
         if step.status is Status.MISSING and step.name in self.absent:
             reason = "ema: only, and the checkpoint has no moving average of it"
             return dataclasses.replace(step, reason=reason)
