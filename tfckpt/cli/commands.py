@@ -57,6 +57,22 @@ COMMANDS = (
         ),
     ),
     Command(
+        "diff",
+        "tfckpt.cli.diff",
+        "A [B]",
+        "What differs between two checkpoints, or a checkpoint and a model.",
+        "Values that only one has, of another shape, type or value, and those that have moved: the "
+        "same value under another name, by its checksum. With --model, B is what CALLABLE "
+        "returns, and values are compared with --values only. Exit status 1 where anything "
+        "differs.",
+        (
+            "diff runs/flowers/checkpoints zoo/imagenet/ckpt-900",
+            "diff runs/a/ckpt-1 runs/a/ckpt-2 --values",
+            "diff zoo/imagenet/ckpt-900 --model train:build_model",
+        ),
+        (Flag("values", "", "How far apart values are: largest and relative difference."), _MODEL),
+    ),
+    Command(
         "plan",
         "tfckpt.cli.plan",
         "CONFIG",

@@ -1,0 +1,100 @@
+"""A checksum for each value, the same whatever format it is stored in.
+
+It is the CRC-32C of the bytes, little-endian and in C order, which TensorFlow's index has already:
+two checkpoints of that format are compared without their data being read.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.table import unmask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+
+    from tfckpt.records import Entry
+    from tfckpt.stored.artefact import StoredCheckpoint
+
+_CHUNK = 1 << 24
+_FEW = 16
+
+
+def checksums(stored: StoredCheckpoint, entries: Iterable[Entry]) -> dict[str, int]:
+    """Name → checksum of each value that is a tensor.
+
+    Raises:
+        DamagedCheckpointError: one has to be read, and is not there whole.
+    """
+    found = {}
+    for entry in entries:
+        if entry.shape is not None:
+            known = _known(stored, entry)
+            found[entry.name] = checksum(stored.values.read(entry.key)) if known is None else known
+    return found
+
+
+def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:
+    """What the index says; for strings and what is in slices it is the checksum of something else.
+
+    Of a ``resource`` or a ``variant``, which cannot be read, it is all there is.
+    """
+    values = stored.values
+    if not isinstance(values, Bundle) or values.index.header.big_endian:
+        return None
+    kept = values.entries[entry.key]
+    return None if kept.sliced or kept.dtype == "string" else unmask(kept.crc32c)
+
+
+def checksum(array: np.ndarray) -> int:
+    """The checksum of a value in memory.
+
+    >>> import numpy as np
+    >>> checksum(np.zeros(3, "float32")) == checksum(np.zeros((3, 1), ">f4"))
+    True
+    """
+    import numpy as np
+
+    if array.dtype.hasobject:
+        text = b"".join(b"%d:%b" % (len(one), one) for one in array.reshape(-1).tolist())
+        return int(google_crc32c.value(text))
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    crc = 0
+    for start in range(0, raw.size, _CHUNK):
+        crc = google_crc32c.extend(crc, raw[start : start + _CHUNK])
+    return int(crc)
+
+
+def is_telling(entry: Entry, crc: int) -> bool:
+    """Whether values that agree in it are the same by more than chance: not zeros, ones, scalars.
+
+    >>> from tfckpt.records import Entry, Role
+    >>> import numpy as np
+    >>> bias = Entry("model/a/bias", Role.WEIGHT, "float32", (8,), 32)
+    >>> [is_telling(bias, checksum(np.full(8, n, "float32"))) for n in (0, 1, 2)]
+    [False, False, True]
+    """
+    if entry.dtype in ("string", "") or entry.shape == ():
+        return False
+    return entry.nbytes >= _FEW and crc not in _plain(entry.dtype, entry.nbytes)
+
+
+@functools.cache
+def _plain(dtype: str, nbytes: int) -> tuple[int, ...]:
+    import numpy as np
+
+    from tfckpt.stored.index import ITEM_BYTES
+    from tfckpt.stored.values import QUANTIZED, numpy_dtype
+
+    if nbytes > _CHUNK or dtype in QUANTIZED or not ITEM_BYTES.get(dtype):
+        return (int(google_crc32c.value(bytes(nbytes))),) if nbytes <= _CHUNK else ()
+    count = nbytes // ITEM_BYTES[dtype]
+    return tuple(checksum(np.full(count, n, numpy_dtype(dtype))) for n in (0, 1))
