@@ -45,7 +45,8 @@ class Command:
 
     Attributes:
         name: its words, ``policy check``.
-        module: where its ``run`` is, which takes a :class:`Given` and returns the exit status.
+        module: where its ``run`` is, which takes a :class:`Given` and returns the exit status; of
+            another name it is behind a colon.
         arguments: what follows the words, ``PATH|DIR``.
         summary: what it does, in half a line.
         about: the rest of its help.

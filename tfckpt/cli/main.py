@@ -94,7 +94,8 @@ def _call(command: Command, words: list[str]) -> int:
         print(of_command(command))
         return 0
     given = Given(arguments, {flag.name: values[flag.name].value for flag in command.all_flags})
-    status: int = importlib.import_module(command.module).run(given)
+    module, _, name = command.module.partition(":")
+    status: int = getattr(importlib.import_module(module), name or "run")(given)
     return status
 
 

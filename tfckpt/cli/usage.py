@@ -37,7 +37,11 @@ def usage(command: Command) -> str:
     'tfckpt list DIR [--json]'
     """
     words = (flag.usage.replace(" ", "\0") for flag in command.all_flags)
-    text = " ".join((f"tfckpt\0{command.name}".replace(" ", "\0"), command.arguments, *words))
+    text = (
+        " ".join((f"tfckpt\0{command.name}".replace(" ", "\0"), command.arguments, *words))
+        .replace("  ", " ")
+        .strip()
+    )
     indent = " " * (len(command.name) + 8)
     lines = textwrap.wrap(
         text, WIDTH - 7, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.listing import Listed
 
 _COUNTER = "global_step"
+_MAY_BE_INFINITE = (Role.METRIC, Role.SEED, Role.HYPERPARAMETER)
 
 
 def adopt(
@@ -62,14 +63,14 @@ def adopt(
 
 
 def _read_all(stored: StoredCheckpoint, advance: Callable[[int, int], None]) -> bool:
-    """Check every checksum; whether all weights and slots are finite."""
+    """Check every checksum; whether weights, slots, and what may be weights, are finite."""
     entries = stored.inventory.entries.values()
     done, total, finite = 0, sum(entry.nbytes for entry in entries), True
     for entry in entries:
         if entry.shape is None:
             continue
         try:
-            if entry.role in (Role.WEIGHT, Role.SLOT):
+            if entry.role not in _MAY_BE_INFINITE:
                 found = statistics(stored.values.read(entry.key))
                 finite = finite and (found is None or not found.nonfinite)
             else:

@@ -1,0 +1,274 @@
+"""`tfckpt list`, `prune` and `adopt`: the checkpoints of a directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from zoo.command_line import document, run
+
+import tfckpt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOSSES = (0.5, 0.1, 0.4, 0.3)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tensorflow as tf
+
+    from tfckpt.live.save import About
+
+    directory = tmp_path_factory.mktemp("saved")
+    checkpoint = tfckpt.Checkpoint(a=tf.Variable(tf.range(9.0)))
+    manager = tfckpt.CheckpointManager(checkpoint, directory, None)
+    for number, loss in enumerate(LOSSES, 1):
+        manager.save(about=About(step=100 * number, epoch=number, metrics={"loss": loss}))
+    return directory
+
+
+@pytest.fixture
+def runs(saved: Path, tmp_path: Path) -> Path:
+    shutil.copytree(saved, tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of plain TensorFlow's, of a root object, whose names only a live side knows."""
+    import tensorflow as tf
+
+    directory = tmp_path_factory.mktemp("foreign")
+    root = tf.Module()
+    root.w = tf.Variable(tf.range(5.0))
+    checkpoint = tf.train.Checkpoint(root, global_step=tf.Variable(7, dtype=tf.int64))
+    manager = tf.train.CheckpointManager(checkpoint, str(directory), None)
+    manager.save()
+    root.w.assign([1.0, 2.0, float("nan"), 4.0, 5.0])
+    manager.save()
+    return directory
+
+
+def names(directory: Path) -> set[str]:
+    return {file.name.removesuffix(".index") for file in directory.glob("*.index")}
+
+
+# --- list
+
+
+def test_each_checkpoint_with_what_its_record_says(runs: Path) -> None:
+    ended = run("list", runs)
+    assert ended.status == 0
+    rows = [line.split() for line in ended.out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["ckpt-4", "ckpt-3", "ckpt-2", "ckpt-1"]
+    assert [row[1] for row in rows] == ["400", "300", "200", "100"]
+    assert [row[-3:] for row in rows] == [["committed", "loss", f"{x}"] for x in LOSSES[::-1]]
+    assert max(map(len, ended.out.splitlines())) <= 80
+
+
+def test_sizes_are_those_of_the_files(runs: Path) -> None:
+    found = document("list", runs)["checkpoints"]
+    for one in found:
+        files = runs.glob(os.path.basename(one["path"]) + ".*")  # noqa: PTH119
+        assert one["nbytes"] == sum(file.stat().st_size for file in files)
+        assert (one["kept"], one["delete"], one["problem"]) == (None, None, None)
+
+
+def test_ages_of_what_has_no_record_are_those_of_the_files(runs: Path) -> None:
+    (runs / "ckpt-1.tfckpt.json").unlink()
+    for file in runs.glob("ckpt-1.*"):
+        os.utime(file, (0, time.time() - 7300))
+    *_, row = run("list", runs).out.splitlines()
+    assert "2 h" in row
+    assert "uncommitted" in row
+
+
+def test_rules_say_what_stays_and_why(runs: Path) -> None:
+    rules = ("--keep", "latest=1", "--keep", "best=1,monitor=loss,mode=min", "--keep", "pin=1,9")
+    found = document("list", runs, *rules)["checkpoints"]
+    assert [one["delete"] for one in found] == [False, True, False, False]
+    fourth, third, second, first = (one["kept"] for one in found)
+    assert "latest 1" in fourth
+    assert third == []
+    assert second == ["best 1 by loss (0.1)"]
+    assert first == ["pinned"]
+    out = run("list", runs, *rules).out
+    assert "no rule keeps it: would be" in out
+    assert "best 1 by loss (0.1), loss 0.1" in " ".join(out.split())
+
+
+def test_what_is_damaged_torn_or_foreign_is_told_apart(runs: Path, foreign: Path) -> None:
+    (runs / "ckpt-4.index").write_bytes(b"\0" * 90)
+    (runs / "ckpt-3.index").unlink()
+    (runs / "ckpt-2.tfckpt.json").unlink()
+    (runs / "ckpt-9.data-00000-of-00001").touch()
+    for file in foreign.glob("ckpt-1.*"):
+        shutil.copy(file, runs / file.name.replace("ckpt-1", "other"))
+    listed = document("list", runs, status=1)["checkpoints"]
+    found = {one["path"].rpartition("/")[2]: one for one in listed}
+    assert {name: one["state"] for name, one in found.items()} == {
+        "ckpt-9": "torn",
+        "ckpt-4": "damaged",
+        "ckpt-3": "damaged",
+        "ckpt-2": "uncommitted",
+        "ckpt-1": "committed",
+        "other": "foreign",
+    }
+    assert found["other"]["number"] is None
+    assert "index" in found["ckpt-4"]["problem"]
+    assert run("list", runs).status == 1
+
+
+def test_an_empty_directory_is_no_list(tmp_path: Path) -> None:
+    ended = run("list", tmp_path)
+    assert (ended.status, ended.out) == (1, "")
+    assert "there is no checkpoint in it" in ended.err
+    assert run("list", tmp_path / "absent").status == 1
+
+
+# --- prune
+
+
+def test_prune_deletes_nothing_without_yes(runs: Path) -> None:
+    before = {file.name: file.stat().st_mtime_ns for file in runs.iterdir()}
+    ended = run("prune", runs, "--keep", "latest=2")
+    assert ended.status == 0
+    assert ended.out.splitlines()[-1].startswith("2 checkpoints (")
+    assert "--yes does it" in ended.out
+    assert {file.name: file.stat().st_mtime_ns for file in runs.iterdir()} == before
+    found = document("prune", runs, "--keep", "latest=2")
+    assert found["done"] is False
+    assert found["delete"] == [f"{runs}/ckpt-1", f"{runs}/ckpt-2"]
+
+
+def test_prune_deletes_what_no_rule_keeps(runs: Path) -> None:
+    import tensorflow as tf
+
+    found = document(
+        "prune", runs, "--keep", "latest=1", "--keep", "best=1,monitor=loss,mode=min", "--yes"
+    )
+    assert (found["done"], found["failed"]) == (True, {})
+    assert names(runs) == {"ckpt-2", "ckpt-4"}
+    assert tf.train.latest_checkpoint(str(runs)) == f"{runs}/ckpt-4"
+    assert not [file for file in runs.iterdir() if "ckpt-1" in file.name or "ckpt-3" in file.name]
+
+
+def test_prune_takes_the_rules_of_a_config(runs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("version: 1\nmanager: {directory: x, keep: [{latest: 3}]}\n")
+    assert run("prune", runs, "--config", config, "--yes").status == 0
+    assert names(runs) == {"ckpt-2", "ckpt-3", "ckpt-4"}
+
+
+def test_what_is_damaged_is_neither_deleted_nor_counted(runs: Path) -> None:
+    (runs / "ckpt-4.data-00000-of-00001").write_bytes(b"")
+    assert run("prune", runs, "--keep", "latest=1", "--yes").status == 0
+    assert names(runs) == {"ckpt-3", "ckpt-4"}
+
+
+def test_what_others_wrote_is_never_pruned(runs: Path, foreign: Path) -> None:
+    ended = run("prune", foreign, "--keep", "latest=1", "--yes")
+    assert ended.status == 1
+    assert "tfckpt adopt" in ended.err
+    (runs / "ckpt-1.tfckpt.json").unlink()
+    run("prune", runs, "--keep", "latest=1", "--yes")
+    assert names(runs) == {"ckpt-1", "ckpt-4"}
+
+
+def test_prune_waits_for_nobody(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfckpt.manager.directory import Directory
+
+    def taken(_: object) -> None:
+        raise tfckpt.InUseError("another process saves into this directory")
+
+    monkeypatch.setattr(Directory, "claim", taken)
+    ended = run("prune", runs, "--keep", "latest=1", "--yes")
+    assert ended.status == 1
+    assert "another process" in ended.err
+    assert len(names(runs)) == 4
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ([], "--keep or --config"),
+        (["--keep", "latst=1"], "latst"),
+        (["--keep", "latest"], "is no rule"),
+        (["--keep", "latest=0"], "latest"),
+        (["--keep", "best=1"], "monitor"),
+        (["--keep", "latest=1", "--config", "c.yaml"], "its own rules"),
+        (["--keep", "latest=1", "--checkpoint_name", "model"], "nothing called model"),
+    ],
+)
+def test_rules_that_are_none_are_misuse(rules: list[str], says: str, runs: Path) -> None:
+    ended = run("prune", runs, *rules, "--yes")
+    assert ended.status == 2
+    assert says in ended.err
+    assert len(names(runs)) == 4
+
+
+def test_of_several_names_one_must_be_said(runs: Path) -> None:
+    import tensorflow as tf
+
+    other = tfckpt.Checkpoint(a=tf.Variable(1.0))
+    tfckpt.CheckpointManager(other, runs, None, checkpoint_name="other").save()
+    assert run("prune", runs, "--keep", "latest=1", "--yes").status == 2
+    flags = ("--keep", "latest=1", "--checkpoint_name", "ckpt", "--yes")
+    assert run("prune", runs, *flags).status == 0
+    assert names(runs) == {"ckpt-4", "other-1"}
+
+
+# --- adopt
+
+
+@pytest.fixture
+def adopted(foreign: Path, tmp_path: Path) -> Path:
+    directory = tmp_path / "adopted"
+    shutil.copytree(foreign, directory)
+    found = document("adopt", directory)
+    assert [one["path"][-6:] for one in found["adopted"]] == ["ckpt-1", "ckpt-2"]
+    assert [one["step"] for one in found["adopted"]] == [7, 7]
+    assert [one["finite"] for one in found["adopted"]] == [True, False]
+    return directory
+
+
+def test_what_is_adopted_is_listed_kept_and_pruned(adopted: Path) -> None:
+    found = document("list", adopted)["checkpoints"]
+    assert [one["state"] for one in found] == ["committed", "committed"]
+    assert document("verify", adopted)["ok"] is True
+    document("prune", adopted, "--keep", "latest=1", "--yes")
+    # The only one whose numbers are all finite stays.
+    assert names(adopted) == {"ckpt-1", "ckpt-2"}
+    document("adopt", adopted)
+
+
+def test_what_is_adopted_restores_as_before(adopted: Path) -> None:
+    import tensorflow as tf
+
+    for saver in (tf.train.Checkpoint, tfckpt.Checkpoint):
+        root = tf.Module()
+        root.w = tf.Variable(tf.zeros(5))
+        checkpoint = saver(root, global_step=tf.Variable(0, dtype=tf.int64))
+        checkpoint.restore(f"{adopted}/ckpt-1").assert_consumed()
+        assert root.w.numpy().tolist() == [0, 1, 2, 3, 4]
+    tfckpt.CheckpointManager(checkpoint, adopted, 1).save()
+    assert names(adopted) == {"ckpt-3"}
+
+
+def test_what_is_damaged_is_not_adopted(foreign: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "damaged"
+    shutil.copytree(foreign, directory)
+    data = directory / "ckpt-2.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-4] + b"\1\2\3\4")
+    ended = run("adopt", directory)
+    assert ended.status == 1
+    assert "ckpt-2: not adopted" in ended.err
+    assert sorted(file.name for file in directory.glob("*.tfckpt.json")) == ["ckpt-1.tfckpt.json"]
+    found = document("adopt", directory, status=1)
+    assert found["adopted"] == []
+    assert len(found["refused"]) == 1

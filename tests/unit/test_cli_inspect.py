@@ -1,0 +1,173 @@
+"""`tfckpt inspect`: the tree, statistics, single values, keys and the object graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+from zoo.command_line import document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCKS = 3
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
+    import tensorflow as tf
+
+    def block(n: int) -> tf.train.Checkpoint:
+        return tf.train.Checkpoint(
+            kernel=tf.Variable(np.arange(12, dtype="float32").reshape(3, 4) + n),
+            bias=tf.Variable(tf.zeros(4)),
+        )
+
+    model = tf.train.Checkpoint(
+        **{f"block_{n}": block(n) for n in range(BLOCKS)},
+        odd=tf.Variable([np.nan, np.inf, -1.0, 0.0]),
+        half=tf.Variable([1.0, 3.0], dtype=tf.bfloat16),
+        great=tf.Variable([2**62 + 1, 0], dtype=tf.int64),
+        words=tf.Variable(["a\x1b[31m", "b" * 300]),
+    )
+    directory = tmp_path_factory.mktemp("zoo")
+    return str(tf.train.Checkpoint(model=model).write(f"{directory}/ckpt-1"))
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_subtrees_have_their_sums(prefix: str) -> None:
+    ended = run("inspect", prefix)
+    assert ended.status == 0
+    assert ["model/block_0/", "2", "values", "64", "B"] in lines(ended.out)
+    assert ["model/block_0/kernel", "weight", "float32", "(3,", "4)", "48", "B"] in lines(ended.out)
+
+
+def test_at_a_terminal_blocks_that_are_alike_are_one(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfckpt.cli import tables
+
+    monkeypatch.setattr(tables, "for_a_person", lambda: True)
+    found = lines(run("inspect", prefix).out)
+    assert ["block_{0…2}/", "6", "values", "192", "B"] in found
+    assert ["kernel", "weight", "float32", "(3,", "4)", "144", "B"] in found
+
+
+def test_statistics_are_those_of_numpy(prefix: str) -> None:
+    found = document("inspect", prefix, "--values")["statistics"]
+    kernel = np.arange(12, dtype="float64") + 2
+    got = found["model/block_2/kernel"]
+    assert (got["count"], got["zeros"], got["nonfinite"]) == (12, 0, 0)
+    assert (got["least"], got["greatest"]) == (2, 13)
+    assert got["mean"] == pytest.approx(kernel.mean())
+    assert got["std"] == pytest.approx(kernel.std())
+    assert got["histogram"] == [1] * 12
+    odd = found["model/odd"]
+    assert (odd["count"], odd["nonfinite"], odd["zeros"]) == (4, 2, 1)
+    assert (odd["least"], odd["greatest"], odd["mean"]) == (-1, 0, -0.5)
+    assert found["model/half"]["mean"] == 2
+    assert found["model/great"]["greatest"] == 2**62 + 1
+    assert found["model/words"] is None
+
+
+def test_statistics_as_a_table(prefix: str) -> None:
+    ended = run("inspect", prefix, "--values")
+    found = lines(ended.out)
+    assert ["model/odd", "-1", "0", "-0.5", "0.5", "50%", "2"] in [line[:7] for line in found]
+    assert max(map(len, ended.out.splitlines()[2:])) <= 80
+
+
+def test_a_value_that_is_damaged_does_not_hide_the_others(prefix: str, tmp_path: Path) -> None:
+    from tfckpt.stored.bundle import Bundle
+
+    with Bundle.open(prefix) as bundle:
+        entry = bundle.entries["model/block_1/kernel/.ATTRIBUTES/VARIABLE_VALUE"]
+    for end in (".index", ".data-00000-of-00001"):
+        content = bytearray(open(prefix + end, "rb").read())  # noqa: SIM115, PTH123
+        if "data" in end:
+            content[entry.offset] ^= 1
+        (tmp_path / f"ckpt-1{end}").write_bytes(content)
+    found = document("inspect", tmp_path / "ckpt-1", "--values", status=1)["statistics"]
+    assert "checksum" in found["model/block_1/kernel"]["error"]
+    assert found["model/block_2/kernel"]["count"] == 12
+    ended = run("inspect", tmp_path / "ckpt-1", "--values")
+    assert ended.status == 1
+    assert "model/block_1/kernel" in ended.err
+
+
+def test_a_value_is_printed_and_sliced(prefix: str) -> None:
+    ended = run("inspect", prefix, "--name", "model/block_*/kernel", "--slice", "1:,::2")
+    assert ended.out.startswith("model/block_0/kernel[1:,::2]  float32 (3, 4)\n[[ 4.  6.]\n")
+    assert ended.out.count("model/block_") == BLOCKS
+    data = document("inspect", prefix, "--name", "model/block_1/kernel", "--slice", "0")["data"]
+    assert data == {"model/block_1/kernel": [1, 2, 3, 4]}
+    data = document("inspect", prefix, "--name", r"re:model/(half|odd)")["data"]
+    assert data["model/half"] == np.array([1, 3], ml_dtypes.bfloat16).tolist()
+    assert data["model/odd"] == [None, None, -1, 0]
+
+
+def test_strings_are_harmless_and_long_ones_cut(prefix: str) -> None:
+    ended = run("inspect", prefix, "--name", "model/words")
+    assert "\x1b" not in ended.out
+    assert r"a\x1b[31m" in ended.out
+    assert "(300 bytes)" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--name", "model/blok_1/*"], "near it: model/block_1/"),
+        (["--name", "a/**b"], "**"),
+        (["--name", "model/odd", "--slice", "7"], "out of bounds"),
+        (["--name", "model/odd", "--slice", "0,0"], "too many indices"),
+        (["--name", "model/odd", "--slice", "one"], "write it as NumPy does"),
+        (["--slice", "0"], "--slice belongs to --name"),
+        (["--values", "--keys"], "two different views"),
+    ],
+)
+def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str) -> None:
+    ended = run("inspect", prefix, *flags)
+    assert ended.status == 2
+    assert says in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_more_than_a_program_should_read_as_json_is_refused(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfckpt.cli.views.MAX_ELEMENTS", 11)
+    ended = run("inspect", prefix, "--name", "model/block_0/kernel", "--json")
+    assert ended.status == 2
+    assert "--slice" in ended.err
+
+
+def test_keys_are_those_of_tensorflow(prefix: str) -> None:
+    import tensorflow as tf
+
+    out = run("inspect", prefix, "--keys").out
+    keys = dict(tf.train.list_variables(prefix)).keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    assert keys
+    assert all(key in out.split() for key in keys)
+
+
+def test_the_object_graph_is_that_of_tensorflow(prefix: str) -> None:
+    import tensorflow as tf
+    from tensorflow.core.protobuf import trackable_object_graph_pb2 as proto
+
+    reader = tf.train.load_checkpoint(prefix)
+    graph = proto.TrackableObjectGraph()
+    graph.ParseFromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
+    found = document("inspect", prefix, "--graph")["graph"]
+    assert [node["children"] for node in found] == [
+        {child.local_name: child.node_id for child in node.children} for node in graph.nodes
+    ]
+    keys = {one["key"] for node in found for one in node["values"]}
+    assert keys == {one.checkpoint_key for node in graph.nodes for one in node.attributes}
+    out = run("inspect", prefix, "--graph").out
+    assert "block_1  #" in out
+    assert out.count(".ATTRIBUTES/VARIABLE_VALUE") == len(keys)

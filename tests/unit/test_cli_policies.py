@@ -1,0 +1,97 @@
+"""`tfckpt policy schema`, `policy show` and `completion`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from zoo.command_line import document, run
+
+from tfckpt.cli.commands import COMMANDS
+from tfckpt.policy import load_config
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONFIGS = sorted((PROJECT / "configs").glob("*.yaml"))
+SAVING = """
+version: 1
+manager:
+  directory: "runs/$$5/${NAME:-a}"
+  save: {every_steps: 5, on_signal: [SIGTERM], grace_seconds: 3}
+  max_to_keep: 2
+  enable_async: true
+  if_busy: skip
+restore:
+  first_of:
+    - {path: "zoo/ckpt-1", policy: {exclude: ["re:model/a$"], assert: none}}
+    - {directory: "runs/$$5", select: 3}
+"""
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RUN_DIR", "PRETRAINED"):
+        monkeypatch.setenv(name, "runs/new")
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, None], ids=lambda path: path and path.name)
+@pytest.mark.usefixtures("env")
+def test_what_show_prints_means_the_same(config: Path | None, tmp_path: Path) -> None:
+    if config is None:
+        config = tmp_path / "saving.yaml"
+        config.write_text(SAVING)
+    ended = run("policy", "show", config)
+    assert ended.status == 0
+    (tmp_path / "shown.yaml").write_text(ended.out)
+    assert load_config(tmp_path / "shown.yaml") == load_config(config)
+    assert document("policy", "show", config)["config"]["version"] == 1
+
+
+def test_show_resolves_presets_and_variables(tmp_path: Path) -> None:
+    (tmp_path / "saving.yaml").write_text(SAVING)
+    found = document("policy", "show", tmp_path / "saving.yaml")["config"]
+    assert found["manager"]["directory"] == "runs/$$5/a"
+    assert found["restore"]["first_of"][0]["policy"]["on_missing"] == "warn"
+
+
+def test_a_wrong_config_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("version: 1\nrestor: {}\n")
+    ended = run("policy", "show", tmp_path / "c.yaml")
+    assert ended.status == 1
+    assert "c.yaml:2:" in ended.err
+
+
+def test_the_schema_is_the_one_that_editors_read() -> None:
+    published = json.loads((PROJECT / "configs" / "schema.json").read_text(encoding="utf-8"))
+    assert json.loads(run("policy", "schema").out) == published
+    assert run("policy", "schema", "more").status == 2
+
+
+def complete(*words: str) -> list[str]:
+    """What bash offers for the last word."""
+    script = run("completion", "bash").out
+    said = " ".join(f"'{word}'" for word in ("tfckpt", *words))
+    ask = f"COMP_WORDS=({said}); COMP_CWORD={len(words)}; _tfckpt; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{ask}"], check=True, capture_output=True, text=True
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(sys.platform == "win32" or not shutil.which("bash"), reason="needs bash")
+def test_bash_completes_commands_and_flags() -> None:
+    assert {*complete("")} == {command.name.split()[0] for command in COMMANDS}
+    assert complete("ins") == ["inspect"]
+    assert {*complete("policy", "")} >= {"check", "schema", "show"}
+    assert complete("inspect", "runs", "--va") == ["--values"]
+    assert "--yes" in complete("prune", "runs", "--keep", "latest=3", "--")
+
+
+def test_zsh_and_fish_have_scripts_of_their_own() -> None:
+    assert "bashcompinit" in run("completion", "zsh").out
+    fish = run("completion", "fish").out
+    assert "-l quarantine" in fish
+    assert run("completion", "tcsh").status == 2

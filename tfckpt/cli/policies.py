@@ -1,0 +1,63 @@
+"""`tfckpt policy schema`, the language of configs, and `tfckpt policy show`, one with defaults."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.command import Misuse
+from tfckpt.cli.document import show_json
+from tfckpt.planning.text import printable
+
+if TYPE_CHECKING:
+    from tfckpt.cli.command import Given
+
+
+def run_schema(given: Given) -> int:
+    """Print the JSON Schema of configs."""
+    from tfckpt.policy import schema
+
+    if given.arguments:
+        raise Misuse("policy schema takes no argument")
+    print(json.dumps(schema(), indent=2))
+    return 0
+
+
+def run_show(given: Given) -> int:
+    """Print a config as it is understood; it can be loaded again."""
+    import yaml
+
+    from tfckpt.policy import load_config
+
+    file = given.one("a config file")
+    config = _config(load_config(file).model_dump(mode="json", by_alias=True, exclude_none=True))
+    if given.json:
+        show_json({"version": 1, "file": file, "config": config})
+    else:
+        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=80)
+        print("\n".join(map(printable, text.rstrip().split("\n"))))
+    return 0
+
+
+def _config(config: dict[str, Any]) -> dict[str, Any]:
+    """Without what repeats a key, or has no meaning beside another."""
+    for policy in config["policies"].values():
+        del policy["name"]
+    manager = config.get("manager", {})
+    if not manager.get("enable_async", True):
+        del manager["if_busy"]
+    if not manager.get("save", {}).get("on_signal", True):
+        del manager["save"]["grace_seconds"]
+    places = ("manager", "restore")
+    return {key: _dollars(value) if key in places else value for key, value in config.items()}
+
+
+def _dollars(value: Any, key: str = "") -> Any:
+    """Filled in already: a dollar that is left is one."""
+    if isinstance(value, dict):
+        # A policy that is written out has selectors, which are not filled in.
+        written_out = key == "policy"
+        return value if written_out else {k: _dollars(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_dollars(one) for one in value]
+    return value.replace("$", "$$") if isinstance(value, str) else value
