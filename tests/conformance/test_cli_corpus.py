@@ -21,7 +21,7 @@ def _items() -> dict[str, dict[str, Any]]:
     return {item["id"]: item for item in map(json.loads, lines)}
 
 
-ITEMS = _items()
+ITEMS = {name: item for name, item in _items().items() if item["kind"] not in ("h5", "keras_v3")}
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +56,8 @@ def test_inspect_in_every_view(name: str) -> None:
         ended = run("inspect", path, *flags)
         assert ended.status == status
         assert "Traceback" not in ended.err
-        names = {value["name"] for value in found["values"]}
-        lines = ended.out.splitlines()
-        long = [line for line in lines if len(line) > 80]
-        assert all({*line.split()} & {*names, *by_key, f"{path}:"} for line in long), long
+        long = [line for line in ended.out.splitlines() if len(line) > 80]
+        assert all(len(line.split()) == 1 for line in long), long  # a name, which is never broken
     if whole(name):
         statistics = document("inspect", path, "--values")["statistics"]
         known = {name for name, one in statistics.items() if one and "error" not in one}

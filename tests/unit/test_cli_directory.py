@@ -257,7 +257,7 @@ def test_what_is_adopted_restores_as_before(adopted: Path) -> None:
         checkpoint.restore(f"{adopted}/ckpt-1").assert_consumed()
         assert root.w.numpy().tolist() == [0, 1, 2, 3, 4]
     tfckpt.CheckpointManager(checkpoint, adopted, 1).save()
-    assert names(adopted) == {"ckpt-3"}
+    assert names(adopted) == {"ckpt-1", "ckpt-3"}  # the former is in use: it was restored
 
 
 def test_what_is_damaged_is_not_adopted(foreign: Path, tmp_path: Path) -> None:

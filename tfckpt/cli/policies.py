@@ -48,6 +48,12 @@ def _config(config: dict[str, Any]) -> dict[str, Any]:
         del manager["if_busy"]
     if not manager.get("save", {}).get("on_signal", True):
         del manager["save"]["grace_seconds"]
+    for sources in config.get("restore", {}).values():
+        for source in sources if isinstance(sources, list) else ():
+            if "path" in source:
+                del source["checkpoint_name"], source["select"]
+            if isinstance(source["policy"], dict):
+                del source["policy"]["name"]
     places = ("manager", "restore")
     return {key: _dollars(value) if key in places else value for key, value in config.items()}
 
