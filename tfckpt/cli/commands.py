@@ -60,7 +60,7 @@ COMMANDS = (
         "diff",
         "tfckpt.cli.diff",
         "A [B]",
-        "What differs between two checkpoints, or a checkpoint and a model.",
+        "What differs between two checkpoints, or one and a model.",
         "Values that only one has, of another shape, type or value, and those that have moved: the "
         "same value under another name, by its checksum. With --model, B is what CALLABLE "
         "returns, and values are compared with --values only. Exit status 1 where anything "
