@@ -82,6 +82,22 @@ renames = st.lists(
     max_size=2,
     unique_by=str,
 ).map(tuple)
+adaptations = st.lists(
+    st.sampled_from(
+        (
+            {"how": "transpose", "model": "model/dense/*"},
+            {"how": "cast", "casting": "any", "model": "**"},
+            {"how": "reshape", "model": "**/w"},
+            {"how": "pad", "value": 0, "model": "optimizer/**"},
+            {"how": "split", "checkpoint": "model/dense/*",
+             "model": ["model/dense_1/*", "model/conv/*"], "axis": 0},
+            {"how": "concat", "checkpoint": ["model/conv/*", "model/head/*"],
+             "model": "model/head/*", "axis": -1},
+        )
+    ),
+    max_size=3,
+    unique_by=str,
+).map(tuple)  # fmt: skip
 actions = st.sampled_from(("error", "warn", "ignore"))
 policies = st.builds(
     Policy,
@@ -90,6 +106,7 @@ policies = st.builds(
     exclude=selectors,
     exclude_checkpoint=selectors,
     rename=renames,
+    adapt=st.just(()) | adaptations,
     expect_missing=selectors,
     expect_unexpected=selectors,
     on_missing=actions,
@@ -115,8 +132,9 @@ def test_every_value_ends_in_a_step_and_every_live_one_in_exactly_one(policy, st
     plan = make_plan(policy, stored, live)
     assert sorted(step.name for step in plan.steps if step.name) == sorted(live.entries)
     sources = [step.source for step in plan.steps if step.source]
+    sources += [part.name for step in plan.steps for part in step.parts]
     assert set(sources) == set(stored.entries)
-    several = any(len(rule.model) > 1 for rule in policy.rename)
+    several = any(len(rule.model) > 1 for rule in policy.rename) or policy.adapt
     if not stored.aliases and not several:  # else one value may fill two here
         assert len(sources) == len(stored.entries)
     for step in plan.steps:
@@ -146,9 +164,13 @@ def test_restoring_an_inventory_into_itself_loads_all_of_it(inventory):
 @given(policies, inventories, inventories)
 def test_what_is_assigned_fits(policy, stored, live):
     for step in make_plan(policy, stored, live).assignments:
-        assert step.stored.shape == step.live.shape
-        assert step.stored.dtype == step.live.dtype or step.status is Status.CAST
-        if step.live.of and not policy.rename and policy.match != ("structure",):
+        made = step.changes[-1].after[0] if step.changes else step.stored
+        assert made.shape == step.live.shape
+        cast = policy.on_dtype_mismatch == "cast" if step.changes else step.status is Status.CAST
+        assert made.dtype == step.live.dtype or cast
+        assert bool(step.changes) == (step.status is Status.ADAPTED)
+        assert len(step.reads) == 1 or any(change.how == "concat" for change in step.changes)
+        if step.live.of and not (policy.rename or policy.adapt) and policy.match != ("structure",):
             pair = step.live.of, step.stored.of
             assert len(set(pair)) == 1 or UNTOLD in pair[1] or live.aliases or stored.aliases
         assert step.live.role is not Role.SLOT or policy.optimizer.slots == "restore"

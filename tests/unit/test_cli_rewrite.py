@@ -184,6 +184,18 @@ def test_rules_come_from_a_policy(source: str, target: str, tmp_path: Path) -> N
     assert not any("momentum" in name for name in names)
 
 
+def test_what_only_a_model_can_tell_is_refused(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "policy.yaml"
+    config.write_text(
+        "version: 1\npolicies:\n  a:\n    adapt:\n      - {how: transpose, model: model/**}\n"
+    )
+    assert run(source, tmp_path / "new", "--config", config) != 0
+    assert "policy.yaml:5:9: adapt: a model says what values are to" in capsys.readouterr().err
+    assert not list(tmp_path.glob("new*"))
+
+
 @pytest.mark.parametrize(
     ("flags", "status"),
     [

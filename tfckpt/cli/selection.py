@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.command import Misuse
-from tfckpt.errors import PolicyError
+from tfckpt.errors import PolicyError, Problem
 from tfckpt.planning.derive import derive
 from tfckpt.policy import Policy, load_config
 from tfckpt.policy.model import OptimizerRules
@@ -38,6 +38,10 @@ def selected(given: Given, stored: Inventory) -> Plan:
     """
     casts = [_Cast(text) for text in given.texts("cast")]
     policy = _policy(given, stored)
+    if policy.adapt:
+        message = "adapt: a model says what values are to become, and there is none here"
+        hint = "restore into the model and save it, or take a policy without `adapt`"
+        raise PolicyError(policy.file, [Problem(message, *policy.where("adapt"), hint)])
     if casts:
         policy = policy.model_copy(update={"on_dtype_mismatch": "cast"})
     plan = derive(policy, stored, partial(_dtype, casts))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfckpt.planning.casting import castable
 from tfckpt.planning.changes import Change, Impossible, Kind
 from tfckpt.planning.plan import Severity, Status, Step
-from tfckpt.planning.structure import SLOTS_HINT, TRUST_HINT, Layers, Optimizers
+from tfckpt.planning.structure import SLOTS_HINT, Layers, Optimizers
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -101,8 +101,9 @@ class Comparison:
         stored = route.stored
         if "name" in self._match:
             variables = stored.of or stored.name, live.of or live.name
-            if reason := self._layers.doubt(*variables):
-                return reason, TRUST_HINT
+            doubt = self._layers.doubt(*variables)
+            if doubt[0]:
+                return doubt
         if live.role is Role.SLOT and not (route.explicit and stored.slot != live.slot):
             return self._optimizers.doubt(stored, live), SLOTS_HINT
         return "", ""

@@ -72,10 +72,12 @@ class Layers:
         self._unordered = stored.unordered
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
-        self._doubts: dict[tuple[str, str], str] = {}
+        self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def doubt(self, stored: str, live: str) -> str:
-        """Why a stored variable may not be the live one, ``""`` where nothing speaks against it.
+    def doubt(self, stored: str, live: str) -> tuple[str, str]:
+        """Why a stored variable may not be the live one, and what to do about it.
+
+        ``""`` twice where nothing speaks against it.
 
         A rule that renames a parent, or the variable in a layer, does not say that the layers are
         the same ones; so they are compared across it. A rule that renames the layer itself settles
@@ -92,7 +94,7 @@ class Layers:
             self._doubts[layers] = self._doubt(*layers)
         return self._doubts[layers]
 
-    def _doubt(self, stored: str, live: str) -> str:
+    def _doubt(self, stored: str, live: str) -> tuple[str, str]:
         end = stored.find("/")
         while end != -1:
             there, tail = stored[:end], stored[end:]
@@ -100,9 +102,21 @@ class Layers:
                 here = live[: len(live) - len(tail)]
                 layer = tail[1:].partition("/")[0]
                 if reason := self._compared(there, here).get(layer):
-                    return reason
+                    return reason, self._candidates(there, here, layer)
             end = stored.find("/", end + 1)
-        return ""
+        return "", ""
+
+    def _candidates(self, there: str, here: str, layer: str) -> str:
+        """The stored layer of the same name and that of the same position, and how to take each."""
+        if there in self._unordered:
+            return TRUST_HINT
+        place = [each.name for each in self._live[here]].index(layer)
+        at_place = [f"{there}/{each.name}" for each in self._stored[there][place : place + 1]]
+        return (
+            f"`match: name` takes {there}/{layer} of the checkpoint, `match: structure` "
+            f"{''.join(at_place) or 'nothing'}, by position; names that you give to the layers "
+            "where the model is built leave no doubt"
+        )
 
     def _compared(self, there: str, here: str) -> dict[str, str]:
         pair = there, here
