@@ -24,6 +24,7 @@ from tfckpt.errors import (
 from tfckpt.live.remote import files_of
 from tfckpt.manager.directory import Directory
 from tfckpt.stored.files import reading
+from tfckpt.stored.prefix import shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -150,7 +151,7 @@ def _anything(prefix: str) -> bool:
     same name with another number.
     """
     files = files_of(prefix)
-    if files.exists(prefix):
+    if files.exists(prefix) or shards_of(prefix, files):
         return True
     directory, name = os.path.split(prefix)
     with reading(directory):

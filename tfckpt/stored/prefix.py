@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 LFS_POINTER = b"version https://git-lfs"
 LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
-SUFFIX = re.compile(r"(?:\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.tfckpt\.json)\Z")
+SUFFIX = re.compile(r"(?:\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.meta|\.tfckpt\.json)\Z")
+# Below the directory of a SavedModel.
+VARIABLES = "/variables/variables"
+SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 # Of TF1's first Saver; it returns the name with question marks for the number.
 _SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
 _SHOWN = 5
 _FORMATS = {
     b"\x89HDF\r\n\x1a\n": "an HDF5 file",
     b"PK\x03\x04": "a ZIP archive, as a .keras file is",
+    b"\x1f\x8b": "compressed by gzip",
 }
 
 
@@ -52,6 +56,9 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     elif suffix:
         message = "is one file of a checkpoint, not its prefix"
         hint = f"Write {prefix[: -len(suffix[0])]!r}."
+    elif name in SAVED_MODELS and name in beside:
+        message = "is the program of a SavedModel, not its variables"
+        hint = f"Write the directory, {directory or '.'!r}."
     elif name in beside:
         return _other_format(prefix, files)
     elif any(other.startswith(f"{name}.data-") for other in beside):

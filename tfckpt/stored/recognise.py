@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.files import join
-from tfckpt.stored.prefix import SUFFIX, shards_of
+from tfckpt.stored.prefix import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
 from tfckpt.stored.table import looks_like_table
 
 if TYPE_CHECKING:
     from tfckpt.stored.files import Files
 
-SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 _PEEK = 16
 
 
@@ -34,8 +33,9 @@ class Format(Enum):
 def recognise(path: str, files: Files) -> Format:
     """The format of what is there; ``BUNDLE``, whose reader says what is wrong, for no other."""
     if files.exists(index_path(path)):
-        return Format.BUNDLE
-    if any(files.exists(join(path, name)) for name in SAVED_MODELS):
+        inside = path.endswith(VARIABLES) and is_saved_model(path.removesuffix(VARIABLES), files)
+        return Format.SAVED_MODEL if inside else Format.BUNDLE
+    if is_saved_model(path, files):
         return Format.SAVED_MODEL
     if SUFFIX.search(path):
         return Format.BUNDLE
@@ -45,6 +45,10 @@ def recognise(path: str, files: Files) -> Format:
         if looks_like_table(tail):
             return Format.SAVER_V1
     return Format.BUNDLE
+
+
+def is_saved_model(directory: str, files: Files) -> bool:
+    return any(files.exists(join(directory, name)) for name in SAVED_MODELS)
 
 
 def _ends(path: str, files: Files) -> tuple[bytes, bytes] | None:

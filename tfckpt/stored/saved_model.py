@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.bundle_names import open_bundle
-from tfckpt.stored.files import LOCAL, Files, join
+from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.prefix import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,13 +20,8 @@ if TYPE_CHECKING:
     from tfckpt.stored.artefact import StoredCheckpoint
 
 
-def variables_of(directory: str) -> str:
-    """The prefix of the variables of a SavedModel."""
-    return join(join(directory, "variables"), "variables")
-
-
 def open_saved_model(
-    directory: str,
+    path: str,
     *,
     roots: Mapping[str, Root] | None = None,
     bases: Collection[str] = (),
@@ -33,10 +29,17 @@ def open_saved_model(
 ) -> StoredCheckpoint:
     """Open the variables of a SavedModel.
 
+    Args:
+        path: of its directory, or the prefix of its variables.
+        roots: as :func:`tfckpt.stored.checkpoint.open_checkpoint` has it.
+        bases: likewise.
+        files: where the files are.
+
     Raises:
         DamagedCheckpointError: it has none, or they are not as they must be.
     """
-    prefix = variables_of(directory)
+    directory = path.rstrip("/").removesuffix(VARIABLES)
+    prefix = directory + VARIABLES
     if not files.exists(index_path(prefix)):
         message = "is a SavedModel without variables: there is no 'variables/variables.index'"
         hint = "Copy the directory `variables` along; one that was never there means frozen values."
