@@ -58,6 +58,19 @@ NAMES = {
         "CL_scale/Adam_1": "optimizer/velocity/CL_scale",
         "cond/beta2_power": "optimizer/beta2_power",
     },
+    "sm_tfx_keras": {
+        "layer_with_weights-1/kernel/.ATTRIBUTES/VARIABLE_VALUE": "model/dense_1/kernel",
+        "layer_with_weights-1/kernel/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE": (
+            "optimizer/momentum/dense_1/kernel"
+        ),
+        "keras_api/metrics/1/total/.ATTRIBUTES/VARIABLE_VALUE": (
+            "metrics/sparse_categorical_accuracy/total"
+        ),
+    },
+    "sm_rust_keras_single": {
+        "layer_with_weights-0/bias/.ATTRIBUTES/VARIABLE_VALUE": "model/test_in/bias",
+        "keras_api/metrics/0/count/.ATTRIBUTES/VARIABLE_VALUE": "metrics/loss/count",
+    },
     "tf1_t5_bfloat16": {
         "shared/embedding_slot_v": "optimizer/velocity/shared/embedding",
         "decoder/block_000/layer_000/SelfAttention/v": (

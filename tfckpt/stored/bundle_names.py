@@ -9,6 +9,7 @@ TensorFlow 1.13 wrote beside it, are none.
 from __future__ import annotations
 
 import dataclasses
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt import names
@@ -40,6 +41,7 @@ def open_bundle(
     bases: Collection[str] = (),
     files: Files = LOCAL,
     kind: str = "",
+    labels: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> StoredCheckpoint:
     """Open a checkpoint that is an index and data files, and name its values.
 
@@ -49,6 +51,7 @@ def open_bundle(
         bases: likewise.
         files: where the files are.
         kind: what it is, where that is known.
+        labels: the edges from the root of the graph to an object → its own name.
 
     Raises:
         CheckpointNotFoundError: there is none of that name.
@@ -62,7 +65,7 @@ def open_bundle(
             told = "tfckpt"
             inventory = moved_to(_check(record.inventory, bundle), roots or {})
         elif (graph := _read_graph(bundle)) is not None:
-            reader = GraphReader(graph, bases)
+            reader = GraphReader(graph, bases, labels)
             told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
             inventory = _name(bundle, reader, roots)
         else:

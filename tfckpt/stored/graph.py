@@ -17,6 +17,7 @@ and an unresolvable slot its number: visible, and never matched by accident.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt import names
@@ -66,13 +67,21 @@ class GraphReader:
     Args:
         graph: as stored.
         bases: automatic layer names beyond Keras's own, ``my_block``.
+        labels: the edges from the root to an object → its own name, where more is known of it than
+            the graph says.
     """
 
-    def __init__(self, graph: proto.ObjectGraph, bases: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        graph: proto.ObjectGraph,
+        bases: Collection[str] = (),
+        labels: Mapping[tuple[str, ...], str] = MappingProxyType({}),
+    ) -> None:
         self.nodes = [without_config(node) for node in graph.nodes]
         self.edges = [
             {child.local_name: child.node_id for child in node.children} for node in graph.nodes
         ]
+        self._labels = {self._at(path): label for path, label in labels.items()}
         self.books = take_books(self.edges)
         self._bases = KERAS_BASES | set(bases)
         self._inside = wrapped(self)
@@ -115,6 +124,13 @@ class GraphReader:
             self.edges[self.edges[0][_TFCKPT]].items() if self.written_by_tfckpt() else ()
         ):
             yield edge, self._node(index)
+
+    def _at(self, path: tuple[str, ...]) -> int | None:
+        """The node that edges lead to from the root."""
+        index: int | None = 0
+        for edge in path:
+            index = None if index is None else self.edges[index].get(edge)
+        return index
 
     def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
@@ -207,12 +223,12 @@ class GraphReader:
     def _books(self, index: int, node: Node, fresh: list[int]) -> None:
         """Keras's lists name what nothing else leads to; its metrics stand nowhere else."""
         books = self.books.get(index, {})
-        for number, values in metrics(self.edges, books):
+        for number, found in metrics(self.edges, books):
             metric = Node(Kind.GROUP)
-            for edge, target in values.items():
+            for edge, target in self.edges[found].items():
                 if self.nodes[target].attributes:
                     metric.children.append((edge, self._get(target, fresh)))
-            node.metrics.append((number, metric))
+            node.metrics.append((self._labels.get(found, number), metric))
         node.asides.extend(
             (edge, self._get(target, fresh)) for edge, target in books.items() if edge != KERAS_API
         )
@@ -222,7 +238,7 @@ class GraphReader:
         found = []
         for layer, name in zip(layers, layer_names(self._scopes(layers), usual), strict=True):
             child = self._get(layer, fresh)
-            child.label = child.label or name
+            child.label = child.label or self._labels.get(layer, name)
             child.base = weak_base(child.label, self._bases)
             found.append(child)
         return found

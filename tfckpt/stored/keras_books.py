@@ -39,8 +39,7 @@ def take_books(edges: Sequence[Edges]) -> dict[int, Edges]:
     }
 
 
-def metrics(edges: Sequence[Edges], books: Edges) -> Iterator[tuple[str, Edges]]:
-    """The number of each metric of a model, and edge → node of its values."""
+def metrics(edges: Sequence[Edges], books: Edges) -> Iterator[tuple[str, int]]:
+    """The number of each metric of a model, and its node."""
     listed = edges[books[KERAS_API]].get(_METRICS) if books else None
-    for number, metric in (edges[listed] if listed is not None else {}).items():
-        yield number, edges[metric]
+    yield from (edges[listed] if listed is not None else {}).items()

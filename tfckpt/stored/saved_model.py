@@ -1,6 +1,7 @@
 """A SavedModel, given as its directory: its variables are a bundle inside.
 
-Only the variables are read. Nothing of ``saved_model.pb``, which is a program, is looked at.
+Only the variables are read, and the names that Keras gave its layers
+(:mod:`tfckpt.stored.keras_metadata`). The program in ``saved_model.pb`` is not looked at.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.bundle_names import open_bundle
 from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.keras_metadata import layer_names
 from tfckpt.stored.prefix import VARIABLES
 
 if TYPE_CHECKING:
@@ -44,4 +46,11 @@ def open_saved_model(
         message = "is a SavedModel without variables: there is no 'variables/variables.index'"
         hint = "Copy the directory `variables` along; one that was never there means frozen values."
         raise DamagedCheckpointError(message, path=directory, hint=hint)
-    return open_bundle(prefix, roots=roots, bases=bases, files=files, kind="saved_model")
+    return open_bundle(
+        prefix,
+        roots=roots,
+        bases=bases,
+        files=files,
+        kind="saved_model",
+        labels=layer_names(directory, files),
+    )
