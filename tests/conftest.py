@@ -9,10 +9,13 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -34,6 +37,26 @@ def flavour(request: pytest.FixtureRequest) -> Any:
     if request.param == "tf_keras":
         return pytest.importorskip("tf_keras")
     return importlib.import_module("keras")
+
+
+@pytest.fixture
+def stop(flavour) -> Callable[[int, int], Any]:
+    """``stop(epoch, batch)``: a callback that ends the process there, as far as a test can."""
+
+    class Stop(flavour.callbacks.Callback):
+        def __init__(self, epoch: int, batch: int) -> None:
+            super().__init__()
+            self.at = (epoch, batch)
+            self.epoch = -1
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if (self.epoch, batch) == self.at:
+                raise KeyboardInterrupt
+
+    return Stop
 
 
 @pytest.fixture(scope="session")

@@ -132,9 +132,10 @@ class Run:
             What gives the signals back where nobody is left to call ``sync``.
 
         Raises:
-            TfckptError: ``on_signal`` is given, and this is not the main thread.
+            TfckptError: ``on_signal`` is given, and this is not the main thread; or ``every_steps``
+                is, and nothing given counts steps.
         """
-        self._triggers.begin(self._step())
+        self._triggers.begin(self._counted())
         self._signals.install()
         return self._signals.abandon
 
@@ -205,10 +206,11 @@ class Run:
             SaveError: it failed, or the last one did in the background.
             SystemExit: a signal has come, the checkpoint is on disk.
             KeyboardInterrupt: the same, for SIGINT.
-            TfckptError: ``on_signal`` is given, and this is not the main thread.
+            TfckptError: ``on_signal`` is given, and this is not the main thread; or ``every_steps``
+                is, and nothing given counts steps.
         """
         taken = None if "step" in self._objects else steps
-        step = self._step() if self._triggers.step_matters(taken) else None
+        step = self._counted() if self._triggers.step_matters(taken) else None
         return self._at_boundary(self._triggers.at_step(step), metrics)
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
@@ -316,7 +318,7 @@ class Run:
             verbose: 0 is silent, 1 says a line for the restore and for each save.
         """
         check_keywords(self._objects)
-        return callback_for(self, self._objects.values(), verbose)
+        return callback_for(self, self._objects, verbose)
 
     def _step(self) -> int | None:
         counter = self._objects.get("step")
@@ -326,6 +328,15 @@ class Run:
             o for o in (*self._objects.values(), *self._compiled()) if hasattr(o, "iterations")
         ]
         return as_int(solvers[0].iterations) if solvers else None
+
+    def _counted(self) -> int | None:
+        step = self._step()
+        if step is None and self._triggers.every_steps is not None:
+            raise TfckptError(
+                "`every_steps` is declared, and nothing that was given counts steps",
+                hint="give the optimizer, a compiled model, or a variable as `step`",
+            )
+        return step
 
     def _compiled(self) -> list[Any]:
         return [getattr(obj, "optimizer", None) for obj in self._objects.values()]

@@ -65,26 +65,6 @@ def saved(run: Any) -> list[str]:
     return [Path(path).name for path in run.manager.checkpoints]
 
 
-@pytest.fixture
-def stop(flavour) -> Callable[[int, int], Any]:
-    """``stop(epoch, batch)``: a callback that ends the process there, as far as a test can."""
-
-    class Stop(flavour.callbacks.Callback):
-        def __init__(self, epoch: int, batch: int) -> None:
-            super().__init__()
-            self.at = (epoch, batch)
-            self.epoch = -1
-
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.epoch = epoch
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if (self.epoch, batch) == self.at:
-                raise KeyboardInterrupt
-
-    return Stop
-
-
 def test_training_that_is_resumed_comes_to_the_same_as_training_through(run, flavour) -> None:
     whole, _ = run()
     fit(whole, 5)

@@ -18,6 +18,7 @@ import numpy as np
 
 from tfckpt.fitting.keras_side import Hook
 from tfckpt.fitting.loop import Loop
+from tfckpt.fitting.trained import check_trained
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ class Resumable(Protocol):
 
 
 def callback_for(  # noqa: C901 (a class of short methods)
-    run: Resumable, objects: Iterable[Any], verbose: int
+    run: Resumable, objects: Mapping[str, Any], verbose: int
 ) -> Any:
     """The callback, of the flavour of the first Keras object."""
-    if _is_tf_keras(objects):
+    if _is_tf_keras(objects.values()):
         from tf_keras.callbacks import Callback
     else:
         from keras.callbacks import Callback
@@ -66,12 +67,13 @@ def callback_for(  # noqa: C901 (a class of short methods)
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
 
         def on_train_begin(self, logs: Any = None) -> None:
+            check_trained(self.model, objects)
             if run.report is None:  # another `fit` of the same run goes on from where it is
                 say(_summary(run.begin(), run.epoch))
             elif run.resumption is not None and not run.fits:
                 run.resumption.keep()
             named = run.config.manager.callbacks if run.config.manager else {}
-            self._loop = Loop(self, run.fits, say, named)
+            self._loop = Loop(self, objects, run.fits, say, named)
             run.fits += 1
             if self._loop.begin(run.resumption):
                 run.resumption = None

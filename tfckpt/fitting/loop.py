@@ -21,7 +21,7 @@ from tfckpt.fitting import states
 from tfckpt.fitting.keras_side import Hook, batches_of_a_call, list_of, start_at
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
-from tfckpt.fitting.statements import about_data, about_model
+from tfckpt.fitting.statements import about_data, about_model, about_objects
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Loop:
 
     Args:
         callback: the one that saves, with the model and the parameters that Keras gave it.
+        objects: of the run.
         fit: how many ``fit`` of the same run came before.
         say: prints a sentence.
         named: attributes of other callbacks that are saved besides, by class.
@@ -43,12 +44,14 @@ class Loop:
     def __init__(
         self,
         callback: Any,
+        objects: Mapping[str, Any],
         fit: int,
         say: Callable[[str], None],
         named: Mapping[str, Sequence[str]],
     ) -> None:
         self._callback = callback
         self._model = callback.model
+        self._objects = objects
         self._fit = fit
         self._say = say
         self._named = named
@@ -281,7 +284,7 @@ class Loop:
                 self._come_to(waiting, iterator)
         if self._to_judge:
             self._to_judge -= 1
-            self._tell(*about_data(iterator))
+            self._tell(*about_data(iterator), *about_objects(self._model, self._objects))
         try:
             self._logs = self._train(iterator)
         except data.RAN_OUT:
@@ -300,7 +303,7 @@ class Loop:
             self._mark = data.mark(iterator)
         if self._logs is None:
             if self._resumption is not None:
-                self._resumption.before_a_step()
+                self._resumption.before_a_step(self._model)
             self._logs = self._train(iterator)
             self._taken += batches
         elif target.data == data.REPLAYED:

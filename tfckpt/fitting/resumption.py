@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
 from tfckpt.fitting.position import KEY, position_in
+from tfckpt.fitting.trained import own_variables
 from tfckpt.live import build, data, generators
 from tfckpt.live.inventory import collect
 from tfckpt.live.remote import files_of
@@ -71,11 +72,13 @@ class Resumption:
         """What the caller has changed since the restore stays: values of now are put back."""
         self._keep(frozenset())
 
-    def before_a_step(self) -> None:
+    def before_a_step(self, model: Any) -> None:
         """A step comes that does not count: what it changes and no restore puts right is kept."""
+        given = self._given()
+        build.build_compiled({"": model, **given})
         if not self._kept:
-            build.build_compiled(self._given())
             self._keep(self._restored)
+        self._kept += [(each, each.read_value()) for each in own_variables(model, given)]
 
     def _keep(self, others: Collection[str]) -> None:
         live = collect(self._given())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.fitting.trained import own_variables
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _SHOWN = 3
 
@@ -45,4 +46,14 @@ def about_model(model: Any) -> Iterator[str]:
             f"{', '.join(layers[:_SHOWN])}{more}: draws by an operation whose state cannot be "
             "saved, so that training that is resumed is not exact; call "
             "tf_keras.backend.experimental.enable_tf_random_generator() before the model is made"
+        )
+
+
+def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
+    """What of the model the run does not know of."""
+    if own_variables(model, objects):
+        yield (
+            f"the run was not given {model.name!r}, which `fit` trains: what it alone has, such as "
+            "its optimizer and metrics, is in no checkpoint, so that training that is resumed is "
+            "not exact; give it to the run"
         )

@@ -51,23 +51,6 @@ def begin(flavour, tmp_path) -> Callable[..., Any]:
     tf.random.set_seed(None)
 
 
-@pytest.fixture
-def stop(flavour) -> Callable[[int, int], Any]:
-    class Stop(flavour.callbacks.Callback):
-        def __init__(self, epoch: int, batch: int) -> None:
-            super().__init__()
-            self.at = (epoch, batch)
-
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.epoch = epoch
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if (self.epoch, batch) == self.at:
-                raise KeyboardInterrupt
-
-    return Stop
-
-
 def fit(model: Any, *callbacks: Any, **more: Any) -> Any:
     more = {"x": X, "y": Y, "batch_size": 4, "epochs": 4, "verbose": 0, **more}
     return model.fit(**more, callbacks=list(callbacks))

@@ -1,0 +1,142 @@
+"""``fit`` of a model that is not the one the run was given: related to it, or a mistake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tfckpt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
+Y = np.stack([X.sum(1), X.prod(1)], 1)
+STEPS, EPOCHS = 3, 3
+SAID = "training that is resumed is not exact; give it to the run"
+
+
+def network(keras: Any) -> Any:
+    keras.utils.set_random_seed(7)
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="a")], name="inner")
+
+
+def subclass(keras: Any, inner: Any) -> Any:
+    class Wrapper(keras.Model):
+        def __init__(self) -> None:
+            super().__init__(name="wrapper")
+            self.inner = inner
+
+        def call(self, inputs: Any) -> Any:
+            return self.inner(inputs)
+
+    return Wrapper()
+
+
+def functional(keras: Any, inner: Any) -> Any:
+    given = keras.Input((4,))
+    return keras.Model(given, inner.layers[-1](given), name="shares")
+
+
+def run_of(path: Path, **objects: Any) -> Any:
+    where = {"directory": str(path / "run")}
+    save = {"every_steps": 2} if "optimizer" in objects else {"every_minutes": 1e-9}
+    config = {
+        "version": 1,
+        "manager": {**where, "save": {"every_epochs": 1, **save}},
+        "restore": {**where, "if_none": "initialize"},
+    }
+    return tfckpt.from_config(config, **objects)
+
+
+def fit(model: Any, *callbacks: Any) -> Any:
+    arguments = {"batch_size": 4, "epochs": EPOCHS, "verbose": 0}
+    return model.fit(X, Y, **arguments, callbacks=list(callbacks))
+
+
+def test_a_model_that_shares_nothing_with_the_run_is_refused(flavour, tmp_path) -> None:
+    other, model = network(flavour), network(flavour)
+    model.compile("sgd", "mse")
+    run = run_of(tmp_path, generator=other)
+    before = model.get_weights()
+    with pytest.raises(tfckpt.TfckptError, match="trains 'inner', which shares no weights.*genera"):
+        fit(model, run.callback(verbose=0))
+    np.testing.assert_equal(model.get_weights(), before)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_optimizer_alone_makes_it_no_model_of_the_run(flavour, tmp_path) -> None:
+    other, model = network(flavour), network(flavour)
+    model.compile("sgd", "mse")
+    run = run_of(tmp_path, model=other, optimizer=model.optimizer)
+    with pytest.raises(tfckpt.TfckptError, match="shares no weights"):
+        fit(model, run.callback(verbose=0))
+
+
+@pytest.mark.parametrize("wrap", [subclass, functional])
+def test_a_model_around_the_runs_own_is_resumed_and_what_is_not_exact_is_said(
+    flavour, tmp_path, wrap, capsys, stop
+) -> None:
+    def begin(path: Path) -> Any:
+        inner, optimizer = network(flavour), flavour.optimizers.Adam(0.05)
+        model = wrap(flavour, inner)
+        model.compile(optimizer, "mse")
+        model(X[:4])
+        return model, inner, run_of(path, model=inner, optimizer=optimizer).callback()
+
+    whole, expected, callback = begin(tmp_path / "whole")
+    history = fit(whole, callback).history["loss"]
+    model, _, callback = begin(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback, stop(1, 2))
+    assert SAID in capsys.readouterr().out
+    model, inner, callback = begin(tmp_path)
+    again = fit(model, callback).history["loss"]
+    np.testing.assert_equal(inner.get_weights(), expected.get_weights())
+    assert int(model.optimizer.iterations) == EPOCHS * STEPS
+    assert [again[0], again[2]] == [history[0], history[2]]  # the metric of epoch 1 is not saved
+
+
+def test_a_wrapper_that_is_not_built_is_known_by_its_layers(flavour, tmp_path, capsys) -> None:
+    inner = flavour.Sequential([flavour.layers.Dense(2, name="a")])
+    model = subclass(flavour, inner)
+    model.compile("sgd", "mse")
+    config = {"version": 1, "manager": {"directory": str(tmp_path), "save": {"every_epochs": 1}}}
+    run = tfckpt.from_config(config, model=inner)
+    fit(model, run.callback())
+    assert SAID in capsys.readouterr().out
+    assert len(run.manager.checkpoints) == EPOCHS
+
+
+def test_what_only_the_wrapper_has_is_not_trained_by_the_step_that_does_not_count(
+    flavour, tmp_path, stop
+) -> None:
+    def begin() -> Any:
+        inner = network(flavour)
+        model = flavour.Sequential([inner, flavour.layers.Dense(2, name="own")])
+        model.compile("sgd", "mse")
+        model(X[:4])
+        return model, run_of(tmp_path, model=inner).callback(verbose=0)
+
+    model, callback = begin()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback, stop(1, 2))
+    model, callback = begin()
+    initial = model.get_layer("own").get_weights()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback, stop(1, 2))
+    np.testing.assert_equal(model.get_layer("own").get_weights(), initial)
+
+
+def test_steps_that_nothing_counts_are_refused(flavour, tmp_path) -> None:
+    inner = network(flavour)
+    model = subclass(flavour, inner)
+    model.compile("sgd", "mse")
+    manager = {"directory": str(tmp_path), "save": {"every_steps": 2}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, model=inner)
+    with pytest.raises(tfckpt.TfckptError, match="nothing that was given counts steps"):
+        fit(model, run.callback(verbose=0))
+    with pytest.raises(tfckpt.TfckptError, match="nothing that was given counts steps"):
+        run.save_if_due()
