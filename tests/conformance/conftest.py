@@ -21,4 +21,7 @@ def build(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 @pytest.fixture
 def optimizer(request: pytest.FixtureRequest, flavour: Any) -> Any:
     """The optimizer of that name, not built."""
-    return OPTIMIZERS[request.param](flavour)
+    try:
+        return OPTIMIZERS[request.param](flavour)
+    except AttributeError:
+        pytest.skip(f"this release of {flavour.__name__} has no such optimizer")

@@ -11,6 +11,8 @@ import tf_keras
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from tfckpt.live import generators
+
 
 def built(flavour: Any, optimizer: Any) -> Any:
     model = flavour.Sequential([flavour.Input((2,)), flavour.layers.Dense(1)])
@@ -20,6 +22,11 @@ def built(flavour: Any, optimizer: Any) -> Any:
     else:
         optimizer.build(model.trainable_variables)
     return model
+
+
+def seeded() -> Any:
+    tf.random.set_seed(1)  # which makes the generator of seeds
+    return context.context()
 
 
 ROOT = tf.Module()  # a checkpoint holds its root by a weak reference
@@ -49,7 +56,7 @@ MADE |= {
     "tf_keras random layer": lambda: tf_keras.layers.Dropout(0.5),
     "iterator": lambda: iter(tf.data.Dataset.range(3)),
     "shuffle": lambda: tf.data.Dataset.range(3).shuffle(3),
-    "eager context": context.context,
+    "eager context": seeded,
     "generators of TensorFlow": lambda: stateful_random_ops,
     "seeds of Keras 3": lambda: keras.src.random.seed_generator,
 }
@@ -63,7 +70,7 @@ NAMES = {
     "Keras 3 model": "_initial_epoch _should_eval train_function stop_training "
     "steps_per_execution _flatten_layers metrics optimizer layers",
     "Keras 3 variable": "_value _deferred_initialize path",
-    "Keras 3 optimizer": "_variables _trainable_variables _iterations _learning_rate _momentums "
+    "Keras 3 optimizer": "_variables _trainable_variables iterations _learning_rate _momentums "
     "built",
     "tf_keras layer": "_flatten_layers _trainable_weights _non_trainable_weights built",
     "tf_keras model": "_training_state _should_eval train_function _train_counter "
@@ -75,7 +82,7 @@ NAMES = {
     "shuffle": "_seed _seed2 _reshuffle_each_iteration _inputs",
     "eager context": "_rng",
     "generators of TensorFlow": "global_generator get_global_generator",
-    "seeds of Keras 3": "global_seed_generator global_state GLOBAL_SEED_GENERATOR",
+    "seeds of Keras 3": "global_seed_generator global_state",
     "tf_keras optimizer": "_variables _index_dict _var_key _iterations _learning_rate _momentums "
     "_built",
     "tf_keras legacy optimizer": "_slots _hyper _iterations _create_all_weights _create_slots "
@@ -103,6 +110,12 @@ def test_fit_gives_the_train_function_an_iterator_after_on_train_begin(module: A
     data = tf.data.Dataset.from_tensors((tf.ones((2, 2)), tf.ones((2, 1))))
     model.fit(data, callbacks=[Wrap()], verbose=0)
     assert [isinstance(one, tf.data.Iterator) for one in given][:1] == [True]
+
+
+def test_the_global_seed_generator_is_found_under_its_name() -> None:
+    keras.random.uniform(())
+    state = keras.src.random.seed_generator.global_seed_generator().state
+    assert generators.take()["keras"] == state.numpy().tolist()
 
 
 def test_what_repeats_is_known_by_its_class() -> None:

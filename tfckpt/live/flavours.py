@@ -98,8 +98,8 @@ def _tf_keras() -> Flavour:
 def flavours() -> tuple[Flavour, ...]:
     """The flavours in use."""
     found = []
-    # `keras.layers` is in sys.modules only when the import has run to its end.
-    if "keras.layers" in sys.modules:
+    # The last name that the import of Keras 3 binds, in every release.
+    if hasattr(sys.modules.get("keras"), "version"):
         found.append(_keras3())
     if "tf_keras.src.optimizers" in sys.modules:
         found.append(_tf_keras())

@@ -70,7 +70,9 @@ def _keras_state(*, make: bool = False) -> Any:
         return None
     if make:
         return module.global_seed_generator().state
-    generator = module.global_state.get_global_attribute(module.GLOBAL_SEED_GENERATOR)
+    # Older releases have no constant for it.
+    name = getattr(module, "GLOBAL_SEED_GENERATOR", "global_seed_generator")
+    generator = module.global_state.get_global_attribute(name)
     return None if generator is None else generator.state
 
 

@@ -49,7 +49,8 @@ def wrapped(reader: GraphReader) -> dict[int, int]:
         if inner is None or not (reader.is_optimizer(index) and reader.is_optimizer(inner)):
             continue
         # Its scale comes with its first use; before that, its name is all there is.
-        own = reader.full_name(edges["_iterations"]) if "_iterations" in edges else ""
+        count = edges.get("_iterations", edges.get("iterations"))  # the latter before Keras 3.5
+        own = "" if count is None else reader.full_name(count)
         if "dynamic_scale" in edges or re.match(r"loss_scale_optimizer(_\d+)?/", own):
             found[index] = inner
     return found
