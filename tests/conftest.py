@@ -66,3 +66,16 @@ def corpus() -> Path:
     if not path.is_dir():
         pytest.skip(f"no corpus of checkpoints at {path}; TFCKPT_CORPUS names another place")
     return path
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the tests of faults and attacks have tried, with seeds, and how plain TensorFlow fares.
+
+    They print it; here it is shown although they passed.
+    """
+    shown = ("tests/faults/", "tests/attacks/")
+    passed = terminalreporter.getreports("passed")
+    for report in sorted(passed, key=lambda report: report.nodeid):
+        if report.nodeid.startswith(shown) and report.capstdout.strip():
+            terminalreporter.section(report.nodeid.partition("/")[2], "-")
+            terminalreporter.line(report.capstdout.strip())

@@ -41,7 +41,7 @@ def _damage_entry(forge: Any, tables: Any, rng: random.Random) -> None:
 
 
 def _check_mutants(forge: Any, tables: Any, seed: int, count: int) -> None:
-    print(f"seed {seed}")
+    print(f"seed {seed}: {count} forged indices")
     rng = random.Random(seed)
     refused = 0
     unsupported: list[str] = []

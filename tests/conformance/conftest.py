@@ -1,7 +1,8 @@
-"""The models and optimizers that a test is given by name; see the package ``zoo``."""
+"""Models and optimizers by name, and two managers side by side; see the package ``zoo``."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,9 @@ from zoo.optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from zoo.sides import Side
 
 
 @pytest.fixture
@@ -25,3 +29,21 @@ def optimizer(request: pytest.FixtureRequest, flavour: Any) -> Any:
         return OPTIMIZERS[request.param](flavour)
     except AttributeError:
         pytest.skip(f"this release of {flavour.__name__} has no such optimizer")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """``clock[0] += HOUR``: an hour later."""
+    from zoo.sides import START
+
+    now = [START]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def sides(clock: list[float], tmp_path: Path) -> tuple[Side, Side]:
+    """TensorFlow's manager and ours, each in a directory of its own."""
+    from zoo.sides import both
+
+    return both(tmp_path, clock)

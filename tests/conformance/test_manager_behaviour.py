@@ -9,30 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, both, name
+from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-
-@pytest.fixture
-def clock(monkeypatch) -> list[float]:
-    """``clock[0] += HOUR``: an hour later."""
-    now = [START]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    return now
-
-
-@pytest.fixture
-def sides(clock, tmp_path) -> tuple[Side, Side]:
-    return both(tmp_path, clock)
 
 
 @pytest.fixture

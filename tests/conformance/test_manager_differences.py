@@ -7,27 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from typing import Any
 
 import pytest
-from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, both, name
+from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, name
 
 import tfckpt
 from tfckpt.stored.files import LocalFiles
-
-
-@pytest.fixture
-def clock(monkeypatch) -> list[float]:
-    """``clock[0] += HOUR``: an hour later."""
-    now = [START]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    return now
-
-
-@pytest.fixture
-def sides(clock, tmp_path) -> tuple[Side, Side]:
-    return both(tmp_path, clock)
 
 
 @pytest.fixture

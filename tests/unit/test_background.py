@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.gate import Gate, built_in
 
 import tfckpt
 from tfckpt.live.background import Background
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ASYNC = tf.train.CheckpointOptions(enable_async=True)
-
-
-@pytest.fixture
-def gate(monkeypatch) -> Iterator[Gate]:
-    found = built_in(monkeypatch)
-    yield found
-    found.open()
 
 
 @pytest.fixture

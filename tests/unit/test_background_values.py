@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.gate import Gate, built_in
 
 import tfckpt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 ASYNC = tf.train.CheckpointOptions(enable_async=True)
-
-
-@pytest.fixture
-def gate(monkeypatch) -> Iterator[Gate]:
-    found = built_in(monkeypatch)
-    yield found
-    found.open()
 
 
 def words(keras: Any, *, jit_compile: bool) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from zoo.fits import through_json
 
 from tfckpt.fitting.values import NoJSONError, decode, encode
-
-
-def through_json(value: Any) -> Any:
-    """As a commit record has it, whose keys are sorted."""
-    return json.loads(json.dumps(value, sort_keys=True, allow_nan=False))
-
 
 DTYPES = st.sampled_from(["?", "i1", "i4", "i8", "u8", "f2", "f4", "f8"])
 scalars = (

@@ -61,7 +61,9 @@ def test_a_model_that_shares_nothing_with_the_run_is_refused(flavour, tmp_path) 
     model.compile("sgd", "mse")
     run = run_of(tmp_path, generator=other)
     before = model.get_weights()
-    with pytest.raises(tfckpt.TfckptError, match=r"trains 'inner', which shares no weights.*genera"):
+    with pytest.raises(
+        tfckpt.TfckptError, match=r"trains 'inner', which shares no weights.*genera"
+    ):
         fit(model, run.callback(verbose=0))
     np.testing.assert_equal(model.get_weights(), before)
     assert not (tmp_path / "run").exists()
