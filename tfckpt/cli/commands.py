@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tfckpt.cli.command import Command, Flag
 
 _MODEL = Flag(
@@ -18,6 +20,22 @@ _KEEP = (
     ),
     Flag("config", "FILE", "The rules of a config, under manager:."),
     Flag("checkpoint_name", "NAME", "What names begin with, where a directory has several."),
+)
+
+_SELECTION = (
+    Flag("include", "GLOB", "Take these values alone, by their new names.", many=True),
+    Flag("exclude", "GLOB", "Leave these values out, by their new names.", many=True),
+    Flag("rename", "OLD=NEW", "New names, with the same wildcards.", many=True),
+    Flag("drop_optimizer", "", "Leave out what belongs to an optimizer."),
+    Flag(
+        "cast",
+        "[GLOB=]DTYPE",
+        "Another type, for all floating-point weights and slots or what GLOB selects.",
+        many=True,
+    ),
+    Flag("shard_size", "SIZE", "Begin a new data file before one has more: 500M, 2G."),
+    Flag("config", "FILE", "Take the rules from a policy in a config."),
+    Flag("policy", "NAME", "Which one, where the config has several."),
 )
 
 COMMANDS = (
@@ -128,21 +146,23 @@ COMMANDS = (
             "rewrite zoo/ckpt-900 zoo/new --rename 'model/body/**=model/encoder/**'",
             "rewrite runs/big/ckpt-9 runs/big/split-9 --shard_size 2G",
         ),
+        _SELECTION,
+    ),
+    Command(
+        "convert",
+        "tfckpt.cli.convert",
+        "SRC DST",
+        "The values of a checkpoint in another format.",
+        "DST ends with .npz, .safetensors or .weights.h5; any other name is the prefix of a TF2 "
+        "checkpoint, as of rewrite. In .npz and .safetensors values have their canonical names. "
+        ".weights.h5 needs --model, since Keras writes it. Nothing is ever written over.",
         (
-            Flag("include", "GLOB", "Take these values alone, by their new names.", many=True),
-            Flag("exclude", "GLOB", "Leave these values out, by their new names.", many=True),
-            Flag("rename", "OLD=NEW", "New names, with the same wildcards.", many=True),
-            Flag("drop_optimizer", "", "Leave out what belongs to an optimizer."),
-            Flag(
-                "cast",
-                "[GLOB=]DTYPE",
-                "Another type, for all floating-point weights and slots or what GLOB selects.",
-                many=True,
-            ),
-            Flag("shard_size", "SIZE", "Begin a new data file before one has more: 500M, 2G."),
-            Flag("config", "FILE", "Take the rules from a policy in a config."),
-            Flag("policy", "NAME", "Which one, where the config has several."),
+            "convert zoo/ckpt-900 zoo/imagenet.npz --include 'model/**'",
+            "convert runs/flowers/checkpoints flowers.safetensors --drop_optimizer",
+            "convert zoo/ckpt-900 new.weights.h5 --model train:build_model",
+            "convert old/weights.h5 new/ckpt-1",
         ),
+        (*_SELECTION, dataclasses.replace(_MODEL, help="What builds the model, for .weights.h5.")),
     ),
     Command(
         "policy check",

@@ -1,6 +1,6 @@
-"""The flags that say what becomes of the values of a checkpoint: which, under what name and type.
+"""What `rewrite` and `convert` share: the flags that say which values, under what name and type.
 
-Shared by `rewrite` and `convert`. The plan is the planner's own, against what the rules make of the
+The plan is the planner's own, against what the rules make of the
 stored names (:mod:`tfckpt.planning.derive`).
 """
 
@@ -10,8 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.command import Misuse
+from tfckpt.cli.document import show_json
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.planning.derive import derive
+from tfckpt.planning.plan import Status
+from tfckpt.planning.text import printable, size
 from tfckpt.policy import Policy, load_config
 from tfckpt.policy.model import OptimizerRules
 from tfckpt.records import Role
@@ -25,8 +28,14 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan
     from tfckpt.records import Entry, Inventory
 
-_RULES = ("include", "exclude", "rename", "drop_optimizer")
+RULES = ("include", "exclude", "rename", "drop_optimizer")
 _FLOATS = ("float", "bfloat")
+_WORDS = {
+    Status.LOADED: "as it was",
+    Status.RENAMED: "renamed",
+    Status.CAST: "cast",
+    Status.EXCLUDED: "left out",
+}
 
 
 def selected(given: Given, stored: Inventory) -> Plan:
@@ -51,9 +60,40 @@ def selected(given: Given, stored: Inventory) -> Plan:
     return plan
 
 
+def tell(given: Given, plan: Plan, target: str, files: list[str]) -> int:
+    """Show what was written, or a plan that has errors; the exit status."""
+    entries = [step.entry for step in plan.assignments] if plan.ok else []
+    nbytes = sum(entry.nbytes for entry in entries)
+    if given.json:
+        show_json(
+            {
+                "version": 1,
+                "source": plan.source,
+                "target": target,
+                "written": plan.ok,
+                "values": len(entries),
+                "nbytes": nbytes,
+                "files": files,
+                "plan": plan.to_json(),
+            }
+        )
+    elif plan.ok:
+        for status, count in plan.counts.items():
+            steps = [step for step in plan.steps if step.status is status]
+            stored = sum(step.stored.nbytes for step in steps if step.stored)
+            word = _WORDS.get(status, status.value.lower())
+            print(f"  {word:<12}{count:>8,}  {size(stored):>12}")
+        many = f"{len(entries):,} value{'s' * (len(entries) != 1)}, {size(nbytes)}"
+        parts = f", in {len(files)} data files" if len(files) > 1 else ""
+        print(f"{printable(target)}: {many}{parts}")
+    else:
+        print(plan)
+    return 0 if plan.ok else 1
+
+
 def _policy(given: Given, stored: Inventory) -> Policy:
     if (file := given.text("config")) is not None:
-        if mixed := [f"--{flag}" for flag in _RULES if given.flags[flag]]:
+        if mixed := [f"--{flag}" for flag in RULES if given.flags[flag]]:
             raise Misuse(f"the rules are those of --config, so leave out {', '.join(mixed)}")
         return _of_config(file, given.text("policy"))
     if given.text("policy") is not None:

@@ -108,7 +108,7 @@ class Reader:
         self.finite = True
 
     def value(self, step: Step, key: str) -> Value:
-        return Value(key, _nbytes(step), partial(self.read, step))
+        return Value(key, step.entry.nbytes, partial(self.read, step))
 
     def read(self, step: Step) -> np.ndarray:
         """The value in the type that it is to have."""
@@ -172,16 +172,6 @@ def _with_graph(
 def _stored(step: Step) -> Entry:
     assert step.stored is not None, "what is assigned is stored"  # noqa: S101 (narrows the type)
     return step.stored
-
-
-def _nbytes(step: Step) -> int:
-    """The size that the value will have."""
-    from tfckpt.stored.index import ITEM_BYTES
-
-    entry = _stored(step)
-    if step.status is not Status.CAST:
-        return entry.nbytes
-    return entry.nbytes // ITEM_BYTES[entry.dtype] * ITEM_BYTES[step.entry.dtype]
 
 
 def _text(key: str, content: bytes) -> Value:

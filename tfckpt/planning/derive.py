@@ -13,6 +13,8 @@ stay in it, since the others are still where they were.
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.coverage import is_save_counter
@@ -20,6 +22,7 @@ from tfckpt.planning.match import make_plan
 from tfckpt.planning.plan import Status
 from tfckpt.planning.structure import slot_tail
 from tfckpt.records import Inventory
+from tfckpt.stored.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,11 +63,17 @@ def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) 
         old = stored.entries[source]
         for name in found:
             of = _variable(name, targets.get(old.of, [old.of]))
-            entry = dataclasses.replace(
-                old, name=name, dtype=dtype_of(old), of=of, key="", crc32c=None
-            )
+            entry = dataclasses.replace(_typed(old, dtype_of(old)), name=name, of=of)
             entries.setdefault(name, entry)
     return make_plan(policy, stored, Inventory("the result", entries))
+
+
+def _typed(entry: Entry, dtype: str) -> Entry:
+    """A value that is not written yet, of this type."""
+    nbytes = entry.nbytes
+    if dtype != entry.dtype and entry.shape is not None:
+        nbytes = math.prod(entry.shape) * ITEM_BYTES.get(dtype, 0)
+    return dataclasses.replace(entry, dtype=dtype, nbytes=nbytes, key="", crc32c=None)
 
 
 def _variable(slot: str, variables: Sequence[str]) -> str:
@@ -85,7 +94,7 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
     new = {entry.name: entry for entry in entries}
     moved = [(step.source, step.name) for step in plan.assignments]
     left_out = stored.entries.keys() - {old for old, _ in moved}
-    paths = _Paths(moved)
+    paths = _Paths(stored.entries, moved)
     return Inventory(
         source,
         new,
@@ -111,7 +120,8 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
 class _Paths:
     """Where what stood below a path went, if all of it went to one place."""
 
-    def __init__(self, moved: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, names: Iterable[str], moved: Iterable[tuple[str, str]]) -> None:
+        self._before = {name[: m.start()] for name in names for m in re.finditer("/|$", name)}
         self._places: dict[str, set[str]] = {}
         self._left: set[str] = set()
         for old, new in moved:
@@ -143,6 +153,8 @@ class _Paths:
                 heads.add(head)
                 same = name == layer.name
                 renamed.append(layer if same else dataclasses.replace(layer, name=name, base=""))
+            if not heads:  # its values have names of other paths, or are left out
+                heads = {path if path not in self._before else self.of(path)}
             names = {layer.name for layer in renamed}
             if len(heads) == 1 and len(names) == len(renamed) and "" not in heads | names:
                 found[heads.pop()] = tuple(renamed)
