@@ -158,7 +158,7 @@ COMMANDS = (
         ".weights.h5 needs --model, since Keras writes it. Nothing is ever written over.",
         (
             "convert zoo/ckpt-900 zoo/imagenet.npz --include 'model/**'",
-            "convert runs/flowers/checkpoints flowers.safetensors --drop_optimizer",
+            "convert runs/flowers flowers.safetensors --include 'model/**'",
             "convert zoo/ckpt-900 new.weights.h5 --model train:build_model",
             "convert old/weights.h5 new/ckpt-1",
         ),

@@ -51,7 +51,7 @@ _ARRAYS = frozenset(
 _METADATA = "__metadata__"
 _ALIGNMENT = 8
 _NPY = ".npy"
-_OTHER_TYPE = "leave it out, or --cast it to another type"
+_LEAVE_OUT = "leave it out with --exclude"
 
 
 def write_npz(
@@ -75,7 +75,7 @@ def write_npz(
         _check(entry, _ARRAYS, "NumPy's .npz", path)
         if "\0" in entry.name or entry.name.endswith(_NPY):
             message = "an archive cannot hold a value of this name"
-            hint = "leave it out, or --rename it"
+            hint = f"{_LEAVE_OUT}, or --rename it"
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     with zipfile.ZipFile(_Stream(output), "w") as archive:
         for entry in entries:
@@ -96,7 +96,7 @@ def write_safetensors(
         _check(entry, _TENSORS, "safetensors", path)
         if entry.name == _METADATA:
             message = "safetensors keeps this name for itself"
-            hint = "leave it out, or --rename it"
+            hint = f"{_LEAVE_OUT}, or --rename it"
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     ordered.sort(key=lambda entry: ITEM_BYTES[entry.dtype], reverse=True)
     header, offset = {}, 0
@@ -120,7 +120,10 @@ def _check(entry: Entry, types: Mapping[str, str] | frozenset[str], what: str, p
     if entry.shape is None or entry.dtype not in types:
         kind = entry.dtype or "value that is no tensor"
         message = f"{what} cannot hold a {kind}"
-        raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=_OTHER_TYPE)
+        hint = _LEAVE_OUT
+        if entry.dtype not in ("", "string"):
+            hint += ", or --cast it to another type"
+        raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
 
 
 class _Stream(io.RawIOBase):
