@@ -23,6 +23,8 @@ DOCUMENTS = {
     ],
     "policy check": ["policy", "check", "configs/typo.yaml"],
 }
+# What has keys of its own, or a section of its own.
+_OPEN = {"metrics", "totals", "counts", "plan"}
 BROKEN = """
 version: 1
 restore: {directory: runs/flowers/checkpoints, policy: broken}
@@ -45,7 +47,7 @@ def keys(value: Any, path: str = "") -> set[str]:
     """Every key of a document, with its path; what stands in lists is taken together."""
     if isinstance(value, list):
         return set().union(*(keys(item, f"{path}[]") for item in value))
-    if not isinstance(value, dict) or path.rpartition(".")[2] in {"metrics", "totals", "counts"}:
+    if not isinstance(value, dict) or path.rpartition(".")[2] in _OPEN:
         return set()
     return {f"{path}.{key}" for key in value}.union(
         *(keys(item, f"{path}.{key}") for key, item in value.items())

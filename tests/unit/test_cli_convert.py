@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.command_line import document
 from zoo.tensors import DTYPES, random_array
 
 import tfckpt
@@ -182,12 +182,12 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("convert_script")
 
 
-def test_keras_loads_its_weights(script: Any, tmp_path: Path, capsys: Any) -> None:
+def test_keras_loads_its_weights(script: Any, tmp_path: Path) -> None:
     model = script.build_model()
     prefix = tfckpt.Checkpoint(model=model).save(f"{tmp_path}/old/ckpt")
     target = tmp_path / "new.weights.h5"
-    assert run(prefix, target, "--model", "convert_script:build_model", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["files"] == ["new.weights.h5"]
+    found = document("convert", prefix, target, "--model", "convert_script:build_model")
+    assert (found["files"], found["written"]) == (["new.weights.h5"], True)
     other = script.build_model()
     other.load_weights(target)
     pairs = zip(model.get_weights(), other.get_weights(), strict=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.command_line import document
 
 import tfckpt
 from tfckpt.cli.main import main
@@ -259,15 +259,14 @@ def test_ctrl_c_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_document_says_what_was_written(
-    source: str, target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(source, target, "--include", "model/head/*", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["values"] == 2
-    assert document["nbytes"] == sum(v.nbytes for v in stored(target).values()) == 32
-    assert document["files"] == ["new-1.data-00000-of-00001"]
-    assert document["plan"]["counts"]["LOADED"] == 2
+def test_the_document_says_what_was_written(source: str, target: str) -> None:
+    found = document("rewrite", source, target, "--include", "model/head/*")
+    assert found["values"] == 2
+    assert found["nbytes"] == sum(v.nbytes for v in stored(target).values()) == 32
+    assert found["files"] == ["new-1.data-00000-of-00001"]
+    assert found["plan"]["counts"]["LOADED"] == 2
+    refused = document("rewrite", source, f"{target}0", "--include", "modl/*", status=1)
+    assert (refused["written"], refused["values"], refused["files"]) == (False, 0, [])
 
 
 def test_a_directory_means_its_newest_checkpoint(source: str, target: str) -> None:

@@ -47,10 +47,11 @@ def selected(given: Given, stored: Inventory) -> Plan:
     """
     casts = [_Cast(text) for text in given.texts("cast")]
     policy = _policy(given, stored)
-    if policy.adapt:
-        message = "adapt: a model says what values are to become, and there is none here"
-        hint = "restore into the model and save it, or take a policy without `adapt`"
-        raise PolicyError(policy.file, [Problem(message, *policy.where("adapt"), hint)])
+    for key, unset in (("adapt", ()), ("ema", "ignore")):
+        if getattr(policy, key) != unset:
+            message = f"{key}: a model says what values are to become, and there is none here"
+            hint = f"restore into the model and save it, or take a policy without `{key}`"
+            raise PolicyError(policy.file, [Problem(message, *policy.where(key), hint)])
     if casts:
         policy = policy.model_copy(update={"on_dtype_mismatch": "cast"})
     plan = derive(policy, stored, partial(_dtype, casts))
