@@ -47,7 +47,7 @@ def restore(tmp_path: Path, saved: Saved, policy: str, **objects: Any) -> Any:
     config = tmp_path / "config.yaml"
     lines = textwrap.indent(textwrap.dedent(policy).strip(), "    ")
     config.write_text(
-        f"version: 1\nrestore: {{path: {saved.path}, policy: tf1}}\npolicies:\n  tf1:\n{lines}\n"
+        f'version: 1\nrestore: {{path: "{saved.path}", policy: tf1}}\npolicies:\n  tf1:\n{lines}\n'
     )
     return tfckpt.restore(config, **objects)
 
@@ -261,6 +261,90 @@ def test_tfckpt_checkpoint_restores_plain_variables_by_their_own_names_too(saved
     tfckpt.Checkpoint(weights=kernel, module=module).restore(saved.path).expect_partial()
     np.testing.assert_array_equal(kernel.numpy(), saved.values["first/kernel"])
     np.testing.assert_array_equal(module.bias.numpy(), saved.values["first/bias"])
+
+
+def test_a_subclassed_model_whose_variables_names_are_the_keys(tmp_path) -> None:
+    """What TensorFlow restores by name; the canonical names are the attributes'."""
+
+    class Network(tf_keras.Model):
+        def __init__(self) -> None:
+            super().__init__(name="network")
+            self.hidden = tf_keras.layers.Dense(4, name="inside")
+            self.last = tf_keras.layers.Dense(2, name="outside")
+
+        def call(self, x: Any) -> Any:
+            return self.last(self.hidden(x))
+
+    def build() -> None:
+        Network()(tf.ones((1, 3)))
+
+    saved = save(tmp_path / "ckpt", build)
+    model = Network()
+    model(tf.ones((1, 3)))
+    plain, report = Network(), None
+    plain(tf.ones((1, 3)))
+    tf.train.Checkpoint(model=plain).restore(saved.path)
+    report = restore(tmp_path, saved, "assert: consumed", model=model)
+    assert "model/hidden/kernel" in str(report)
+    np.testing.assert_equal(model.get_weights(), list(saved.values.values()))
+    np.testing.assert_equal(model.get_weights(), plain.get_weights())
+
+
+def test_another_models_own_names_prove_nothing(tmp_path) -> None:
+    """The second model of a process has names that are other layers' in the file."""
+
+    def build() -> None:
+        x = tf.ones((1, 3))
+        for number in range(4):
+            x = dense(x, 3, f"dense_{number}" if number else "dense")
+
+    saved = save(tmp_path / "ckpt", build)
+    tf_keras.backend.clear_session()
+    for _ in range(2):
+        model = tf_keras.Sequential([tf_keras.layers.Dense(3), tf_keras.layers.Dense(3)])
+        model(tf.ones((1, 3)))
+    assert model.layers[0].name == "dense_2"
+    before = model.get_weights()
+    with pytest.raises(tfckpt.RefusedError, match="is an automatic name"):
+        restore(tmp_path, saved, "expect_partial: true", model=model)
+    np.testing.assert_equal(model.get_weights(), before)
+
+
+@pytest.mark.parametrize("version", [v1.train.SaverDef.V2, v1.train.SaverDef.V1], ids="21")
+def test_sharded_files_and_parted_variables_with_their_slots(tmp_path, version) -> None:
+    def build() -> None:
+        with v1.device("/cpu:0"):
+            out = dense(tf.ones((1, 8)), 4, "first", partitioner=v1.fixed_size_partitioner(3))
+        with v1.device("/cpu:1"):
+            out = dense(out, 2, "head")
+        v1.train.AdamOptimizer().minimize(tf.reduce_sum(out))
+
+    saved = save(tmp_path / "ckpt-5", build, version=version, sharded=True, devices={"CPU": 2})
+
+    def whole(name: str, slot: str = "") -> Any:
+        parts = [saved.values[f"{name}/part_{n}{slot}"] for n in range(3)]
+        return np.concatenate(parts)
+
+    model = keras.Sequential(
+        [keras.Input((8,)), keras.layers.Dense(4, name="first"), keras.layers.Dense(2, name="head")]
+    )
+    optimizer = keras.optimizers.Adam()
+    policy = """
+        on_missing: ignore
+        on_unexpected: ignore
+    """
+    restore(tmp_path, saved, policy, model=model, optimizer=optimizer)
+    first, head = model.get_layer("first"), model.get_layer("head")
+    np.testing.assert_array_equal(first.kernel.numpy(), whole("first/kernel"))
+    np.testing.assert_array_equal(head.kernel.numpy(), saved.values["head/kernel"])
+
+    def slot(ending: str) -> Any:
+        (found,) = (v.numpy() for v in optimizer.variables if v.name.endswith(ending))
+        return found
+
+    np.testing.assert_array_equal(slot("first_kernel_momentum"), whole("first/kernel", "/Adam"))
+    head_v = saved.values["head/kernel/Adam_1"]
+    np.testing.assert_array_equal(slot("head_kernel_velocity"), head_v)
 
 
 def test_variables_of_no_name_there_are_refused(saved) -> None:

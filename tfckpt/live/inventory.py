@@ -75,23 +75,34 @@ def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
     return collect_as({roots[keyword].component: obj for keyword, obj in given.items()}, roots)
 
 
-def ungraphed(live: Live) -> Live:
+def ungraphed(live: Live, stored: Inventory) -> Live:
     """The live side as a file without an object graph sees it.
 
-    Such a file counts no saves. Its keys are the names that variables had; so one that belongs to
-    no Keras object goes by its own name, too, as in TensorFlow's restore of such files.
+    Such a file counts no saves. Its keys are the names that variables had, and TensorFlow restores
+    each variable that has one of them for its own name. So a variable goes by its own name, too;
+    one of a Keras model, whose name depends on what was built before, only where all of its model's
+    are in the file, and nothing else is.
+
+    Args:
+        live: the objects as they are.
+        stored: what the file has.
     """
     inventory = live.inventory
     entries = {n: e for n, e in inventory.entries.items() if n != "save_counter"}
+    keys = {e.key.removesuffix(":0"): e for e in stored.entries.values() if e.role is Role.WEIGHT}
+    own = {
+        name: raw(live.variables[name]).name.removesuffix(":0")
+        for name, entry in entries.items()
+        if entry.role in (Role.WEIGHT, Role.STATE) and is_variable(live.variables[name])
+    }
+    times = Counter(own.values())
+    met = {n: keys[o] for n, o in own.items() if times[o] == 1 and o in keys}
+    all_fit = len(met) == len(own) == len(keys) and all(
+        entry.shape == entries[name].shape for name, entry in met.items()
+    )
     aliases = dict(inventory.aliases)
-    if not live.keras_roots:
-        own = {
-            name: raw(live.variables[name]).name.removesuffix(":0")
-            for name in entries
-            if is_variable(live.variables[name])
-        }
-        times = Counter(own.values())
-        aliases |= {o: n for n, o in own.items() if times[o] == 1 and o not in entries}
+    if all_fit or not live.keras_roots:
+        aliases |= {entry.name: n for n, entry in met.items() if entry.name not in entries}
     inventory = dataclasses.replace(inventory, entries=entries, aliases=aliases)
     return dataclasses.replace(live, inventory=inventory)
 

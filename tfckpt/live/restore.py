@@ -82,7 +82,7 @@ def prepare(
         if not skip_slots and build.build_optimizers(live, stored.inventory):
             live = collect(objects, root)
         if not stored.graph:
-            live = ungraphed(live)
+            live = ungraphed(live, stored.inventory)
         there, here = stored.inventory, live.inventory
         if skip_slots:
             there, here = _without_slots(there), _without_slots(here)

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from tfckpt.planning.untold import Untold
     from tfckpt.records import Entry, Inventory, Layer
 
-TRUST_HINT = (
-    "name the layers where the model is built; or `match: name` trusts the names, "
-    "`match: structure` the positions"
-)
+TRUST_HINT = "name the layers where the model is built; or `match: name` trusts the names"
 _REPEATED = re.compile(r"~\d+$")
 SLOTS_HINT = "optimizer: {slots: reset} starts them anew; `match: name` takes them all the same"
 
