@@ -13,6 +13,7 @@ that fits. All others stay what they are, values.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from types import MappingProxyType
@@ -189,6 +190,7 @@ def _owner(head: str, shapes: Mapping[str, Shape]) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=4096)
 def _plain(word: str) -> str:
     match = _NUMBERED.fullmatch(word)
     return _OPTIMIZER.sub("", match["word"] if match else word).lower()
