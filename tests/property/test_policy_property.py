@@ -25,9 +25,31 @@ RENAMES = st.lists(
         [
             {"checkpoint": "model/a/**", "model": "model/b/**"},
             {"checkpoint": r"re:x(\d+)", "model": r"y\1"},
+            {"checkpoint": "model/c/*", "model": ["model/d/*", "model/e/*"]},
         ]
     ),
     max_size=2,
+)
+ADAPT = st.lists(
+    st.sampled_from(
+        [
+            {"how": "cast", "model": "model/**", "casting": "safe"},
+            {"how": "transpose", "model": r"re:model/b_\d+/k", "axes": [1, 0]},
+            {"how": "reshape", "model": "a", "shape": [-1, 2]},
+            {"how": "slice", "model": "a", "start": [0, 1]},
+            {"how": "pad", "model": "a", "value": 0.5},
+            {"how": "pad", "model": "a", "value": "initialize", "before": [1]},
+            {"how": "resize", "model": "a", "grid": [2, 3], "to_grid": [4, 6], "prefix": 1},
+            {"how": "resize", "model": "a", "axes": [0], "method": "nearest"},
+            {"how": "vocabulary", "model": "a", "old": "o.txt", "new": "n.txt", "oov": 1},
+            {"how": "tile", "model": "a", "axis": 0, "scale": "mean"},
+            {"how": "split", "checkpoint": "a/*", "model": ["b/*", "c/*"], "axis": -1},
+            {"how": "concat", "checkpoint": ["b/*", "c/*"], "model": "a/*", "axis": 0},
+            {"how": "function", "name": "ours", "model": "a"},
+            {"how": "function", "name": "ours", "checkpoint": ["b", "c"], "model": "a"},
+        ]
+    ),
+    max_size=3,
 )
 SHAPE = st.fixed_dictionaries({"shape": st.lists(st.none() | st.integers(1, 99), max_size=3)})
 ACTIONS = st.sampled_from(["error", "warn", "ignore"])
@@ -48,6 +70,7 @@ FIELDS = {
     "expect_missing": SELECTORS,
     "expect_unexpected": SELECTORS,
     "rename": RENAMES,
+    "adapt": ADAPT,
     "on_shape_mismatch": st.sampled_from(["error", "skip"]),
     "on_dtype_mismatch": st.sampled_from(["error", "cast"]),
     "optimizer": OPTIMIZER,

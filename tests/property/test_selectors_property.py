@@ -107,3 +107,36 @@ def test_suggestions_are_names_that_exist(pattern: str, names: list[str]) -> Non
     found = suggest(pattern, names)
     assert set(found) <= set(names)
     assert len(found) <= 3
+
+
+def lazily(levels: list[str], parts: list[str]) -> list[str | None] | None:
+    """What each ``*`` and ``**`` takes, by trying all ways from the shortest on."""
+    if not levels:
+        return None if parts else []
+    first, *rest = levels
+    for count in range(len(parts) + 1) if first == "**" else range(1, min(len(parts), 1) + 1):
+        if first not in {"*", "**"} and parts[0] != first:
+            continue
+        taken = lazily(rest, parts[count:])
+        if taken is not None:
+            own = [] if first not in {"*", "**"} else ["/".join(parts[:count]) if count else None]
+            return own + taken
+    return None
+
+
+WHOLE = st.lists(st.sampled_from(["a", "b", "*", "**"]), min_size=1, max_size=6)
+
+
+@given(WHOLE, st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7))
+def test_several_stars_take_as_little_as_they_can_from_the_left(
+    levels: list[str], parts: list[str]
+) -> None:
+    target = [f"x{i}" if level in {"a", "b"} else level for i, level in enumerate(levels)]
+    rename = compile_rename("/".join(levels), "/".join(target))
+    taken = lazily(levels, parts)
+    expected = None
+    if taken is not None:
+        stars = iter(taken)
+        filled = (next(stars) if level in {"*", "**"} else level for level in target)
+        expected = "/".join(level for level in filled if level is not None)
+    assert rename.apply("/".join(parts)) == expected

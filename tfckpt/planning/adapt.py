@@ -42,6 +42,8 @@ _SINGLE: dict[type[adapting.Adaptation], Callable[[Any, Kind, Kind, Known], Done
     adapting.Vocabulary: reshaping.vocabulary,
     adapting.Tile: reshaping.tile,
 }
+# What changes nothing where type and shape are right already, and then is not spoken of.
+_FITTING = {"cast", "reshape", "slice", "pad", "tile"}
 _SLOT_HINT = (
     "a rule of `adapt` for the slot itself adapts it; optimizer: {slots: reset} starts anew"
 )
@@ -50,9 +52,17 @@ _SLOT_HINT = (
 class Adaptations:
     """The pipelines of a policy."""
 
-    def __init__(self, policy: Policy, renames: Renames, live: Inventory, known: Known) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        renames: Renames,
+        stored: Inventory,
+        live: Inventory,
+        known: Known,
+    ) -> None:
         self._policy = policy
         self._renames = renames
+        self._stored = stored
         self._live = live
         self._known = known
         self._selectors = [
@@ -73,6 +83,8 @@ class Adaptations:
             if (index == leading if (s := self._selectors[index]) is None else s.matches(live.name))
         ]
         self._check_slot(routes[0], live, own)
+        if live.shape is None:  # a cast of everything is none of an iterator
+            own = [rule for rule in own if rule.how != "cast"]
         if not own:
             return ()
         self._check_parts(routes)
@@ -80,8 +92,10 @@ class Adaptations:
         to = _kind(live)
         changes: list[Change] = []
         for rule in own:
-            changes.append(self._change(rule, kinds, to, routes))
-            kinds = changes[-1].after
+            change = self._change(rule, kinds, to, routes)
+            if rule.how not in _FITTING or change.before != change.after:
+                changes.append(change)
+                kinds = change.after
         return tuple(changes)
 
     def unused(self, names: Collection[str], also: Aliases) -> Iterator[Problem]:
@@ -94,17 +108,26 @@ class Adaptations:
             hint = canonical(selector.matches, also) or did_you_mean(text, names)
             yield Problem(message, *self._policy.where("adapt", index), hint)
 
-    def _check_slot(self, route: Route, live: Entry, own: Sequence[adapting.Adaptation]) -> None:
+    def _check_slot(self, route: Route, live: Entry, own: Sequence[adapting.Adapt]) -> None:
         """What was done to a variable and not to its slot would leave the two apart."""
         if live.role is not Role.SLOT:
             return
         followed = route.rule if route.follows else ""
-        if not followed and not own and live.of and live.shape:
-            for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
-                if selector and selector.matches(live.of) and rule.how != "cast":
-                    followed = followed or f"{rule.how}: {selector.pattern}"
+        if live.shape and all(rule.how == "cast" for rule in own):
+            followed = followed or self._rearranged(route, live)
         if followed:
             raise Impossible(f"its variable is adapted, and it is not ({followed})", _SLOT_HINT)
+
+    def _rearranged(self, route: Route, live: Entry) -> str:
+        """The rule by which a slot's variable is another than it was, ``""`` where none is."""
+        there = self._stored.entries.get(route.stored.of)
+        here = self._live.entries.get(live.of)
+        fits = there is not None and here is not None and there.shape == here.shape
+        for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
+            idle = rule.how == "cast" or (fits and rule.how in _FITTING)
+            if selector is not None and selector.matches(live.of) and not idle:
+                return f"{rule.how}: {selector.pattern}"
+        return ""
 
     def _check_parts(self, routes: Sequence[Route]) -> None:
         """That every value that is joined is there, and once."""

@@ -20,7 +20,13 @@ _BELOW = {
     "float32": {"bfloat16", "float16", "float32"},
     "float64": {"bfloat16", "float16", "float32", "float64"},
 }
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
+# From here on a number is nearer to infinity than to the largest that the type has.
+_INFINITE = {
+    "float16": 65520.0,
+    "bfloat16": 2.0**128 - 2.0**119,
+    "float32": 2.0**128 - 2.0**103,
+    "complex64": 2.0**128 - 2.0**103,
+}
 
 
 class _Type(NamedTuple):
@@ -74,7 +80,7 @@ def holds(dtype: str, number: float) -> bool:
     if kind is None:
         return False
     if kind.kind in {"float", "complex"}:
-        return abs(number) <= _LARGEST.get(dtype, float("inf"))
+        return abs(number) < _INFINITE.get(dtype, float("inf"))
     signed = kind.kind == "int"
     top = 2 ** (kind.bits - signed)
     return float(number).is_integer() and (-top if signed else 0) <= number < top

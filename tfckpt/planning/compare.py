@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Entry, Inventory
 
 _EXCLUDE = "exclude it and it keeps the value it has"
+_SHAPE_HINT = f"{_EXCLUDE}; so does on_shape_mismatch: skip; a rule of `adapt` may make it fit"
 
 
 class Comparison:
@@ -87,8 +88,7 @@ class Comparison:
             reason = f"incompatible tensor with shape {_shape(made)} {where}, {_shape(live)} here"
             if self._skip_shapes and not changes:
                 return Severity.WARN, reason, ""
-            hint = f"{_EXCLUDE}; so does on_shape_mismatch: skip" if not changes else _EXCLUDE
-            return Severity.ERROR, reason, hint
+            return Severity.ERROR, reason, _EXCLUDE if changes else _SHAPE_HINT
         if made.dtype == live.dtype:
             return None
         if (can := castable(made.dtype, live.dtype)) and self._cast:

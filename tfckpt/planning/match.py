@@ -92,7 +92,7 @@ class _Planning:
         self._renames = Renames(policy)
         self._untold = Untold(stored, live)
         self._router = Router(policy, self._renames, stored, live, self._untold)
-        self._adaptations = Adaptations(policy, self._renames, live, known)
+        self._adaptations = Adaptations(policy, self._renames, stored, live, known)
         self._comparison = Comparison(policy, stored, live, self._untold, self._adaptations)
         self._seeds = Seeds(policy, stored, live)
         self._reset, self._kept = _by_role(policy)
