@@ -6,12 +6,16 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from tfckpt.cli.commands import COMMANDS
 from tfckpt.cli.usage import usage
+
+if TYPE_CHECKING:
+    from tfckpt.cli.command import Command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 DOCUMENTS = {
@@ -37,6 +41,10 @@ def tfckpt(*arguments: str) -> str:
     done = subprocess.run(["tfckpt", *arguments], check=False, capture_output=True, text=True)
     assert done.stdout, done.stderr
     return done.stdout
+
+
+def schema_of(command: str) -> Path:
+    return PAGE.parent / "schemas" / f"{command.replace(' ', '-')}.json"
 
 
 def section(title: str) -> str:
@@ -65,8 +73,15 @@ def test_a_document_has_the_keys_that_the_page_shows(command: str, place: Path) 
     Path("configs/broken.yaml").write_text(BROKEN, encoding="utf-8")
     Path("configs/typo.yaml").write_text("version: 1\nrestor: {}\n", encoding="utf-8")
     (shown,) = re.findall(r"```json\n(.*?)```", section(command), re.DOTALL)
-    printed = tfckpt(*DOCUMENTS[command], "--json")
-    assert keys(json.loads(printed)) == keys(json.loads(shown))
+    printed = json.loads(tfckpt(*DOCUMENTS[command], "--json"))
+    assert keys(printed) == keys(json.loads(shown))
+    jsonschema.validate(printed, json.loads(schema_of(command).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_command_has_a_section_and_a_schema(command: Command) -> None:
+    assert section(command.name)
+    assert schema_of(command.name).is_file() == command.has_json
 
 
 def test_the_statuses_are_all_explained() -> None:

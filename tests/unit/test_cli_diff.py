@@ -156,6 +156,7 @@ def test_a_checkpoint_and_a_model(model_module: str, tmp_path: Path) -> None:
         ("shape", "model/head/kernel", "model/head/kernel"),
         ("shape", "model/head/bias", "model/head/bias"),
     }
+    assert (found["equal"], found["not_compared"]) == (0, 2)
     found = document("diff", path, "--model", model_module, "--values", status=1)
     assert ("value", "model/d/kernel", "model/d/kernel") in kinds(found)
     largest = {one["a"]["name"]: one.get("largest") for one in found["differences"]}

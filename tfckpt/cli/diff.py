@@ -136,7 +136,9 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
     for one in found.differences:
         groups.setdefault(one.kind, []).append(one)
     sums = [(_TITLES[kind], f"{len(ones):,}", size(_nbytes(ones))) for kind, ones in groups.items()]
-    show(("", "values", "size"), [*sums, ("equal", f"{found.equal:,}", "")], 1, 2)
+    same = (("equal", found.equal), ("not compared", found.not_compared))
+    sums.extend((title, f"{count:,}", "") for title, count in same if count)
+    show(("", "values", "size"), sums, 1, 2)
     for kind, ones in groups.items():
         print(f"\n{_TITLES[kind]}")
         if kind in (Kind.VALUE, Kind.DTYPE) and apart is not None:
@@ -205,6 +207,7 @@ def _document(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> dict[str
         "b": b.label,
         "same": not found.differences,
         "equal": found.equal,
+        "not_compared": found.not_compared,
         "differences": differences,
     }
 

@@ -91,7 +91,7 @@ def rows(root: Branch, *, fold: bool) -> Iterator[Row]:
 
     Args:
         root: what :func:`tree` returned.
-        fold: whether subtrees that are alike are one row, and lone children share one.
+        fold: whether subtrees that are alike are one row.
     """
     yield from _Rows(fold=fold).below(root, 0, 1)
 
@@ -104,7 +104,7 @@ class _Rows:
     def below(self, branch: Branch, depth: int, times: int) -> Iterator[Row]:
         for label, child, alike in self._siblings(branch):
             many, one, text = times * alike, child, label
-            while self._fold and one.entry is None and len(one.children) == 1:
+            while one.entry is None and len(one.children) == 1:
                 ((part, one),) = one.children.items()
                 text = f"{text}/{part}"
             if one.children:

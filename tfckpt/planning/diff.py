@@ -58,11 +58,13 @@ class Diff:
 
     Attributes:
         differences: by kind, in the order of the values.
-        equal: how many values have the same name, type and shape, and no other mark.
+        equal: how many values have the same name, type, shape and mark.
+        not_compared: how many have the same name, type and shape, and one side has no mark.
     """
 
     differences: tuple[Difference, ...]
     equal: int
+    not_compared: int
 
 
 def diff(
@@ -86,18 +88,20 @@ def diff(
     """
     found: list[Difference] = []
     paired: set[str] = set()
-    equal = 0
+    equal = not_compared = 0
     for entry in a.entries.values():
         other = b.find(entry.name)
         if other is None:
             found.append(Difference(Kind.ONLY_A, entry, None))
             continue
         paired.add(other.name)
-        kind = _kind(entry, other, marks_a.get(entry.name), marks_b.get(other.name))
-        if kind is None:
-            equal += 1
-        else:
+        marks = marks_a.get(entry.name), marks_b.get(other.name)
+        if (kind := _kind(entry, other, *marks)) is not None:
             found.append(Difference(kind, entry, other))
+        elif None in marks:
+            not_compared += 1
+        else:
+            equal += 1
     others = (entry for entry in b.entries.values() if entry.name not in paired)
     found += [Difference(Kind.ONLY_B, None, one) for one in others if a.find(one.name) is None]
     moves = _Moves(found, marks_a, marks_b).pairs()
@@ -105,7 +109,7 @@ def diff(
     found = [one for one in found if not _explained(one, gone, come)]
     found.extend(Difference(Kind.MOVED, *pair) for pair in moves)
     order = list(Kind)
-    return Diff(tuple(sorted(found, key=lambda one: order.index(one.kind))), equal)
+    return Diff(tuple(sorted(found, key=lambda one: order.index(one.kind))), equal, not_compared)
 
 
 def _kind(a: Entry, b: Entry, mark_a: Mark | None, mark_b: Mark | None) -> Kind | None:
