@@ -75,6 +75,8 @@ class Node:
         label: the layer's own name, an optimizer's class in snake case, a variable's own path;
             ``""`` where it is not known.
         base: for a layer, its automatic name without the number, ``""`` for a chosen name.
+        cls: for a layer, its class in snake case, ``""`` where it is not known.
+        told: whether ``label`` is what the layer is called, or just a word for it.
         role: for a value.
         value: whatever the maker of the tree wants back with the name.
         layers: a stack's layers, in order.
@@ -87,6 +89,8 @@ class Node:
     kind: Kind
     label: str = ""
     base: str = ""
+    cls: str = ""
+    told: bool = True
     role: Role = Role.WEIGHT
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
@@ -273,8 +277,8 @@ class _Naming:
             else:
                 component = layer.label or f"layer_with_weights-{index}"
             if holds_weights(layer):
-                told = bool(layer.base or layer.label)
-                order.append(Layer(component, layer.base, told=told))
+                told = layer.told and bool(layer.base or layer.label)
+                order.append(Layer(component, layer.base, told=told, kind=layer.cls))
             yield _join(path, component), layer, ""
         self._stacks[path] = tuple(order)
 
@@ -333,7 +337,12 @@ class _Naming:
 def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
     """The layers in a list or dict, in its order; an automatic name of one says nothing here."""
     layers = {
-        id(child): Layer(components[id(child)], label="" if child.base else child.label)
+        id(child): Layer(
+            components[id(child)],
+            label="" if child.base else child.label,
+            told=child.told,
+            kind=child.cls,
+        )
         for _, child in node.children
         if child.kind in (Kind.GROUP, Kind.STACK) and child.label and holds_weights(child)
     }

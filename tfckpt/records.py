@@ -70,12 +70,29 @@ class Layer:
         label: the name the user chose for a layer that its index or key names.
         told: whether the name is known; a file of plain TensorFlow may not tell it, and then
             ``name`` is TensorFlow's own word, ``layer_with_weights-2``.
+        kind: its class in snake case, ``dense``, where that is known: some files of Keras's number
+            the layers of each class by themselves, and tell no other order.
     """
 
     name: str
     base: str = ""
     label: str = ""
     told: bool = True
+    kind: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ordered:
+    """A value in the order in which Keras lists those of a layer.
+
+    Attributes:
+        name: its canonical name.
+        path: what the variable itself is called, ``bidirectional/forward_lstm/lstm_cell/kernel``;
+            ``""`` where that is not known.
+    """
+
+    name: str
+    path: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +126,16 @@ class Inventory:
             others, seeds and metrics may be absent without anyone's fault.
         roots: keyword (``""`` for the root object) → what was given under it, where that is known.
         left_out: canonical name of what the writer had and could not save → why.
-        unordered: the stacks whose layers' order the file does not tell.
+        own_orders: canonical path of a layer → its own values, in the order in which Keras 3 writes
+            them; for an optimizer likewise. Some files tell no more of a value than its place.
+        deep_orders: canonical path of a layer → its values and those of all layers in it, in the
+            order in which Keras 2 writes them.
+        members: canonical path of a model that is no stack → its layers as Keras lists them, each
+            by its path.
+        listed: of the stored ``stacks``, those that are what Keras lists of a model, be it a stack
+            or not.
+        unordered: the stacks whose layers' order the file does not tell; that of the layers of one
+            class among themselves may be told all the same, by their automatic names.
     """
 
     source: str
@@ -120,7 +146,17 @@ class Inventory:
     complete: bool = False
     roots: Mapping[str, Root] = dataclasses.field(default_factory=dict)
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    unordered: frozenset[str] = frozenset()
+    own_orders: Mapping[str, tuple[Ordered, ...]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+    deep_orders: Mapping[str, tuple[Ordered, ...]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+    members: Mapping[str, tuple[Layer, ...]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+    listed: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    unordered: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     def find(self, name: str) -> Entry | None:
         """The value of that name, or that is also reached by that name.

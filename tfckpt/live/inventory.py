@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfckpt import names
 from tfckpt.errors import NamingError
-from tfckpt.live import optimizers
+from tfckpt.live import optimizers, orders
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree
 from tfckpt.live.variables import is_variable, raw
@@ -130,6 +130,9 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             named.optimizers,
             complete=True,
             roots=_with_parts(roots or {}, [n.name for n in named.values]),
+            own_orders=orders.own_orders(tree, named),
+            deep_orders=orders.deep_orders(tree, named, models.values()),
+            members=orders.members(tree, named),
         ),
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
 from tfckpt.live.variables import Trackable, is_variable, last_name, path, raw
-from tfckpt.names import Kind, Node, weak_base
+from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Role
 
 _Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
@@ -59,6 +59,7 @@ class Tree:
         unbuilt: layers that have no variables yet, with their nodes.
         optimizers: the optimizers found, with their nodes; of a loss-scale optimizer and the one
             inside, which are one node, the outer.
+        layers: the layers found, with their nodes and flavours.
         keras: whether a Keras object is among them.
         variables: the variables found.
     """
@@ -66,6 +67,7 @@ class Tree:
     def __init__(self) -> None:
         self.unbuilt: list[tuple[Any, Node]] = []
         self.optimizers: list[tuple[Any, Node]] = []
+        self.layers: list[tuple[Any, Node, Flavour]] = []
         self.keras = False
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
@@ -185,7 +187,8 @@ class Tree:
             self.variables.append(state)
 
     def _layer(self, layer: Any, node: Node, flavour: Flavour) -> None:
-        node.label = layer.name
+        self.layers.append((layer, node, flavour))
+        node.label, node.cls = layer.name, snake_case(type(layer).__name__)
         bases = {flavour.automatic(type(layer).__name__)}
         if isinstance(layer, flavour.stacks):
             bases |= {"functional", "model"}

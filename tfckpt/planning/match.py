@@ -189,7 +189,8 @@ class _Planning:
             spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
             self._spare(spared, stored=stored)
         else:
-            reason = route.misled or (route.rule and "nothing here is at its position")
+            reason = route.misled or self._untold.orders.why(stored.name)
+            reason = reason or (route.rule and "nothing here is at its position")
             if route.target != stored.name and not route.misled:
                 reason = ", and ".join(
                     filter(None, (route.rule, f"nothing here is {route.target}"))
@@ -218,7 +219,10 @@ class _Planning:
         self._steps.append(step)
 
     def _missing(self, live: Entry, hints: RenameHints) -> None:
-        doubt, hint = self._untold.doubt(live.of or live.name)
+        variable = live.of or live.name
+        asked = self._untold.doubt, self._untold.orders.doubt
+        doubts = (ask(name) for name in dict.fromkeys((variable, live.name)) for ask in asked)
+        doubt, hint = next((found for found in doubts if found[0]), ("", ""))
         if doubt and self._expect_missing.every(live.name) is None:
             error = Severity.ERROR, doubt, hint
             self._steps.append(Step(Status.SUSPECT, live.name, "", live, None, *error))

@@ -195,7 +195,8 @@ class Router:
             target, untold = self._untold.settle(name, name)
             return (_Aim(target, untold=untold),)
         place = self._positions.target(name)
-        return (_Aim(place, "" if place == name else "match: structure, by position"),)
+        rule = "" if place == name else "match: structure, by position"
+        return (_Aim(place and self._untold.orders.settle(name, place), rule),)
 
     def _settled(self, name: str, aim: _Aim) -> _Aim:
         target, untold = self._untold.settle(name, aim.target or "")

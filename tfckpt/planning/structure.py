@@ -86,7 +86,8 @@ class Layers:
 
         """
         # all variables of a layer share the answer
-        layers = stored.rpartition("/")[0], live.rpartition("/")[0]
+        layers = self._untold.orders.layers(stored)
+        layers = layers or (stored.rpartition("/")[0], live.rpartition("/")[0])
         if layers not in self._doubts:
             self._doubts[layers] = self._doubt(*layers)
         return self._doubts[layers]
@@ -120,7 +121,8 @@ class Layers:
         if pair not in self._verdicts:
             self._verdicts[pair] = {}
             if here in self._live and there in self._unordered:
-                self._verdicts[pair] = _counted(here, self._stored[there], self._live[here])
+                layers = self._untold.layers(there, here)
+                self._verdicts[pair] = _counted(here, layers, self._live[here])
             elif here in self._live:
                 layers = self._untold.layers(there, here)
                 self._verdicts[pair] = {

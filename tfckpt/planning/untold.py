@@ -14,10 +14,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.planning.orders import Orders
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.records import Entry, Inventory, Layer
 
@@ -32,44 +33,60 @@ class _Pair(NamedTuple):
     here: str
 
 
+class _Crossing(NamedTuple):
+    """A layer of a stack on the way to a value: the stacks, its name there, and both paths."""
+
+    stacks: _Pair
+    layer: str
+    pair: _Pair
+
+
 class Untold:
-    """The live names of stored values below such layers."""
+    """The live names of stored values below such layers.
+
+    Attributes:
+        orders: what settles values within a layer.
+    """
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._stored = stored
         self._live = live
-        self._unknown = {
+        self.orders = Orders(stored, live)
+        untold = {
             path: {layer.name: place for place, layer in enumerate(layers) if not layer.told}
             for path, layers in stored.stacks.items()
-            if not all(layer.told for layer in layers)
         }
+        # What Keras lists of a model that is no stack here is not known by the names of its layers.
+        untold |= {
+            path: {layer.name: place for place, layer in enumerate(stored.stacks[path])}
+            for path in (stored.listed if live.members else ())
+        }
+        self._unknown = {path: layers for path, layers in untold.items() if layers}
         self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
         self._differences: dict[_Pair, str] = {}
         self._agreements: dict[_Pair, bool] = {}
+        # live stack → path of a live layer, `""` for all; stored stack; why
         self._failed: dict[str, set[tuple[str, str, str]]] = {}
         self._partners: dict[str, set[str]] = {}
 
-    def settle(self, name: str, target: str) -> tuple[str, str]:
+    def settle(self, name: str, target: str) -> tuple[str | None, str]:
         """The live name of a stored value that is aimed at ``target``, and why it is that one.
 
-        The target itself, and ``""``, where no such layer is on the way or it has no partner.
+        The target itself, and ``""``, where no such layer is on the way; None where one is that has
+        no partner, or a value that has no place in it.
         """
-        if not self._unknown:
-            return target, ""
-        found, crossed = self._translate(name, target)
-        for pair in crossed:
-            if not self._agree(pair):
-                stack, layer = _split(pair.here)
-                there, candidate = _split(pair.there)
-                why = f"{candidate!r} there does not hold the same names, shapes and types"
-                self._fail(stack, layer, there, why)
-                return target, ""
+        found, crossed = self._translate(name, target) if self._unknown else (target, [])
+        for step in crossed:
+            if not self._agree(step.pair):
+                why = f"{step.layer!r} there does not hold the same names, shapes and types"
+                self._fail(step.stacks.here, step.pair.here, step.stacks.there, why)
+                return None, ""
+        found = None if found is None else self.orders.settle(name, found)
         if found is None or not crossed:
-            return target, ""
-        for pair in crossed:
-            stack, layer = _split(pair.here)
-            self._partners.setdefault(stack, set()).add(layer)
-        there, here = crossed[-1]
+            return found, ""
+        for step in crossed:
+            self._partners.setdefault(step.stacks.here, set()).add(step.pair.here)
+        there, here = crossed[-1].pair
         reason = (
             f"the file does not tell the layer's name: {there!r} and {here!r} agree in position"
         )
@@ -81,25 +98,27 @@ class Untold:
         Of all stored values that were settled before; ``""`` where there is no such reason.
         """
         for stack in sorted(self._failed):
-            layer = live.removeprefix(stack + "/").partition("/")[0]
+            paths = [self._path(stack, each) for each in self._layers(stack)]
+            layer = next((path for path in paths if live.startswith(path + "/")), "")
             found = sorted(each for each in self._failed[stack] if each[0] in {"", layer})
-            layers = [each.name for each in self._live.stacks[stack]]
-            if not live.startswith(stack + "/") or layer not in layers or not found:
+            if not layer or not found or layer in self._partners.get(stack, ()):
                 continue
             _, there, why = found[0]
-            told = {each.name for each in self._stored.stacks[there] if each.told}
-            if layer in told | self._partners.get(stack, set()):
+            pair = _Pair(there, stack)
+            own = layer.removeprefix(stack + "/")
+            if own in self._told_layers(pair):
                 continue
-            place = layers.index(layer)
+            place = paths.index(layer)
             unknown = sorted(
-                self._unknown[there], key=lambda each: abs(self._at(there, each) - place)
+                self._unknown[there].keys() - self._told_layers(pair),
+                key=lambda each: abs(self._unknown[there][each] - place),
             )
             shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
             reason = (
-                f"the checkpoint does not tell the names of all layers of {there!r}: {layer!r}, at "
+                f"the checkpoint does not tell the names of all layers of {there!r}: {own!r}, at "
                 f"position {place + 1} of {stack!r} here, may be {shown} there, but {why}"
             )
-            rule = f'{{checkpoint: "{there}/{unknown[0]}/**", model: "{stack}/{layer}/**"}}'
+            rule = f'{{checkpoint: "{there}/{unknown[0]}/**", model: "{layer}/**"}}'
             hint = f"if they are one: rename: [{rule}]; `match: structure` trusts the positions"
             return reason, hint
         return "", ""
@@ -109,58 +128,118 @@ class Untold:
         layers = self._stored.stacks[there]
         if there not in self._unknown or self._difference(_Pair(there, here)):
             return layers
-        both = zip(layers, self._live.stacks[here], strict=True)
-        return tuple(old if old.told else new for old, new in both)
+        partner = self._partner(_Pair(there, here))
+        return tuple(old if old.told else partner[old.name] for old in layers)
 
     def _fail(self, stack: str, layer: str, there: str, why: str) -> None:
         """A layer of a live stack, or with ``""`` none of them, has no partner in a stored one."""
         self._failed.setdefault(stack, set()).add((layer, there, why))
 
-    def _at(self, there: str, layer: str) -> int:
-        return self._unknown[there][layer]
-
-    def _translate(self, name: str, target: str) -> tuple[str | None, list[_Pair]]:
+    def _translate(self, name: str, target: str) -> tuple[str | None, list[_Crossing]]:
         """A name by position alone, and the untold layers on its way with their partners."""
-        crossed: list[_Pair] = []
+        crossed: list[_Crossing] = []
         end = name.find("/")
         while end != -1:
             there, tail = name[:end], name[end:]
             layer, slash, rest = tail[1:].partition("/")
-            if layer in self._unknown.get(there, ()) and target.endswith(tail):
-                here = target.removesuffix(tail)
-                if here not in self._live.stacks:
-                    return None, crossed
-                if why := self._difference(_Pair(there, here)):
-                    self._fail(here, "", there, why)
-                    return None, crossed
-                partner = f"{here}/{self._live.stacks[here][self._at(there, layer)].name}"
-                crossed.append(_Pair(f"{there}/{layer}", partner))
-                target = partner + slash + rest
             end = name.find("/", end + 1)
+            if layer not in self._unknown.get(there, ()) or not target.endswith(tail):
+                continue
+            stacks = _Pair(there, target.removesuffix(tail))
+            if layer in self._told_layers(stacks) or not self._layers(stacks.here):
+                continue
+            if why := self._difference(stacks):
+                self._fail(stacks.here, "", there, why)
+                return None, crossed
+            partner = self._path(stacks.here, self._partner(stacks)[layer])
+            crossed.append(_Crossing(stacks, layer, _Pair(f"{there}/{layer}", partner)))
+            target = partner + slash + rest
         return target, crossed
 
     def _difference(self, pair: _Pair) -> str:
         """What speaks against two stacks being one, as far as their layers' names tell."""
         if pair not in self._differences:
-            old, new = self._stored.stacks[pair.there], self._live.stacks[pair.here]
-            self._differences[pair] = _differ(old, new)
+            compare = _differ_in_members if pair.here in self._live.members else _differ
+            reasons = (compare(old, new) for old, new in self._both(pair))
+            self._differences[pair] = next(filter(None, reasons), "")
         return self._differences[pair]
+
+    def _told_layers(self, pair: _Pair) -> set[str]:
+        """The layers of a stored stack that are known by their names in this live one."""
+        if pair.there in self._stored.listed and pair.here in self._live.members:
+            return set()
+        return {layer.name for layer in self._stored.stacks[pair.there] if layer.told}
+
+    def _layers(self, here: str) -> tuple[Layer, ...]:
+        """The layers of a live stack, or of a model that is none, in Keras's order."""
+        return self._live.stacks.get(here) or self._live.members.get(here, ())
+
+    def _path(self, here: str, layer: Layer) -> str:
+        return layer.name if here in self._live.members else f"{here}/{layer.name}"
+
+    def _partner(self, pair: _Pair) -> Mapping[str, Layer]:
+        """Stored layer → the live one at its place, or at its place among those of its class."""
+        return {
+            one.name: other
+            for old, new in self._both(pair)
+            for one, other in zip(old, new, strict=True)
+        }
+
+    def _both(self, pair: _Pair) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
+        """The layers of two stacks, side by side; class by class where no more is told."""
+        old, new = self._stored.stacks[pair.there], self._layers(pair.here)
+        if pair.here in self._live.members:
+            # Keras lists those that it has met by an attribute no more.
+            listed = {layer.name for layer in old}
+            met = {_component(name, pair.there) for name in self._names[0]} - listed
+            new = tuple(layer for layer in new if _component(layer.name, pair.here) not in met)
+        return _by_kind(old, new) if pair.there in self._stored.unordered else [(old, new)]
 
     def _agree(self, pair: _Pair) -> bool:
         """Whether a stored layer and a live one hold the same values, by name, shape and type."""
         if pair not in self._agreements:
             names, live = self._names
             there = {
-                (
-                    self._translate(e.name, pair.here + e.name[len(pair.there) :])[0],
-                    e.shape,
-                    e.dtype,
-                )
+                (self._settled(e.name, pair.here + e.name[len(pair.there) :]), e.shape, e.dtype)
                 for e in _below(pair.there, names, self._stored)
             }
             here = {(e.name, e.shape, e.dtype) for e in _below(pair.here, live, self._live)}
             self._agreements[pair] = there == here
         return self._agreements[pair]
+
+    def _settled(self, name: str, target: str) -> str | None:
+        found = self._translate(name, target)[0]
+        return None if found is None else self.orders.settle(name, found)
+
+
+def _component(name: str, path: str) -> str:
+    """What follows a path in a name, up to the next slash; ``""`` for a name of something else."""
+    return name[len(path) + 1 :].partition("/")[0] if name.startswith(path + "/") else ""
+
+
+def _by_kind(
+    old: Iterable[Layer], new: Iterable[Layer]
+) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
+    """The layers of each class on both sides."""
+    kinds: dict[str, tuple[list[Layer], list[Layer]]] = {}
+    for side, layers in enumerate((old, new)):
+        for layer in layers:
+            kinds.setdefault(layer.kind, ([], []))[side].append(layer)
+    return [(ours, theirs) for ours, theirs in kinds.values()]
+
+
+def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    """What speaks against listed layers being those of a model whose attributes name them."""
+    if len(old) != len(new):
+        return f"the model has {len(new)} layers here and {len(old)} in the checkpoint"
+    for place, (there, here) in enumerate(zip(old, new, strict=True)):
+        named = there.base or there.name, here.base or here.label
+        if there.told and named[0] != named[1]:
+            return (
+                f"at position {place + 1} stands {named[1]!r} here and {named[0]!r} in the "
+                "checkpoint"
+            )
+    return ""
 
 
 def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
@@ -182,8 +261,3 @@ def _below(path: str, names: Sequence[str], inventory: Inventory) -> Iterator[En
         entry = inventory.entries[names[index]]
         if entry.role not in _UNSTORED:
             yield entry
-
-
-def _split(path: str) -> tuple[str, str]:
-    stack, _, layer = path.rpartition("/")
-    return stack, layer
