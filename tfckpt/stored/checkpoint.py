@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.bundle_names import open_bundle
 from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.keras_files import open_archive, open_hdf5, open_shards
 from tfckpt.stored.recognise import Format, recognise
 from tfckpt.stored.saved_model import open_saved_model
 from tfckpt.stored.saver_v1 import open_saver_v1
@@ -26,6 +27,9 @@ _OPENERS: Mapping[Format, Callable[..., StoredCheckpoint]] = {
     Format.BUNDLE: open_bundle,
     Format.SAVED_MODEL: open_saved_model,
     Format.SAVER_V1: open_saver_v1,
+    Format.HDF5: open_hdf5,
+    Format.ARCHIVE: open_archive,
+    Format.SHARDS: open_shards,
 }
 
 

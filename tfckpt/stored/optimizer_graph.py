@@ -107,7 +107,7 @@ class OptimizerGraph:
             for position, value in sorted(listed.items(), key=_numeric):
                 of = variables.get(int(position)) if whole else None
                 if of is None:
-                    of = _told(self._reader.full_name(value), by_name)[2]
+                    of = told_slot(self._reader.full_name(value), by_name)[2]
                 if of is None and variables:
                     continue  # it is among the leftovers, too
                 self._slot(edge, of, value, position, done)
@@ -129,7 +129,7 @@ class OptimizerGraph:
             if id(self._reader.node(value)) in done:
                 continue
             full = self._reader.full_name(value)
-            _, slot, of = _told(full, by_name)
+            _, slot, of = told_slot(full, by_name)
             if of is None:
                 of, slot = split_slot(full.rpartition("/")[2], paths)
             if of is None:
@@ -229,7 +229,7 @@ class OptimizerGraph:
                 return name
         for _, target in self._slot_lists():
             for value in self._reader.edges[target].values():
-                if name := _told(full_name(value), by_name)[0]:
+                if name := told_slot(full_name(value), by_name)[0]:
                     return optimizer_class(name)
         for slot in self._reader.nodes[self._index].slot_variables:
             # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`
@@ -244,7 +244,7 @@ def _first(full_name: str) -> str:
     return optimizer_class(snake_case(name)) if slash else ""
 
 
-def _told(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
+def told_slot(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
     """What a slot's name in tf_keras says: the optimizer's class, the slot, and the variable.
 
     ``Adam/m/dense/kernel`` where the slot was made in a training step, ``m/dense/kernel`` where the

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError
+from tfckpt.stored import hdf5, keras_archive
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.files import join
 from tfckpt.stored.prefix import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
@@ -28,6 +29,16 @@ class Format(Enum):
     BUNDLE = "bundle"
     SAVED_MODEL = "saved_model"
     SAVER_V1 = "saver_v1"
+    HDF5 = "hdf5"
+    ARCHIVE = "archive"
+    SHARDS = "shards"
+
+
+_MAGIC = {
+    hdf5.MAGIC: Format.HDF5,
+    keras_archive.MAGIC: Format.ARCHIVE,
+    b"{": Format.SHARDS,
+}
 
 
 def recognise(path: str, files: Files) -> Format:
@@ -40,11 +51,14 @@ def recognise(path: str, files: Files) -> Format:
     if SUFFIX.search(path):
         return Format.BUNDLE
     content = _ends(path, files) or _ends(next(iter(shards_of(path, files)), ""), files)
-    if content is not None:
-        _, tail = content
-        if looks_like_table(tail):
-            return Format.SAVER_V1
-    return Format.BUNDLE
+    return Format.BUNDLE if content is None else _by_content(*content)
+
+
+def _by_content(head: bytes, tail: bytes) -> Format:
+    for magic, found in _MAGIC.items():
+        if head.lstrip().startswith(magic):
+            return found
+    return Format.SAVER_V1 if looks_like_table(tail) else Format.BUNDLE
 
 
 def is_saved_model(directory: str, files: Files) -> bool:

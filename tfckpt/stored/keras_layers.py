@@ -1,0 +1,141 @@
+"""What Keras's own layers hold, in the order in which Keras writes it.
+
+A file that Keras 3 wrote numbers the values of a layer, ``vars/0``. What they are called follows
+from the layer's class and their number. This is for reading, for the names that a person sees and
+writes; that a value goes to the right variable is decided by its place among the live layer's own
+values, never by this table alone: anybody's class may be called ``Dense``.
+
+The orders are those in which the layers' ``build`` makes their variables and sub-layers, in Keras
+3 and tf_keras alike.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_KERNEL_BIAS = (("kernel", "bias"), ("kernel",))
+_RECURRENT = (("kernel", "recurrent_kernel", "bias"), ("kernel", "recurrent_kernel"))
+_NORM = (("gamma", "beta"),)
+_SEPARABLE = (
+    ("depthwise_kernel", "pointwise_kernel", "bias"),
+    ("depthwise_kernel", "pointwise_kernel"),
+)
+_OWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "dense": _KERNEL_BIAS,
+    "einsum_dense": _KERNEL_BIAS,
+    **{f"conv{n}d": _KERNEL_BIAS for n in (1, 2, 3)},
+    **{f"conv{n}d_transpose": _KERNEL_BIAS for n in (1, 2, 3)},
+    **{f"depthwise_conv{n}d": _KERNEL_BIAS for n in (1, 2)},
+    **{f"separable_conv{n}d": _SEPARABLE for n in (1, 2)},
+    **{f"locally_connected{n}d": _KERNEL_BIAS for n in (1, 2)},
+    **{f"{kind}_cell": _RECURRENT for kind in ("lstm", "gru", "simple_rnn", "conv_lstm")},
+    "embedding": (("embeddings",),),
+    "reversible_embedding": (("embeddings",),),
+    "batch_normalization": (("gamma", "beta", "moving_mean", "moving_variance"),),
+    "sync_batch_normalization": (("gamma", "beta", "moving_mean", "moving_variance"),),
+    "layer_normalization": _NORM,
+    "group_normalization": _NORM,
+    "unit_normalization": (),
+    "rms_normalization": (("scale",),),
+    "p_re_lu": (("alpha",),),
+    "normalization": (("mean", "variance", "count"),),
+}
+_PARTS: Mapping[str, Sequence[str]] = {
+    "bidirectional": ("forward_layer", "backward_layer"),
+    "multi_head_attention": ("query_dense", "key_dense", "value_dense", "output_dense"),
+    "group_query_attention": ("query_dense", "key_dense", "value_dense", "output_dense"),
+}
+_CELLS = {
+    **{kind: f"{kind}_cell" for kind in ("lstm", "gru", "simple_rnn")},
+    **{f"conv_lstm{n}d": "conv_lstm_cell" for n in (1, 2, 3)},
+}
+_DIRECTION = re.compile(r"(forward|backward)_(.+?)(?:_\d+)?")
+_PROJECTIONS = {
+    **{part: f"{part}_dense" for part in ("query", "key", "value")},
+    "attention_output": "output_dense",
+}
+_UNTRAINED = frozenset({"moving_mean", "moving_variance", "mean", "variance", "count"})
+
+
+def own_names(cls: str, count: int, config: Mapping[str, Any]) -> list[str] | None:
+    """What the values of a layer of a class are called, None where that is not known.
+
+    >>> own_names("dense", 2, {}), own_names("dense", 3, {})
+    (['kernel', 'bias'], None)
+    >>> own_names("batch_normalization", 3, {"scale": False})
+    ['beta', 'moving_mean', 'moving_variance']
+    """
+    for names in _OWN.get(cls, ()):
+        left_out = {"gamma": config.get("scale"), "beta": config.get("center")}
+        kept = [name for name in names if left_out.get(name) is not False]
+        if len(kept) == count:
+            return kept
+    return None
+
+
+def part_class(cls: str, part: str) -> str:
+    """The class of a layer inside one of Keras's own, ``""`` where that is not known.
+
+    >>> part_class("lstm", "cell"), part_class("multi_head_attention", "query_dense")
+    ('lstm_cell', 'einsum_dense')
+    """
+    if part == "cell":
+        return _CELLS.get(cls, "")
+    return "einsum_dense" if "attention" in cls and part in _PARTS.get(cls, ()) else ""
+
+
+def parts_in_order(cls: str, parts: Sequence[str]) -> list[str] | None:
+    """The layers inside one of a class, in the order of their variables; None if not known.
+
+    >>> parts_in_order("bidirectional", ["backward_layer", "forward_layer"])
+    ['forward_layer', 'backward_layer']
+    """
+    if len(parts) < 2:
+        return list(parts)
+    known = _PARTS.get(cls, ())
+    return [part for part in known if part in parts] if set(parts) <= set(known) else None
+
+
+def attributes(cls: str, scopes: Sequence[str]) -> list[str]:
+    """The attributes that lead to a variable of one of Keras's layers, for the scopes in its name.
+
+    What is not known stays the scopes' words.
+
+    >>> attributes("bidirectional", ["forward_lstm", "lstm_cell", "kernel"])
+    ['forward_layer', 'cell', 'kernel']
+    >>> attributes("multi_head_attention", ["attention_output", "bias"])
+    ['output_dense', 'bias']
+    """
+    *inner, last = scopes
+    if cls in _CELLS and len(inner) < 2:  # before Keras 2.3 the cell was no scope
+        return ["cell", last]
+    if cls == "rnn" and len(inner) == 1:
+        return ["cell", last]
+    if cls == "time_distributed" and len(inner) < 2:
+        return ["layer", last]
+    if cls == "bidirectional" and inner and (match := _DIRECTION.fullmatch(inner[0])):
+        return [f"{match[1]}_layer", *attributes(match[2], scopes[1:])]
+    if cls == "multi_head_attention" and len(inner) == 1:
+        return [_PROJECTIONS.get(inner[0], inner[0]), last]
+    return list(scopes)
+
+
+def trained(name: str) -> bool:
+    """Whether an optimizer may train a value of that name; of others it is not known."""
+    return name not in _UNTRAINED
+
+
+def class_and_number(name: str, others: Mapping[str, Any]) -> tuple[str, int]:
+    """What Keras calls a layer in a list of them: its class, numbered class by class.
+
+    >>> class_and_number("dense_1", {"dense": 0, "dense_1": 0}), class_and_number("block_2", {})
+    (('dense', 1), ('block_2', 0))
+    """
+    match = re.fullmatch(r"(.+)_([1-9][0-9]{0,8})", name)
+    if match and (match[1] in others or match[1] in _OWN or match[1] in _CELLS):
+        return match[1], int(match[2])
+    return name, 0
