@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
+from tfckpt.names import snake_case
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _T = TypeVar("_T")
 
@@ -33,6 +34,7 @@ _SLOTS = {
     "mg": "average_gradient",
     "accum_grad": "accumulated_grad",
     "accum_var": "accumulated_delta_var",
+    "accum_update": "accumulated_delta_var",
     "model_variables_moving_average": "moving_average",
     "average": "moving_average",
 }
@@ -48,10 +50,14 @@ _HYPERPARAMETER = re.compile(
     r"|l[12]_(shrinkage_)?regularization_strength"
 )
 
-# Classes of both flavours, in snake case. What else a file calls an optimizer is a name that
-# somebody gave it, `generator_adam`, and says nothing of its class.
+# What tf.compat.v1.train spells otherwise than Keras, and means the same.
+_V1_CLASSES = {"rms_prop": "rm_sprop", "ada_max": "adamax"}
+
+# Classes of both flavours and of tf.compat.v1.train, in snake case. What else a file calls an
+# optimizer is a name that somebody gave it, `generator_adam`, and says nothing of its class.
 _CLASSES = frozenset(
     """
+    adagrad_da momentum proximal_adagrad
     adadelta adafactor adagrad adam adam_w adamax ftrl lamb lion muon nadam rm_sprop
     schedule_free_adam_w sgd
     """.split()  # noqa: SIM905 (words read better than a list of them)
@@ -68,6 +74,16 @@ def optimizer_class(name: str) -> str:
     return name if name in _CLASSES else ""
 
 
+def v1_class(name: str) -> str:
+    """The class of an optimizer of ``tf.compat.v1.train``, in snake case.
+
+    >>> v1_class("RMSPropOptimizer"), v1_class("MomentumOptimizer")
+    ('rm_sprop', 'momentum')
+    """
+    label = snake_case(re.sub(r"_\d+$", "", name).removesuffix("Optimizer"))
+    return _V1_CLASSES.get(label, label)
+
+
 def slot_name(attribute: str) -> str:
     """An optimizer's attribute, or its own word for a slot, as the slot's name.
 
@@ -80,6 +96,19 @@ def slot_name(attribute: str) -> str:
     if name.endswith("ies"):
         return name[:-3] + "y"
     return name.removesuffix("s") if len(name) > 2 else name
+
+
+def slot_among(name: str, others: Collection[str]) -> str:
+    """The slot that an optimizer has told by name, beside its others.
+
+    In ``tf.compat.v1.train`` both Ftrl and Adadelta have one called ``accum``, of other things.
+
+    >>> slot_among("accum", ["accum", "linear"]), slot_among("accum", ["accum", "accum_update"])
+    ('accumulator', 'accumulated_grad')
+    """
+    if name == "accum":
+        return "accumulated_grad" if "accum_update" in others else "accumulator"
+    return slot_name(name)
 
 
 def by_slot_path(variables: Iterable[tuple[str, _T]]) -> dict[str, _T | None]:

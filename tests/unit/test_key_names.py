@@ -45,7 +45,7 @@ V1_OPTIMIZERS = {
     "Adagrad": ("adagrad", {"Adagrad": "accumulator"}),
     "AdagradDA": (
         "adagrad_da",
-        {"AdagradDA": "gradient_accumulator", "AdagradDA_1": "gradient_squared_accumulator"},
+        {"AdagradDA": "accumulated_gradient", "AdagradDA_1": "gradient_squared_accumulator"},
     ),
     "Adadelta": (
         "adadelta",

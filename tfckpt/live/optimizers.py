@@ -27,8 +27,10 @@ from tfckpt.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,
     optimizer_value,
+    slot_among,
     slot_name,
     split_slot,
+    v1_class,
 )
 from tfckpt.records import Role
 
@@ -41,9 +43,7 @@ _BOOKS = frozenset({"_variables", "_trainable_variables", "_weights"})
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
     """Fill in an optimizer's node: its own values; slots once all variables are known."""
     cls = type(optimizer).__name__
-    if is_v1(optimizer):
-        cls = cls.removesuffix("Optimizer")
-    node.label = snake_case(cls)
+    node.label = v1_class(cls) if is_v1(optimizer) else snake_case(cls)
     if hasattr(optimizer, "_create_slots"):
         for edge, child in optimizer._trackable_children().items():
             if is_variable(child):
@@ -136,14 +136,15 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
 
 def _told_slots(tree: Tree, optimizer: Any, node: Node) -> None:
     for variable in list(tree.variables):
-        for name in optimizer.get_slot_names():
+        names = optimizer.get_slot_names()
+        for name in names:
             try:
                 value = optimizer.get_slot(raw(variable), name)
             except KeyError:  # tf_keras's way to say that there is none
                 continue
             if value is not None:
                 of, child = tree.variable(variable), tree.variable(value, Role.SLOT)
-                node.slots.append(Slot(slot_name(name), of, child))
+                node.slots.append(Slot(slot_among(name, names), of, child))
 
 
 def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:

@@ -52,7 +52,7 @@ _CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "sgd": ("sgd", ("momentum",)),
         "rmsprop": ("rm_sprop", ("velocity", "momentum")),
         "adagrad": ("adagrad", ("accumulator",)),
-        "adagradda": ("adagrad_da", ("gradient_accumulator", "gradient_squared_accumulator")),
+        "adagradda": ("adagrad_da", ("accumulated_gradient", "gradient_squared_accumulator")),
         "proximaladagrad": ("proximal_adagrad", ("accumulator",)),
         "adadelta": ("adadelta", ("accumulated_grad", "accumulated_delta_var")),
         "ftrl": ("ftrl", ("accumulator", "linear")),

@@ -16,8 +16,10 @@ from tfckpt.optimizer_names import (
     by_slot_path,
     optimizer_class,
     optimizer_value,
+    slot_among,
     slot_name,
     split_slot,
+    v1_class,
 )
 from tfckpt.records import Role
 
@@ -111,9 +113,12 @@ class OptimizerGraph:
                 if of is None and variables:
                     continue  # it is among the leftovers, too
                 self._slot(edge, of, value, position, done)
-        for slot in self._reader.nodes[self._index].slot_variables:
+        told = self._reader.nodes[self._index].slot_variables
+        words = {slot.slot_name for slot in told}
+        for slot in told:
             of = slot.original_variable_node_id
-            self._slot(slot.slot_name, of, slot.slot_variable_node_id, str(of), done)
+            word = slot_among(slot.slot_name, words)
+            self._slot(word, of, slot.slot_variable_node_id, str(of), done)
         self._leftovers(variables, by_name, done)
 
     def _leftovers(
@@ -234,7 +239,7 @@ class OptimizerGraph:
         for slot in self._reader.nodes[self._index].slot_variables:
             # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`
             of, value = slot.original_variable_node_id, slot.slot_variable_node_id
-            return optimizer_class(snake_case(full_name(value).removeprefix(f"{full_name(of)}/")))
+            return optimizer_class(v1_class(full_name(value).removeprefix(f"{full_name(of)}/")))
         return ""
 
 
