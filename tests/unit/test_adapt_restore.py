@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
+from zoo.command_line import document, run
 
 import tfckpt
 from tfckpt.live import apply
@@ -270,3 +273,27 @@ def test_a_file_of_words_that_is_none_is_the_policys_fault(tmp_path: Path) -> No
     rule = {"how": "vocabulary", "model": "net/b", "old": str(words), "new": str(words)}
     with pytest.raises(tfckpt.PolicyError, match=r"words\.txt:2:1: the line is empty"):
         tfckpt.plan(config(path, [rule]), net=Two([0.0], [0.0, 0.0]))
+
+
+def test_the_command_line_shows_every_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Two([1.0], [2.0, 3.0]).write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    rules = [{"how": "concat", "checkpoint": ["net/b", "net/a"], "model": "net/ba", "axis": 0}]
+    Path("config.yaml").write_text(yaml.safe_dump(config(path, rules)))
+    Path("joined_script.py").write_text(
+        "import tensorflow as tf\n"
+        "def build():\n"
+        "    net = tf.Module()\n"
+        "    net.ba = tf.Variable([0.0, 0.0, 0.0])\n"
+        "    return {'net': net}\n"
+    )
+    (step,) = document("plan", "config.yaml", "--model", "joined_script:build")["steps"]
+    assert (step["name"], step["source"]) == ("net/ba", "net/b")
+    assert [part["source"] for part in step["parts"]] == ["net/a"]
+    assert [change["how"] for change in step["changes"]] == ["concat"]
+    ended = run("plan", "config.yaml", "--model", "joined_script:build")
+    assert "net/ba ← net/b + net/a" in ended.out
+    assert "concat axis 0: (2) + (1) → (3)" in ended.out
