@@ -38,6 +38,9 @@ def test_it_accepts_the_ready_made_configs(path: Path) -> None:
     [
         {"assert": "none", "match": "name"},
         {"match": ["name", "structure"], "min_restored": 1},
+        {"rename": [{"checkpoint": "a", "model": ["b", "c"]}]},
+        {"adapt": [{"how": "pad", "model": "a", "value": 0}, {"how": "cast", "model": "b"}]},
+        {"adapt": [{"how": "split", "checkpoint": "a", "model": ["b", "c"], "axis": -1}]},
         {
             "build": {
                 "model": {"shape": [None, 2]},
@@ -96,6 +99,9 @@ def test_it_refuses_what_is_no_rule(rule: dict[str, Any]) -> None:
         {"version": 1, "policies": {"a": {"assert_": "none"}}},
         {"version": 1, "policies": {"a": {"include": []}}},
         {"version": 1, "policies": {"a": {"min_restored": 2}}},
+        {"version": 1, "policies": {"a": {"adapt": [{"how": "bend", "model": "b"}]}}},
+        {"version": 1, "policies": {"a": {"adapt": [{"how": "cast"}]}}},
+        {"version": 1, "policies": {"a": {"adapt": [{"how": "pad", "model": "b"}]}}},
         {"version": 1, "manager": {"directory": "a", "save": {"every_steps": 0}}},
         {"version": 1, "manager": {"directory": "a", "save": {"every_minutes": 0}}},
         {"version": 1, "manager": {"directory": "a", "on_nonfinite": "error"}},
