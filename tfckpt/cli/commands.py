@@ -165,6 +165,25 @@ COMMANDS = (
         (*_SELECTION, dataclasses.replace(_MODEL, help="What builds the model, for .weights.h5.")),
     ),
     Command(
+        "report",
+        "tfckpt.cli.report",
+        "PATH [PATH]",
+        "A page of HTML about a checkpoint, a diff or a restore.",
+        "PATH is a checkpoint, or a file with what inspect, diff or plan print with --json, or a "
+        "restore report; two are compared. The page needs nothing beside itself: sizes as a "
+        "treemap, the values as a tree, what became of them.",
+        (
+            "report runs/flowers/checkpoints --html flowers.html --values",
+            "report zoo/ckpt-900 runs/flowers/checkpoints --html diff.html",
+            "report plan.json --html plan.html",
+        ),
+        (
+            Flag("html", "FILE", "The page; a file that is not there yet."),
+            Flag("values", "", "Read the values: statistics and histograms, or how far apart."),
+        ),
+        has_json=False,
+    ),
+    Command(
         "policy check",
         "tfckpt.cli.check",
         "CONFIG",

@@ -69,6 +69,14 @@ def run(given: Given) -> int:
     return 1 if found.differences else 0
 
 
+def compared(one: str, other: str, *, values: bool) -> dict[str, Any]:
+    """The document of two checkpoints."""
+    with contextlib.ExitStack() as stack:
+        a, b = _stored(one, stack), _stored(other, stack)
+        found = diff(a.inventory, b.inventory, a.marks, b.marks)
+        return _document(a, b, found, _apart(found, a, b) if values else None)
+
+
 def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: Any = ()) -> _Side:
     checkpoint = stack.enter_context(find(path, roots, bases).checkpoint)
     entries = checkpoint.inventory.entries

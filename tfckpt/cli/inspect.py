@@ -34,7 +34,7 @@ def run(given: Given) -> int:
         fine = not found.rejected and not checkpoint.values.missing_files
         if given.json:
             more = _more(given, checkpoint)
-            show_json(_document(found) | more)
+            show_json(document(found) | more)
             statistics = more.get("statistics", {}).values()
             fine = fine and not any(one and "error" in one for one in statistics)
         else:
@@ -129,7 +129,7 @@ def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
     return name, row.entry.role.value, signature(row.entry) + times, size(row.nbytes)
 
 
-def _document(found: Found) -> dict[str, Any]:
+def document(found: Found) -> dict[str, Any]:
     checkpoint, record = found.checkpoint, found.checkpoint.record
     entries = checkpoint.inventory.entries.values()
     root = tree(entries)
