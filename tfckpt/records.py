@@ -125,7 +125,7 @@ class Inventory:
         complete: whether the writer saved everything (a commit record of tfckpt's says so); in
             others, seeds and metrics may be absent without anyone's fault.
         roots: keyword (``""`` for the root object) → what was given under it, where that is known.
-        left_out: canonical name of what the writer had and could not save → why.
+        left_out: canonical name of what there was and is not among the entries → why.
         own_orders: canonical path of a layer → its own values, in the order in which Keras 3 writes
             them; for an optimizer likewise. Some files tell no more of a value than its place.
         deep_orders: canonical path of a layer → its values and those of all layers in it, in the
@@ -174,6 +174,40 @@ class Inventory:
                 return None
             name = resolved
         return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """One checkpoint of an average.
+
+    Attributes:
+        path: as it was written.
+        sha256: what identifies its content, in hexadecimal.
+        weight: what it counts; those of all members are 1 together.
+    """
+
+    path: str
+    sha256: str
+    weight: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Origin:
+    """Where values come from, and by which policy.
+
+    Attributes:
+        path: as it was written.
+        sha256: what identifies its content, in hexadecimal.
+        policy: its name.
+        policy_sha256: digest of what it says.
+        average: of what it is the average, () for a checkpoint that is restored as it is.
+    """
+
+    path: str
+    sha256: str
+    policy: str
+    policy_sha256: str
+    average: tuple[Share, ...] = ()
 
 
 def rebased(name: str, heads: Mapping[str, str]) -> str | None:

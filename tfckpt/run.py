@@ -7,13 +7,22 @@ same for once.
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import TfckptError
 from tfckpt.fitting.keras_callback import callback_for, no_training
-from tfckpt.fitting.resumption import Resumption, attached, check_keywords, without_training
+from tfckpt.fitting.resumption import (
+    Resumption,
+    attached,
+    check_keywords,
+    check_step,
+    resumption_of,
+    takes_up,
+    without_training,
+)
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.inventory import collect
 from tfckpt.live.restore import carry_out, prepare
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.policy import Policy
+    from tfckpt.live.restore import Choice
     from tfckpt.records import Inventory
 
 
@@ -70,7 +79,7 @@ class Run:
         self.epoch = 0
         self._objects = dict(objects)
         if "step" in objects:
-            _check_step(objects["step"])
+            check_step(objects["step"])
         self.resumption: Resumption | None = None
         self.fits = 0
         self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
@@ -140,27 +149,25 @@ class Run:
         return self._signals.abandon
 
     def _attempt_restore(
-        self, prefix: str, policy: Policy, rejected: tuple[str, ...]
+        self, choices: Sequence[Choice], rejected: tuple[str, ...]
     ) -> RestoreReport:
-        policy = without_training(policy, prefix)
-        with prepare(prefix, policy, self._given(policy)) as prepared:
-            resumption = Resumption(prepared, policy, lambda: self._given(policy))
+        choices, given = without_training(choices), partial(self._given, choices)
+        with prepare(choices, given()) as prepared:
+            resumption = resumption_of(prepared, choices, given)
             carry_out(prepared)
             report = prepared.report(rejected)
-        self.checkpoint._tfckpt_source = prefix  # which is in use
-        resumes = policy.api == "restore" and "epoch" in policy.training_state
-        self.resumption = resumption if resumes else None
-        self.epoch = resumption.epoch if resumes else 0
+        self.checkpoint._tfckpt_source = prepared.prefix  # which is in use
+        self.resumption = resumption
+        self.epoch = resumption.epoch if resumption else 0
         return report
 
-    def _attempt_plan(self, prefix: str, policy: Policy, rejected: tuple[str, ...]) -> Plan:
-        policy = without_training(policy, prefix)
-        with prepare(prefix, policy, self._given(policy)) as prepared:
+    def _attempt_plan(self, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Plan:
+        with prepare(without_training(choices), self._given(choices)) as prepared:
             return prepared.plan
 
-    def _given(self, policy: Policy) -> dict[str, Any]:
+    def _given(self, choices: Sequence[Choice]) -> dict[str, Any]:
         given = dict(self._objects)
-        if policy.api == "restore":
+        if takes_up(choices):
             given["save_counter"] = self.checkpoint.save_counter
         return given
 
@@ -340,16 +347,6 @@ class Run:
 
     def _compiled(self) -> list[Any]:
         return [getattr(obj, "optimizer", None) for obj in self._objects.values()]
-
-
-def _check_step(counter: Any) -> None:
-    try:
-        as_int(counter)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TfckptError(
-            f"`step` is to hold the number of the training step: {error}",
-            hint="give an object that holds something else another keyword",
-        ) from None
 
 
 def from_config(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects: Any) -> Run:

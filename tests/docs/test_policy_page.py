@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfckpt.errors import PolicyError
-from tfckpt.policy import Config, Keep, Manager, Policy, Restore, Save, Source, schema
+from tfckpt.policy import Policy, schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, ADAPT = ((DOCS / name).read_text(encoding="utf-8") for name in ("policy.md", "adapt.md"))
@@ -22,6 +22,7 @@ HEADINGS = {
     "Keep": "manager.keep",
     "Restore": "restore",
     "Source": "a source",
+    "Latest": "average",
     "Policy": "a policy",
     "Rename": "rename",
     "OptimizerRules": "optimizer",
@@ -40,7 +41,6 @@ ADAPTATIONS = (
     "Concat",
     "Function",
 )
-LATER = (Manager, Save, Keep, Restore, Source, Policy)
 
 
 def table(title: str, page: str = PAGE) -> list[list[str]]:
@@ -130,10 +130,3 @@ def test_no_preset_is_left_out() -> None:
     ]
     shown = {(row[0], row[1]) for row in table("Presets")}
     assert shown == set(itertools.product(words, ("`false`", "`true`")))
-
-
-def test_the_keys_of_later_releases_are_named() -> None:
-    (paragraph,) = re.findall(r"later release[^\n]*:\n\n(.*?)\n\n", PAGE, re.DOTALL)
-    named = set(re.findall(r"`(\w+)`", paragraph))
-    assert named >= set().union(*(model.later for model in LATER))
-    assert Config.later == frozenset()

@@ -5,7 +5,8 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfckpt.planning import Status, make_plan, render_text
+from tfckpt.planning import Severity, Status, make_plan, render_text, union_of
+from tfckpt.planning.plan import ASSIGNED
 from tfckpt.policy import Policy
 from tfckpt.records import Entry, Inventory, Layer, Role
 
@@ -183,3 +184,66 @@ def test_every_plan_has_a_report_that_counts_its_values(policy, stored, live):
     for status, count in plan.counts.items():
         assert any(line.split()[:2] == [status.value, str(count)] for line in report.splitlines())
     assert ("refused" in report.splitlines()[0]) == (not plan.ok)
+
+
+# Several sources
+
+sources = st.lists(st.tuples(policies, inventories), min_size=2, max_size=3)
+
+
+def planned(found, live):
+    """A plan of each source, under a name of its own."""
+    return [
+        make_plan(policy, dataclasses.replace(stored, source=f"source {number}"), live)
+        for number, (policy, stored) in enumerate(found)
+    ]
+
+
+@given(sources, inventories)
+def test_every_live_value_has_one_step_and_no_stored_one_is_lost(found, live):
+    plans = planned(found, live)
+    united = union_of(plans)
+    assert sorted(step.name for step in united.steps if step.name) == sorted(live.entries)
+    for plan in plans:
+        mine = {step.source for step in united.steps if step.origin == plan.source}
+        assert mine == {step.source for step in plan.steps if step.source}
+    assert render_text(united)
+
+
+@given(sources, inventories)
+def test_only_what_one_plan_would_restore_is_restored_and_as_it_would(found, live):
+    plans = planned(found, live)
+    united = union_of(plans)
+    givers = {}
+    for plan in plans:
+        for step in plan.assignments:
+            givers.setdefault(step.name, []).append((plan.source, step.source, step.status))
+    for step in united.assignments:
+        assert givers[step.name] == [(step.origin, step.source, step.status)]
+    for name, several in givers.items():
+        if len(several) > 1:
+            (step,) = [step for step in united.steps if step.name == name]
+            assert step.severity is Severity.ERROR
+            assert all(source in step.reason for source, _, _ in several)
+
+
+@given(sources, inventories)
+def test_it_is_refused_where_a_plan_is_but_for_what_another_provides(found, live):
+    plans = planned(found, live)
+    united = union_of(plans)
+    provided = {step.name for plan in plans for step in plan.steps if step.status in ASSIGNED}
+    provided |= {step.name for plan in plans for step in plan.resets if step.name}
+    for plan in plans:
+        grave = [step for step in plan.errors if step.status is not Status.MISSING]
+        lacking = [step for step in plan.errors if step.name not in provided]
+        if plan.problems or grave or lacking:
+            assert not united.ok
+
+
+@given(sources, inventories)
+def test_the_order_of_the_sources_says_nothing_about_what_is_restored(found, live):
+    def outcome(plan):
+        return plan.ok, {(step.name, step.origin, step.source) for step in plan.assignments}
+
+    plans = planned(found, live)
+    assert outcome(union_of(plans)) == outcome(union_of(plans[::-1]))

@@ -393,5 +393,6 @@ def test_a_plan_as_json_has_plain_types_and_says_what_is_on_either_side():
             "target": "",
             "parts": [],
             "changes": [],
+            "origin": "",
         }
     ]

@@ -38,7 +38,7 @@ policies:
       - {checkpoint: "a/**", model: "b/*"}
     match: nam
     assert_: none
-    lock: a
+    lok: a.json
 """
 
 
@@ -61,7 +61,7 @@ def test_every_fault_of_a_file_is_found_at_once_with_its_line(tmp_path: Path) ->
         3: "RUN_DIR is not set",
         4: "expected a whole number, found the text '500'",
         7: "no policy `finetun`",
-        8: "neither `path` nor `directory`",
+        8: "neither `path`, `directory`, `average` nor `all_of`",
         9: "found the text 'raed'",
         10: "found the text 'initialise'",
         14: "contradicts `assert: consumed`",
@@ -74,7 +74,7 @@ def test_every_fault_of_a_file_is_found_at_once_with_its_line(tmp_path: Path) ->
         23: "same wildcards",
         24: "found the text 'nam'",
         25: "assert_: unknown key",
-        26: "`lock` is not supported by this release",
+        26: "lok: unknown key",
     }
     lines = str(error).splitlines()
     for line, text in expected.items():
@@ -231,7 +231,7 @@ def test_a_single_source_stands_under_restore_itself(tmp_path: Path) -> None:
     assert config.policy_of(source).where("exclude", 0) == (4, 22)
     error = refused(write(tmp_path, text.replace("path: zoo", "pth: zoo")))
     assert [p.message.split(":")[0] for p in error.problems] == [
-        "restore.directory",
+        "restore",
         "restore.pth",
     ]
 

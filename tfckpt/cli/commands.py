@@ -38,6 +38,12 @@ _SELECTION = (
     Flag("policy", "NAME", "Which one, where the config has several."),
 )
 
+_LOCK = Flag(
+    "lock",
+    "FILE",
+    "Write what everything resolves to, for a policy's `lock` key; not where it is refused.",
+)
+
 COMMANDS = (
     Command(
         "list",
@@ -97,8 +103,11 @@ COMMANDS = (
         "What restoring by a config would do to a model.",
         "Value by value; nothing is assigned. CALLABLE returns the model, built, or a dict of "
         'keyword objects: {"model": model, "optimizer": optimizer}.',
-        ("plan configs/finetune.yaml --model train:build_model",),
-        (_MODEL,),
+        (
+            "plan configs/finetune.yaml --model train:build_model",
+            "plan configs/finetune.yaml --model train:build --lock f.lock.json",
+        ),
+        (_MODEL, _LOCK),
     ),
     Command(
         "verify",

@@ -106,7 +106,7 @@ def _with_model(
             raise Misuse(f"--model {target} returned what no checkpoint takes")
         live = collect(objects)
         stored = _stored(path, stack, live.roots, live.weak_bases)
-        if build_optimizers(live, stored.inventory):
+        if build_optimizers(live, [stored.inventory]):
             live = collect(objects)
 
     def read(entry: Entry) -> np.ndarray:

@@ -7,6 +7,7 @@ build them. What that code prints goes to standard error, so that ``--json`` sta
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(given: Given) -> int:
-    """Show a plan; 1 where it would be refused."""
+    """Show a plan, and lock it on request; 1 where it would be refused."""
     config = given.one("a config file")
     if (target := given.text("model")) is None:
         raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
@@ -37,11 +38,24 @@ def run(given: Given) -> int:
                 f"--model {target} returned {', '.join(unfit)}: expected the model, or a "
                 "dict of keyword objects"
             ) from None
+        if (lock := given.text("lock")) is not None:
+            plan = dataclasses.replace(plan, drift=())  # what an older lock said is over
+            if plan.ok:
+                _write(plan.lock(), lock)
     if given.json:
         print(json.dumps(plan.to_json(), indent=2))
     else:
         _print(plan)
     return 0 if plan.ok else 1
+
+
+def _write(content: str, lock: str) -> None:
+    from tfckpt.live.remote import files_of
+
+    try:
+        files_of(lock).write_atomic(lock, content.encode())
+    except OSError as error:
+        raise tfckpt.TfckptError(f"{lock}: the lock cannot be written: {error}") from None
 
 
 def _unfit(objects: Mapping[str, Any]) -> list[str]:
@@ -69,7 +83,7 @@ def _print(plan: tfckpt.Plan) -> None:
 
     console = Console(highlight=False)
     console.print(Text(verdict(plan), style="bold green" if plan.ok else "bold red"))
-    for problem in plan.problems:
+    for problem in plan.faults:
         text = problem.show(plan.file or f"policy {plan.policy}")
         console.print(Text("\n".join(map(printable, text.split("\n")))))
     console.print(tables.rich_table(plan))

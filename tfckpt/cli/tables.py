@@ -116,8 +116,7 @@ def rich_table(plan: Plan) -> Table:
         table.add_column(head, overflow="fold", no_wrap=head == "status")
     for group in groups(plan):
         status = Text(group.status.value, style=_STYLES[group.severity.value])
-        many = f"{group.count:,} value{'s' * (group.count != 1)}"
-        table.add_row(status, Text(group.reason or many, style="italic"), Text(""))
+        table.add_row(status, Text(group.headline, style="italic"), Text(""))
         for line in group.lines:
             times = f" ×{line.count}" if line.count > 1 else ""
             table.add_row(Text(""), Text(line.name), Text(line.kind + times))

@@ -7,6 +7,7 @@ restore is planned neither is there to take it, so that the plan leaves it out.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
@@ -16,16 +17,15 @@ from tfckpt.live import build, data, generators
 from tfckpt.live.inventory import collect
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import carry_out, prepare
-from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.variables import as_int, is_variable, raw
 from tfckpt.records import Role
 from tfckpt.stored import commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.fitting.position import Position
-    from tfckpt.live.restore import Prepared
-    from tfckpt.policy import Policy
+    from tfckpt.live.restore import Choice, Prepared
 
 KEYWORD = "training"
 _ITERATOR = f"{KEYWORD}/iterator"
@@ -41,17 +41,19 @@ class Resumption:
     """
 
     def __init__(
-        self, prepared: Prepared, policy: Policy, given: Callable[[], Mapping[str, Any]]
+        self, prepared: Prepared, choice: Choice, given: Callable[[], Mapping[str, Any]]
     ) -> None:
         record = prepared.stored.record
         self._prefix = prepared.stored.prefix
-        self._policy = policy
+        # What the lock says has been held against it; since then, more may have come to exist.
+        unlocked = choice.policy.model_copy(update={"lock": None})
+        self._choice = dataclasses.replace(choice, policy=unlocked)
         self._given = given
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
         self._kept: list[tuple[Any, Any]] = []
         steps = (*prepared.plan.assignments, *prepared.plan.resets)
         self._restored = frozenset(step.name for step in steps)
-        self.parts = frozenset(policy.training_state)
+        self.parts = frozenset(choice.policy.training_state)
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self._prefix) if record else None
 
@@ -96,7 +98,7 @@ class Resumption:
         Returns:
             The arrays that callbacks held, by name.
         """
-        with prepare(self._prefix, self._policy, self._given()) as prepared:
+        with prepare([self._choice], self._given()) as prepared:
             carry_out(prepared)
             for variable, value in self._kept:
                 variable.assign(value)
@@ -129,13 +131,31 @@ class Resumption:
         )
 
 
-def without_training(policy: Policy, prefix: str) -> Policy:
-    """The policy without what hangs under the keyword, where something does."""
-    head = commit.read_head(commit.path_of(prefix), prefix, files_of(prefix))
-    if head is None or not head.training.get(KEYWORD):
-        return policy
-    excluded = (*policy.exclude_checkpoint, f"{KEYWORD}/**")
-    return policy.model_copy(update={"exclude_checkpoint": excluded})
+def takes_up(choices: Sequence[Choice]) -> bool:
+    """Whether one checkpoint is taken up where it was, its count of saves included."""
+    first, *others = choices
+    return not others and isinstance(first.place, str) and first.policy.api == "restore"
+
+
+def resumption_of(
+    prepared: Prepared, choices: Sequence[Choice], given: Callable[[], Mapping[str, Any]]
+) -> Resumption | None:
+    """For the ``fit`` that goes on from a restore, None where one begins."""
+    goes_on = takes_up(choices) and "epoch" in choices[0].policy.training_state
+    return Resumption(prepared, choices[0], given) if goes_on else None
+
+
+def without_training(choices: Sequence[Choice]) -> Sequence[Choice]:
+    """The choices without what hangs under the keyword, where something does."""
+    return [_without_training(choice) for choice in choices]
+
+
+def _without_training(choice: Choice) -> Choice:
+    paths = (choice.place,) if isinstance(choice.place, str) else choice.place.paths
+    heads = [commit.read_head(commit.path_of(path), path, files_of(path)) for path in paths]
+    if not any(head is not None and head.training.get(KEYWORD) for head in heads):
+        return choice
+    return dataclasses.replace(choice, leave=(*choice.leave, KEYWORD))
 
 
 def described(position: Position, held: Any) -> dict[str, Any]:
@@ -154,6 +174,21 @@ def check_keywords(objects: Mapping[str, Any]) -> None:
             f"the keyword {KEYWORD!r} is what the callback keeps the data's position under",
             hint="give the object another keyword",
         )
+
+
+def check_step(counter: Any) -> None:
+    """Raise where ``step`` holds no number.
+
+    Raises:
+        TfckptError: it was given for something else.
+    """
+    try:
+        as_int(counter)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TfckptError(
+            f"`step` is to hold the number of the training step: {error}",
+            hint="give an object that holds something else another keyword",
+        ) from None
 
 
 @contextlib.contextmanager

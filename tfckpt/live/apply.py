@@ -19,13 +19,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.errors import RestoreError
+from tfckpt.live import delayed
 from tfckpt.live.adapt import adapted, may_fail, unrepeatable
 from tfckpt.live.casting import cast
 from tfckpt.live.variables import raw
 from tfckpt.planning import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tfckpt.planning import Plan, Step
     from tfckpt.stored.checkpoint import StoredCheckpoint
@@ -140,27 +141,27 @@ def _same_bytes(one: Any, other: Any) -> bool:
 
 def apply(
     plan: Plan,
-    stored: StoredCheckpoint,
+    stored: Mapping[str, StoredCheckpoint],
     variables: Mapping[str, Any],
     *,
     verify: str = "checksums",
     keep_all: bool = False,
     resets: Mapping[str, Any] | None = None,
-    then: Callable[[], None] | None = None,
+    objects: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Undo:
     """Assign what the plan says.
 
     Args:
         plan: one without errors.
-        stored: the checkpoint it was made from, still open.
+        stored: source → the checkpoint it was made from, still open.
         variables: canonical name → variable.
         verify: ``checksums`` checks all values on disk before the first is assigned; ``values``
             also compares every variable with the file afterwards; ``none`` leaves the checking to
             the reads.
         keep_all: whether the old values are kept whatever their size.
         resets: canonical name → the value that a reset gives back.
-        then: restores what is no variable; called before the first assignment, since what it has
-            done cannot be undone, and is likelier to fail than an assignment.
+        objects: prefix → checkpoint key → what is no variable. TensorFlow restores it, before the
+            first assignment, since that cannot be undone and is likelier to fail than one.
 
     Raises:
         DamagedCheckpointError: a value is not what its checksum says; nothing was changed.
@@ -168,13 +169,13 @@ def apply(
             hold it; no variable was changed.
     """
     steps = [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
+    values = _Values(plan.source, stored, variables, keep=verify == "values")
     if verify != "none":
-        stored.values.verify(entry.key for step in steps for entry in step.reads)
-    values = _Values(stored, variables, keep=verify == "values")
+        values.verify(steps)
     for step in steps:
         values.check(step)
-    if then is not None:
-        _restore_objects(then, stored.prefix)
+    for prefix, found in (objects or {}).items():
+        _restore_objects(prefix, found)
     undo = Undo(keep_all=keep_all or verify == "none")
     try:
         for step in steps:
@@ -189,7 +190,7 @@ def apply(
         if undo.complete or not isinstance(error, Exception):
             raise
         raise RestoreError(
-            f"{stored.prefix}: the files changed or failed after they had been checked, when some "
+            f"{plan.source}: the files changed or failed after they had been checked, when some "
             f"variables had their new values already, and not all could be put back: {error}",
             hint="restore again, from this or another checkpoint, before using the model",
         ) from error
@@ -199,11 +200,27 @@ def apply(
 class _Values:
     """What the steps of a plan assign."""
 
-    def __init__(self, stored: StoredCheckpoint, variables: Mapping[str, Any], keep: bool) -> None:
+    def __init__(
+        self,
+        source: str,
+        stored: Mapping[str, StoredCheckpoint],
+        variables: Mapping[str, Any],
+        *,
+        keep: bool,
+    ) -> None:
+        self._source = source
         self._stored = stored
         self._variables = variables
         self._keep = keep
         self._ready: dict[str, Any] = {}
+
+    def verify(self, steps: Iterable[Step]) -> None:
+        """Check what is stored, of each checkpoint at once."""
+        keys: dict[str, list[str]] = {}
+        for step in steps:
+            keys.setdefault(step.origin or self._source, []).extend(e.key for e in step.reads)
+        for source, wanted in keys.items():
+            self._stored[source].values.verify(wanted)
 
     def check(self, step: Step) -> None:
         """Compute a value that may fail; one that would be another the next time is kept."""
@@ -219,13 +236,14 @@ class _Values:
         return self._ready[step.name] if self._keep else self._ready.pop(step.name)
 
     def _compute(self, step: Step) -> Any:
-        values = [self._stored.values.read(entry.key) for entry in step.reads]
+        stored = self._stored[step.origin or self._source].values
+        values = [stored.read(entry.key) for entry in step.reads]
         return adapted(step, values, self._variables[step.name]) if step.changes else values[0]
 
 
-def _restore_objects(then: Callable[[], None], prefix: str) -> None:
+def _restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
     try:
-        then()
+        delayed.restore_objects(prefix, objects)
     except (AssertionError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
         raise RestoreError(
             f"{prefix}: an object that is no variable (an iterator, a table) does not take what "

@@ -16,7 +16,7 @@ from tfckpt.live.variables import raw
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfckpt.live.inventory import Live
     from tfckpt.planning import Plan, Step
@@ -64,7 +64,7 @@ def _zeros(spec: Any) -> Any:
     return {name: _zeros(each) for name, each in spec.items()}
 
 
-def build_optimizers(live: Live, stored: Inventory) -> bool:
+def build_optimizers(live: Live, stored: Sequence[Inventory]) -> bool:
     """Create the variables of optimizers whose state is stored; whether there was one to build.
 
     The variables are those that Keras would train: of the model that was compiled with the
@@ -72,7 +72,7 @@ def build_optimizers(live: Live, stored: Inventory) -> bool:
     """
     built = False
     for path, optimizer in live.optimizers.items():
-        owners = _owners(path, stored)
+        owners = list(dict.fromkeys(name for one in stored for name in _owners(path, one)))
         if owners and not _is_built(optimizer) and not _owners(path, live.inventory):
             variables = _to_train(optimizer, owners, live)
             if variables:

@@ -30,7 +30,7 @@ from tfckpt.live.delayed import Late
 from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
 from tfckpt.live.remote import files_of
-from tfckpt.live.restore import Prepared, carry_out, prepare, refuse
+from tfckpt.live.restore import Choice, Prepared, carry_out, prepare, refuse
 from tfckpt.live.save import (
     Terms,
     about_now,
@@ -201,11 +201,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     @property
     def _tfckpt_source(self) -> str | None:
-        """The prefix of the last restore."""
+        """The prefix of the last restore; None where there was none, or of several."""
         return self.__dict__.get("_tfckpt_from")
 
     @_tfckpt_source.setter
-    def _tfckpt_source(self, prefix: str) -> None:
+    def _tfckpt_source(self, prefix: str | None) -> None:
         self.__dict__["_tfckpt_from"] = prefix
 
     @property
@@ -261,7 +261,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         with contextlib.ExitStack() as stack:
             try:
                 prepared = stack.enter_context(
-                    prepare(prefix, policy, objects, root, skip_slots=skip_slots)
+                    prepare([Choice(prefix, policy)], objects, root, skip_slots=skip_slots)
                 )
             except CheckpointNotFoundError as error:
                 raise also(error, tf.errors.NotFoundError(None, None, "")) from None

@@ -10,21 +10,50 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import RefusedError
-from tfckpt.live import build, delayed
+from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.live import build
 from tfckpt.live.adapt import known
 from tfckpt.live.apply import Undo, apply
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
-from tfckpt.planning import Plan, RestoreReport, make_plan
-from tfckpt.records import Inventory, Role
+from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
+from tfckpt.planning.lock import drift
+from tfckpt.records import Inventory, Origin, Role
+from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from tfckpt.errors import Problem
     from tfckpt.policy import Policy
+
+_CARE = ("none", "checksums", "values")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One checkpoint to restore from, or the average of several.
+
+    Attributes:
+        place: its path, or what is averaged.
+        policy: what may be restored of it, as it was declared.
+        leave: keywords whose values are left in it, besides those that the policy excludes.
+    """
+
+    place: str | Average
+    policy: Policy
+    leave: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One open checkpoint of a restore, by what the plan calls it, and the policy for it."""
+
+    source: str
+    stored: StoredCheckpoint
+    policy: Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +62,32 @@ class Prepared:
 
     plan: Plan
     live: Live
-    stored: StoredCheckpoint
-    policy: Policy
+    parts: tuple[Part, ...]
+
+    @property
+    def stored(self) -> StoredCheckpoint:
+        """The checkpoint, where there is but one."""
+        (part,) = self.parts
+        return part.stored
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, where there is but one checkpoint."""
+        (part,) = self.parts
+        return part.policy
+
+    @property
+    def prefix(self) -> str | None:
+        """Of the checkpoint that is restored as it is, None where several are put together."""
+        first, *others = self.parts
+        averaged = isinstance(first.stored.values, AveragedValues)
+        return None if others or averaged else first.stored.prefix
 
     def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
-        record = self.stored.record
+        record = self.stored.record if len(self.parts) == 1 else None
         return RestoreReport(
             self.plan,
-            self.stored.prefix,
+            ", ".join(dict.fromkeys(part.stored.prefix for part in self.parts)),
             record.step if record else None,
             record.epoch if record else None,
             dict(record.metrics) if record else {},
@@ -50,20 +97,18 @@ class Prepared:
 
 @contextlib.contextmanager
 def prepare(
-    prefix: str,
-    policy: Policy,
+    choices: Sequence[Choice],
     objects: Mapping[str, Any],
     root: Any = None,
     *,
     skip_slots: bool = False,
 ) -> Iterator[Prepared]:
-    """Open a checkpoint and plan its restore; the files stay open inside the context.
+    """Open checkpoints and plan their restore; the files stay open inside the context.
 
-    Objects that the policy or a compiled model says how to build are built; nothing is assigned.
+    Objects that a policy or a compiled model says how to build are built; nothing is assigned.
 
     Args:
-        prefix: of the checkpoint.
-        policy: what may be restored.
+        choices: what to restore from; several are one transaction.
         objects: live objects by keyword.
         root: one that was given without a keyword.
         skip_slots: whether optimizer slots are left out on both sides, as
@@ -75,20 +120,78 @@ def prepare(
         PolicyError: a file of words that the policy names is none.
     """
     given = {"model": root, **objects} if root is not None else objects
-    build.build_models(given, policy.build)
+    for choice in choices:
+        build.build_models(given, choice.policy.build)
     live = collect(objects, root)
-    files = files_of(prefix)
-    with open_checkpoint(prefix, roots=live.roots, bases=live.weak_bases, files=files) as stored:
-        if not skip_slots and build.build_optimizers(live, stored.inventory):
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
+        if not skip_slots and build.build_optimizers(live, [one.inventory for one in opened]):
             live = collect(objects, root)
-        if not stored.graph:
-            live = ungraphed(live, stored.inventory)
-        there, here = stored.inventory, live.inventory
-        if skip_slots:
-            there, here = _without_slots(there), _without_slots(here)
-        plan = make_plan(policy, there, here, known(policy))
+        parts, plans = [], []
+        for choice, stored in zip(choices, opened, strict=True):
+            policy = _in_effect(choice, stored, alone=len(choices) == 1)
+            source = str(choice.place)
+            seen = live if stored.graph else ungraphed(live, stored.inventory)
+            there, here = dataclasses.replace(stored.inventory, source=source), seen.inventory
+            if skip_slots:
+                there, here = _without_slots(there), _without_slots(here)
+            plan = make_plan(policy, there, here, known(policy))
+            plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
+            parts.append(Part(source, stored, policy))
+        plan = union_of(plans) if len(plans) > 1 else plans[0]
         build.check_built(live, plan)
-        yield Prepared(plan, live, stored, policy)
+        yield Prepared(_held_against_locks(plan, choices), live, tuple(parts))
+
+
+def _open(place: str | Average, live: Live) -> StoredCheckpoint:
+    known: dict[str, Any] = {"roots": live.roots, "bases": live.weak_bases}
+    if isinstance(place, str):
+        return open_checkpoint(place, **known, files=files_of(place))
+    return open_average(place, **known, files=files_of)
+
+
+def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
+    """The policy of a choice; what is put together of several has no training to go on with."""
+    update: dict[str, Any] = {}
+    tops = {name.partition("/")[0] for name in stored.inventory.entries}
+    if left := [f"{keyword}/**" for keyword in choice.leave if keyword in tops]:
+        update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
+    if not alone or not isinstance(choice.place, str):
+        update["training_state"] = ()
+    return choice.policy.model_copy(update=update) if update else choice.policy
+
+
+def _held_against_locks(plan: Plan, choices: Sequence[Choice]) -> Plan:
+    """The plan, with what it resolves otherwise than the locks of its policies say."""
+    found: list[Problem] = []
+    for policy in {choice.policy.lock: choice.policy for choice in choices}.values():
+        if policy.lock is not None:
+            found += drift(plan, _content(policy.lock), policy.lock, policy.where("lock"))
+    return dataclasses.replace(plan, drift=tuple(found)) if found else plan
+
+
+def _content(lock: str) -> str | None:
+    """What a lock says, None where it is not there.
+
+    Raises:
+        RestoreError: it cannot be read.
+    """
+    try:
+        handle = files_of(lock).open_read(lock)
+        try:
+            return handle.pread(0, handle.size).decode(errors="replace")
+        finally:
+            handle.close()
+    except FileNotFoundError:
+        return None
+    except (OSError, CheckpointError) as error:
+        raise RestoreError(f"{lock}: the lock cannot be read: {error}") from error
+
+
+def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
+    values, policy = stored.values, choice.policy
+    shares = values.shares if isinstance(values, AveragedValues) else ()
+    return Origin(str(choice.place), values.digest, policy.name, policy.digest, shares)
 
 
 def _without_slots(inventory: Inventory) -> Inventory:
@@ -113,19 +216,20 @@ def carry_out(prepared: Prepared, *, keep_all: bool = False) -> Undo:
         RefusedError: the plan has errors.
         DamagedCheckpointError: a needed value is not what its checksum says.
     """
-    plan, live, stored = prepared.plan, prepared.live, prepared.stored
+    plan, live = prepared.plan, prepared.live
     refuse(plan)
-    objects = {
-        step.stored.key: live.variables[step.name]
-        for step in plan.assignments
-        if step.stored is not None and step.stored.shape is None
-    }
+    stored = {part.source: part.stored for part in prepared.parts}
+    objects: dict[str, dict[str, Any]] = {}
+    for step in plan.assignments:
+        if step.stored is not None and step.stored.shape is None:
+            prefix = stored[step.origin or plan.source].prefix
+            objects.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
     return apply(
         plan,
         stored,
         live.variables,
-        verify=prepared.policy.verify,
+        verify=max((part.policy.verify for part in prepared.parts), key=_CARE.index),
         keep_all=keep_all,
         resets=initial_values(plan, live),
-        then=(lambda: delayed.restore_objects(stored.prefix, objects)) if objects else None,
+        objects=objects,
     )

@@ -6,10 +6,15 @@ do not fit: a damaged run must not quietly become a fine-tune. A directory may w
 run begins; a ``path`` names an artefact that somebody knew of, and may be misspelt. Where the name
 only goes on, or another number of it is there, it is an error; with nothing of the kind there, it
 is passed over like an empty directory, and what comes out names it among what was rejected.
+
+The sources of an ``all_of`` are one: where all are absent, so is it, and where some are, that is an
+error, lest half a model start from its initial values. Of each directory among them the newest
+readable checkpoint is taken.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -22,16 +27,21 @@ from tfckpt.errors import (
     RestoreError,
 )
 from tfckpt.live.remote import files_of
+from tfckpt.live.restore import Choice
 from tfckpt.manager.directory import Directory
+from tfckpt.policy import Latest
+from tfckpt.stored.average import Average
 from tfckpt.stored.files import reading
 from tfckpt.stored.prefix import shards_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tfckpt.policy import Config, Policy, Source
+    from tfckpt.policy import Config, Source
 
-    _Attempt: TypeAlias = Callable[[str, Policy, tuple[str, ...]], object]
+    Place: TypeAlias = str | Average
+    _Attempt: TypeAlias = Callable[[Sequence[Choice], tuple[str, ...]], object]
+    _Candidates: TypeAlias = Iterator[tuple[Place, str]]
 
 _NUMBER = re.compile(r"[0-9]+$")
 
@@ -48,8 +58,8 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
 
     Args:
         config: what was declared.
-        attempt: called with a prefix, the policy for it, and what was passed over so far;
-            what it returns is the result, a CheckpointError rejects that checkpoint, a
+        attempt: called with what to restore from, each with its policy, and what was passed over
+            so far; what it returns is the result, a CheckpointError rejects that checkpoint, a
             RefusedError the whole source, since its older checkpoints fit no better.
 
     Returns:
@@ -71,20 +81,24 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
     rejected: list[str] = []
     absent = 0
     for source in restore.first_of:
-        if source.path is not None and not _anything(source.path):
-            rejected.append(f"nothing at {source.path}")
-            absent += 1
+        found = [_some(member) for member in source.members]
+        if not any(found):
+            nothing = [f"nothing at {path}" for one in source.members for path in _paths(one)]
+            rejected += nothing
+            absent += len(nothing)
             continue
+        if not all(found):
+            raise _incomplete(source, found)
         before = len(rejected)
-        for result in _attempts(source, config.policy_of(source), attempt, rejected):
+        for result in _attempts(source, config, list(filter(None, found)), attempt, rejected):
             return Found(result, tuple(rejected))
         if rejected[before:] and source.on_damaged == "error":
             raise _none_readable(
                 rejected[before:],
-                source.directory or "",
+                _shown(source),
                 "to go on with the next source all the same, set on_damaged: next",
             )
-    places = ", ".join(source.path or source.directory or "" for source in restore.first_of)
+    places = ", ".join(map(_shown, restore.first_of))
     if len(rejected) > absent:
         raise _none_readable(rejected, places, "if_none is for where no source holds a checkpoint")
     if restore.if_none == "initialize":
@@ -96,24 +110,65 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
 
 
 def _attempts(
-    source: Source, policy: Policy, attempt: _Attempt, rejected: list[str]
+    source: Source,
+    config: Config,
+    found: Sequence[_Candidates],
+    attempt: _Attempt,
+    rejected: list[str],
 ) -> Iterator[object]:
     """What the checkpoints of a source give; the reasons of those that give nothing are added."""
-    for prefix, reason in _prefixes(source):
-        if reason:
-            rejected.append(reason)
-            continue
+    members = source.members
+    chosen: list[Place | None] = [None] * len(members)
+    while True:
+        for number, candidates in enumerate(found):
+            chosen[number] = chosen[number] or _next(candidates, rejected)
+        places = [place for place in chosen if place is not None]
+        if len(places) < len(members):
+            return
+        choices = [
+            Choice(place, config.policy_of(member))
+            for place, member in zip(places, members, strict=True)
+        ]
         try:
-            yield attempt(prefix, policy, tuple(rejected))
+            yield attempt(choices, tuple(rejected))
         except CheckpointError as error:
-            if source.path is not None and source.on_damaged == "error":
+            at_fault = _at_fault(error, places, members)
+            if not at_fault and source.on_damaged == "error":
                 raise
             rejected.append(str(error))
+            if not at_fault:
+                return
+            for number in at_fault:
+                chosen[number] = None
         except RefusedError as error:
             if source.on_damaged == "error":
                 raise
             rejected.append(str(error))
             return
+
+
+def _next(candidates: _Candidates, rejected: list[str]) -> Place | None:
+    for place, reason in candidates:
+        if not reason:
+            return place
+        rejected.append(reason)
+    return None
+
+
+def _at_fault(
+    error: CheckpointError, places: Sequence[Place], members: Sequence[Source]
+) -> list[int]:
+    """The members in whose directory another checkpoint may be tried."""
+    return [
+        number
+        for number, (place, member) in enumerate(zip(places, members, strict=True))
+        if member.directory is not None and (len(members) == 1 or _is_of(error.path, str(place)))
+    ]
+
+
+def _is_of(path: str, prefix: str) -> bool:
+    """Whether a file is of that checkpoint; ``ckpt-12.index`` is not of ``ckpt-1``."""
+    return path.startswith(prefix) and not path[len(prefix) : len(prefix) + 1].isdigit()
 
 
 def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckpointError:
@@ -124,11 +179,47 @@ def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckp
     )
 
 
-def _prefixes(source: Source) -> Iterable[tuple[str, str]]:
-    """The checkpoints of a source in the order to try them, each with what speaks against it."""
+def _incomplete(source: Source, found: Sequence[object]) -> CheckpointNotFoundError:
+    pairs = list(zip(source.members, found, strict=True))
+    absent = ", ".join(_shown(member) for member, one in pairs if not one)
+    there = ", ".join(_shown(member) for member, one in pairs if one)
+    return CheckpointNotFoundError(
+        f"all_of: there is no checkpoint in {absent}, while there is one in {there}",
+        hint="all of them are restored, or none; if_none is for where there is none at all",
+    )
+
+
+def _shown(source: Source) -> str:
+    if source.all_of is not None:
+        return " with ".join(map(_shown, source.all_of))
+    if isinstance(source.average, Latest):
+        return source.average.directory
+    return ", ".join(_paths(source)) or source.directory or ""
+
+
+def _paths(source: Source) -> tuple[str, ...]:
+    """The artefacts that a source names."""
     if source.path is not None:
-        return [(source.path, "")]
-    path = source.directory or ""
+        return (source.path,)
+    return source.average if isinstance(source.average, tuple) else ()
+
+
+def _some(source: Source) -> _Candidates | None:
+    """What to try of a source, None where it holds no checkpoint."""
+    candidates = iter(_candidates(source))
+    first = next(candidates, None)
+    return None if first is None else itertools.chain((first,), candidates)
+
+
+def _candidates(source: Source) -> Iterable[tuple[Place, str]]:
+    """What to try of a source, in that order, each with what speaks against it."""
+    if isinstance(source.average, Latest):
+        return _latest(source.average)
+    if source.directory is None:
+        if not any(map(_anything, _paths(source))):
+            return []
+        return [(source.path or Average(_paths(source), source.weights or ()), "")]
+    path = source.directory
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
         return directory.restorable()
@@ -142,6 +233,27 @@ def _prefixes(source: Source) -> Iterable[tuple[str, str]]:
             hint=f"there are {numbers}",
         )
     return chosen
+
+
+def _latest(average: Latest) -> Iterator[tuple[Place, str]]:
+    """The average of the newest checkpoints of a directory."""
+    files = files_of(average.directory)
+    directory = Directory(average.directory, average.checkpoint_name, files)
+    prefixes: list[str] = []
+    for prefix, reason in directory.restorable():
+        if reason:
+            yield "", reason
+            continue
+        prefixes.append(prefix)
+        if len(prefixes) == average.latest:
+            yield Average(tuple(prefixes)), ""
+            return
+    if prefixes:
+        raise CheckpointNotFoundError(
+            f"holds {len(prefixes)} checkpoints, and {average.latest} are to be averaged",
+            path=directory.path,
+            hint="lower `latest`, or save more; manager.keep says how many are kept",
+        )
 
 
 def _anything(prefix: str) -> bool:

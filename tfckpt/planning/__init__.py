@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tfckpt.planning.outcome import RestoreReport
     from tfckpt.planning.plan import Plan, Severity, Status, Step
     from tfckpt.planning.report import render_text
+    from tfckpt.planning.union import union_of
 
 _LAZY = {
     "Plan": "plan",
@@ -22,9 +23,19 @@ _LAZY = {
     "Step": "plan",
     "make_plan": "match",
     "render_text": "report",
+    "union_of": "union",
 }
 
-__all__ = ["Plan", "RestoreReport", "Severity", "Status", "Step", "make_plan", "render_text"]
+__all__ = [
+    "Plan",
+    "RestoreReport",
+    "Severity",
+    "Status",
+    "Step",
+    "make_plan",
+    "render_text",
+    "union_of",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -233,18 +233,19 @@ class _Planning:
         elif moved := self._moved.get(live.name):
             reason = f"what has this name in the checkpoint goes elsewhere: {moved}"
         elif why := self._stored.left_out.get(live.name):
-            reason = f"could not be saved: {why}"
+            reason = f"left out of the checkpoint: {why}"
         elif is_save_counter(live):
             reason = "not in the checkpoint: write() was used, or its writer counts no saves"
         elif doubt := self._seeds.doubt(live):
             reason = doubt
         unsaved = live.role is Role.SEED and not self._stored.complete
+        left_out = live.name in self._stored.left_out
         severity, reason = self._severity(
             live,
             self._policy.on_missing,
             reason,
             self._expect_missing,
-            unsaved=unsaved or live.name in self._stored.left_out,
+            unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
         )
         hint = ""
         if severity is Severity.ERROR:

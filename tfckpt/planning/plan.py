@@ -17,10 +17,12 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.errors import RefusedError
+
 if TYPE_CHECKING:
     from tfckpt.errors import Problem
     from tfckpt.planning.changes import Change
-    from tfckpt.records import Entry
+    from tfckpt.records import Entry, Origin
 
 
 class Status(str, Enum):
@@ -71,6 +73,7 @@ class Step:
             for, after renaming.
         parts: the further stored values, in order, where several are joined.
         changes: what is done to what is stored before it is assigned, in order.
+        origin: the source of the stored value, where a plan has several; ``""`` where it has one.
 
     """
 
@@ -85,6 +88,7 @@ class Step:
     target: str = ""
     parts: tuple[Entry, ...] = ()
     changes: tuple[Change, ...] = ()
+    origin: str = ""
 
     @property
     def reads(self) -> tuple[Entry, ...]:
@@ -115,6 +119,8 @@ class Plan:
         steps: by name.
         problems: faults that belong to no single value, such as a rule that matches nothing.
         file: the config file that ``problems`` point into.
+        origins: each source, with what identifies it; () in a plan of bare inventories.
+        drift: what resolves otherwise than the policy's lock says.
 
     """
 
@@ -123,11 +129,18 @@ class Plan:
     steps: tuple[Step, ...]
     problems: tuple[Problem, ...] = ()
     file: str = ""
+    origins: tuple[Origin, ...] = ()
+    drift: tuple[Problem, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether it may be applied."""
-        return not self.problems and not self.errors
+        return not self.faults and not self.errors
+
+    @property
+    def faults(self) -> tuple[Problem, ...]:
+        """What is wrong beside the steps: the problems and the drift."""
+        return *self.problems, *self.drift
 
     @cached_property
     def errors(self) -> tuple[Step, ...]:
@@ -166,7 +179,8 @@ class Plan:
             "ok": self.ok,
             "nbytes": self.nbytes,
             "counts": {status.value: count for status, count in self.counts.items()},
-            "problems": [problem._asdict() for problem in self.problems],
+            "sources": [dataclasses.asdict(origin) for origin in self.origins],
+            "problems": [problem._asdict() for problem in self.faults],
             "steps": [
                 {
                     "status": step.status.value,
@@ -181,10 +195,27 @@ class Plan:
                     "target": step.target,
                     "parts": [{"source": part.name, **_plain(part)} for part in step.parts],
                     "changes": [change.to_json() for change in step.changes],
+                    "origin": step.origin,
                 }
                 for step in self.steps
             ],
         }
+
+    def lock(self) -> str:
+        """What the plan comes to, as the content of the file that a policy's ``lock`` names.
+
+        One value a line, sorted: which stored value goes into which live one, types, shapes and
+        checksums, and what identifies each source. Its path is in it for the reader alone.
+
+        Raises:
+            RefusedError: the plan may not be applied, whatever an older lock says.
+        """
+        from tfckpt.planning.lock import render  # lock is written in terms of a Plan
+
+        if self.problems or self.errors:
+            message = f"a plan that is refused cannot be locked\n{self}"
+            raise RefusedError(message, plan=self)
+        return render(self)
 
     def __str__(self) -> str:
         from tfckpt.planning.report import render_text  # report is written in terms of a Plan

@@ -41,31 +41,41 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """Values of one status for one reason; ``hidden`` of them have no line, the list being cut."""
+    """Values of one status, reason and origin; ``hidden`` have no line, the list being cut."""
 
     status: Status
     severity: Severity
     reason: str
     hint: str
+    origin: str
     lines: tuple[Line, ...]
     count: int
     hidden: int
 
+    @property
+    def headline(self) -> str:
+        """Why, or how many; and, where the plan has several sources, from which."""
+        if not self.origin:
+            return self.reason or _values(self.count)
+        if not self.reason:
+            return f"{_values(self.count)} from {self.origin}"
+        return f"{self.origin}: {self.reason}"
+
 
 def groups(plan: Plan) -> list[Group]:
     """The steps of a plan as they are shown, the gravest first."""
-    alike: dict[tuple[Severity, Status, str], list[str]] = {}
+    alike: dict[tuple[Severity, Status, str, str], list[str]] = {}
     for step in plan.steps:
         texts = _title(step), step.reason, step.hint
-        key = step.severity, step.status, _kind(step)
+        key = step.severity, step.status, _kind(step), printable(step.origin)
         alike.setdefault(key, []).append("\n".join(map(printable, texts)))
-    found: dict[tuple[Severity, Status, str, str], list[Line]] = {}
-    for (severity, status, kind), texts_of in alike.items():
+    found: dict[tuple[Severity, Status, str, str, str], list[Line]] = {}
+    for (severity, status, kind, origin), texts_of in alike.items():
         # the reason is collapsed along with the name, so an index in it stays true for the block
         for block in collapse(texts_of):
             title, reason, hint = block.text.split("\n")
             line = Line(title, kind, block.count)
-            found.setdefault((severity, status, reason, hint), []).append(line)
+            found.setdefault((severity, status, reason, hint, origin), []).append(line)
     severities, statuses = list(_TITLES), list(Status)
     ordered = sorted(
         found.items(), key=lambda item: (severities.index(item[0][0]), statuses.index(item[0][1]))
@@ -78,11 +88,12 @@ def groups(plan: Plan) -> list[Group]:
             severity,
             reason,
             hint,
+            origin,
             tuple(lines[:LINES]),
             sum(line.count for line in lines),
             sum(line.count for line in lines[LINES:]),
         )
-        for (severity, status, reason, hint), lines in ordered
+        for (severity, status, reason, hint, origin), lines in ordered
     ]
 
 
@@ -118,7 +129,7 @@ def verdict(plan: Plan) -> str:
     place = f"from {printable(plan.source)} under policy {plan.policy!r}"
     if plan.ok:
         return f"{many} ({size(plan.nbytes)}) {place}"
-    faults = len(plan.problems) + len(plan.errors)
+    faults = len(plan.faults) + len(plan.errors)
     return f"refused, {faults} error{'s' * (faults != 1)}: {many} {place}"
 
 
@@ -132,9 +143,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     for status, count, total in totals(plan):
         yield f"  {status:<12}{count:>8,}  {total:>12}"
-    if plan.problems:
+    if plan.faults:
         yield from ("", "Problems")
-        for problem in plan.problems:
+        for problem in plan.faults:
             message, _, _ = problem.show(plan.file or "policy").partition("\n")
             yield from wrap(printable(message), "  ")
             if problem.hint:
@@ -151,17 +162,13 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _group(group: Group) -> Iterator[str]:
-    yield from wrap(_headline(group), "  ")
+    yield from wrap(f"{group.status}  {group.headline}", "  ")
     for line in group.lines:
         yield from _row(line)
     if group.hidden:
         yield f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)"
     if group.hint:
         yield from wrap("→ " + group.hint, _INDENT)
-
-
-def _headline(group: Group) -> str:
-    return f"{group.status}  {group.reason or _values(group.count)}"
 
 
 def _values(count: int) -> str:

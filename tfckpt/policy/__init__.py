@@ -1,6 +1,6 @@
 """What was declared: configs and policies, from YAML or from Python."""
 
-from tfckpt.policy.config import STRICT, Config, Restore, Source
+from tfckpt.policy.config import STRICT, Config, Latest, Restore, Source
 from tfckpt.policy.load import load_config, load_policy
 from tfckpt.policy.model import InputSpec, OptimizerRules, Policy, Rename
 from tfckpt.policy.saving import Keep, Manager, Save
@@ -11,6 +11,7 @@ __all__ = [
     "Config",
     "InputSpec",
     "Keep",
+    "Latest",
     "Manager",
     "OptimizerRules",
     "Policy",

@@ -1,15 +1,17 @@
 """A whole config, as frozen values: where to restore from, by which policy, and how to save.
 
 Each class is one mapping of the file, as in ``model``; those under ``manager:`` are in ``saving``.
-Refused besides what every model refuses: a source that is both one artefact and a directory, and a
-policy that nobody declared. The keys that wait for a later release say so.
+Refused besides what every model refuses: a source that is two things at once, one artefact and a
+directory, say; a policy that nobody declared; and one that takes the state of a training from where
+there is none, several checkpoints that are put together.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -24,10 +26,10 @@ from tfckpt.policy.fields import (
     Listed,
     Model,
     PathText,
+    Positive,
     fault,
-    not_supported,
 )
-from tfckpt.policy.messages import did_you_mean, show_value
+from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
 from tfckpt.policy.model import Policy
 from tfckpt.policy.saving import Manager  # noqa: TC001 (pydantic reads it)
 
@@ -52,17 +54,67 @@ def _unknown_policy(name: str, declared: Any) -> PydanticCustomError | None:
     return fault(f"there is no policy `{name}`", hint=did_you_mean(name, known))
 
 
-class Source(Model):
-    """One place to restore from: a directory of numbered checkpoints, or one artefact."""
+_PLACES = {
+    "path": "one artefact",
+    "directory": "a directory of numbered checkpoints",
+    "average": "a list of its own",
+    "all_of": "a list of sources",
+}
+_HINT = "; ".join(f"`{key}` is {meaning}" for key, meaning in _PLACES.items())
 
-    later: ClassVar[frozenset[str]] = frozenset({"format"})
+
+def _place(info: ValidationInfo) -> str:
+    """Which of the keys that say where, among those before this one, is given."""
+    return next((key for key in _PLACES if info.data.get(key) is not None), "")
+
+
+class Latest(Model):
+    """The newest checkpoints of a directory, to be averaged."""
+
+    directory: PathText
+    """A directory of numbered checkpoints."""
+    checkpoint_name: FileName = "ckpt"
+    """What their names begin with."""
+    latest: Annotated[int, Field(ge=2)]
+    """How many of the newest; fewer are an error."""
+
+
+def _member(source: Source) -> Source:
+    if source.all_of is not None:
+        raise fault("a source of `all_of` has `all_of` itself", hint="one list is enough")
+    if "on_damaged" in source.model_fields_set:
+        raise fault(
+            "`on_damaged` of a source of `all_of` cannot leave this one out alone",
+            hint="write it beside `all_of`",
+            at="on_damaged",
+        )
+    return source
+
+
+class Source(Model):
+    """One place to restore from: an artefact, a directory of them, or several put together."""
 
     path: PathText | None = None
     """One checkpoint, by its prefix: zoo/imagenet/ckpt-900."""
-    directory: PathText | None = Field(default=None, validate_default=True)
+    directory: PathText | None = None
     """A directory of numbered checkpoints; relative ones are relative to the working directory."""
+    average: (
+        Annotated[
+            Annotated[tuple[PathText, ...], Listed, Tag("\0list")]
+            | Annotated[Latest, Tag("\0latest")],
+            Discriminator(lambda v: "\0latest" if isinstance(v, dict | Latest) else "\0list"),
+        ]
+        | None
+    ) = None
+    """Checkpoints of which the weights are averaged; the optimizer's state is not."""
+    all_of: Annotated[tuple[Annotated[Source, AfterValidator(_member)], ...], Listed] | None = (
+        Field(default=None, validate_default=True)
+    )
+    """Sources that are restored at once, each by its own policy; no value from two of them."""
+    weights: Annotated[tuple[Positive, ...], Listed] | None = None
+    """What each of `average` counts; their sum does not matter."""
     checkpoint_name: FileName = "ckpt"
-    """What their names begin with."""
+    """What the names in the directory begin with."""
     select: Annotated[Literal["latest"] | int, BeforeValidator(_select)] = "latest"
     """Which of them."""
     policy: Annotated[
@@ -73,28 +125,56 @@ class Source(Model):
     on_damaged: Literal["error", "next"] = "error"
     """What follows where there are checkpoints and none of them can be read."""
 
-    @field_validator("directory")
+    @property
+    def members(self) -> tuple[Source, ...]:
+        """The sources that values come from: those of ``all_of``, or this one."""
+        return self.all_of or (self,)
+
+    @field_validator("directory", "average", "all_of")
     @classmethod
-    def _one_place(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if "path" in info.data:
-            path = info.data["path"]
-            if value is None and path is None:
-                raise fault("a source has neither `path` nor `directory`")
-            if value is not None and path is not None:
-                raise fault(
-                    "a source has both `directory` and `path`",
-                    hint="`directory` holds numbered checkpoints, `path` is one artefact",
-                    other="path",
-                )
+    def _one_place(cls, value: Any, info: ValidationInfo) -> Any:
+        other = _place(info)
+        if value is not None and other:
+            raise fault(
+                f"a source has both `{info.field_name}` and `{other}`", hint=_HINT, other=other
+            )
+        *before, last = _PLACES
+        absent = value is None and info.field_name == last and not other
+        if absent and all(key in info.data for key in before):
+            keys = ", ".join(f"`{key}`" for key in before)
+            raise fault(f"a source has neither {keys} nor `{last}`", at=ABOVE)
+        if isinstance(value, tuple) and len(value) < 2:
+            raise fault(f"`{info.field_name}` is a list of at least two")
         return value
 
     @field_validator("checkpoint_name", "select")
     @classmethod
     def _of_a_directory(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.data.get("path") is not None:
+        if (place := _place(info)) and place != "directory":
+            what = f"`{info.field_name}` chooses within a directory"
+            raise fault(f"{what}, and `{place}` is {_PLACES[place]}", other=place)
+        return value
+
+    @field_validator("weights")
+    @classmethod
+    def _of_an_average(cls, value: Any, info: ValidationInfo) -> Any:
+        averaged = info.data.get("average")
+        if (place := _place(info)) and not isinstance(averaged, tuple):
+            raise fault("`weights` are those of a list under `average`", other=place)
+        if isinstance(averaged, tuple) and value is not None and len(value) != len(averaged):
             raise fault(
-                f"`{info.field_name}` chooses within a directory, and `path` is one artefact",
-                other="path",
+                f"there are {len(value)} weights for {len(averaged)} checkpoints", other="average"
+            )
+        return value
+
+    @field_validator("policy")
+    @classmethod
+    def _of_one_source(cls, value: Any, info: ValidationInfo) -> Any:
+        if _place(info) == "all_of":
+            raise fault(
+                "`all_of` has no policy: each of its sources has its own",
+                hint="write it beside the `path` or `directory` that it is for",
+                other="all_of",
             )
         return value
 
@@ -115,8 +195,6 @@ class Restore(Model):
     True
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"all_of"})
-
     first_of: Annotated[tuple[Source, ...], Field(min_length=1), Listed]
     """Sources in order; an unreadable one is an error unless it says on_damaged: next."""
     if_none: Literal["error", "initialize"] = "error"
@@ -127,8 +205,6 @@ class Restore(Model):
     def _one_source(cls, value: Any) -> Any:
         if not isinstance(value, dict) or "first_of" in value:
             return value
-        for key in cls.later & value.keys():
-            raise not_supported(key, at=key)
         source = {key: inner for key, inner in value.items() if key != "if_none"}
         return {"first_of": (source,), **{k: v for k, v in value.items() if k not in source}}
 
@@ -151,6 +227,23 @@ def _version(value: Any) -> Any:
     if type(value) is not int:
         raise fault(f"expected 1, found {show_value(value)}")
     return value
+
+
+def _check_policy(source: Source, member: Source, declared: dict[str, Policy]) -> None:
+    """That a policy is known, and asks for nothing that is not there."""
+    policy = member.policy
+    if isinstance(policy, str):
+        if (error := _unknown_policy(policy, declared)) is not None:
+            raise error
+        policy = declared.get(policy, STRICT)
+    several = "all_of" if source.all_of is not None else "average"
+    put_together = source.all_of is not None or member.average is not None
+    if put_together and "training_state" in policy.model_fields_set and policy.training_state:
+        raise fault(
+            f"policy `{policy.name}` takes the state of a training by `training_state`, and "
+            f"`{several}` has none: with it a training begins",
+            hint="leave training_state out of the policy, or give this source another one",
+        )
 
 
 class Config(Model):
@@ -181,10 +274,8 @@ class Config(Model):
     def _policies_exist(cls, value: Restore | None, info: ValidationInfo) -> Restore | None:
         if value is not None and "policies" in info.data:
             for source in value.first_of:
-                if isinstance(source.policy, str):
-                    error = _unknown_policy(source.policy, info.data["policies"])
-                    if error is not None:
-                        raise error
+                for member in source.members:
+                    _check_policy(source, member, info.data["policies"])
         return value
 
     def policy_of(self, source: Source) -> Policy:

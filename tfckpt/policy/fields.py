@@ -8,7 +8,7 @@ here raises a :func:`fault`, which pydantic carries to the place where ``message
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -40,10 +40,6 @@ def fault(message: str, *, hint: str = "", at: str = "", other: str = "") -> Pyd
     return PydanticCustomError("fault", "{message}", context)
 
 
-def not_supported(what: str, *, at: str = "") -> PydanticCustomError:
-    return fault(f"`{what}` is not supported by this release", at=at)
-
-
 class Model(BaseModel):
     """A value that a config file describes."""
 
@@ -56,8 +52,6 @@ class Model(BaseModel):
         serialize_by_alias=True,
         use_attribute_docstrings=True,
     )
-    later: ClassVar[frozenset[str]] = frozenset()
-    """Keys of the language that this release does not support."""
 
     def __init__(self, **data: Any) -> None:
         try:

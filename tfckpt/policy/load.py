@@ -172,20 +172,32 @@ def _policy_mappings(data: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any
     if isinstance(policies := data.get("policies"), dict):
         below += [(("policies", name), policy) for name, policy in policies.items()]
     if isinstance(restore := data.get("restore"), dict):
-        below.append((("restore", "policy"), restore.get("policy")))
-        sources = restore.get("first_of")
+        below += (
+            ((*path, "policy"), source.get("policy"))
+            for path, source in _source_mappings(restore, ("restore",))
+        )
+    return ((path, policy) for path, policy in below if isinstance(policy, dict))
+
+
+def _source_mappings(above: dict[str, Any], path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    yield path, above
+    for key in ("first_of", "all_of"):
+        sources = above.get(key)
         for i, source in enumerate(sources if isinstance(sources, list) else ()):
             if isinstance(source, dict):
-                below.append((("restore", "first_of", i, "policy"), source.get("policy")))
-    return ((path, policy) for path, policy in below if isinstance(policy, dict))
+                yield from _source_mappings(source, (*path, key, i))
 
 
 def _policies_of(config: Config) -> Iterator[tuple[Path, Policy]]:
     for name, policy in config.policies.items():
         yield ("policies", name), policy
     for i, source in enumerate(config.restore.first_of if config.restore else ()):
+        path: Path = ("restore", "first_of", i)
         if isinstance(source.policy, Policy):
-            yield ("restore", "first_of", i, "policy"), source.policy
+            yield (*path, "policy"), source.policy
+        for j, member in enumerate(source.all_of or ()):
+            if isinstance(member.policy, Policy):
+                yield (*path, "all_of", j, "policy"), member.policy
 
 
 def _written(path: Path, document: Document) -> Path:

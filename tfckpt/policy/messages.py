@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 
+ABOVE = ".."
+"""In place of a key below the value: the mapping that the value stands in is at fault."""
+
 TAG = "\0"
 """How the tags of unions begin, which pydantic puts into its paths; no YAML text has a NUL."""
 
@@ -116,9 +119,10 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
         ):
             continue  # both only say that some other value is wrong
         if kind == "fault":
-            at = (*path, context["at"]) if context["at"] else path
+            above, below = context["at"] == ABOVE, context["at"].removeprefix(ABOVE)
+            at = path[:-1] if above else (*path, below) if below else path
             problem = Problem(detail["msg"], hint=context["hint"])
-            yield Found(at, value, problem, context["other"], about_key=bool(context["at"]))
+            yield Found(at, value, problem, context["other"], about_key=bool(below))
         elif kind == "extra_forbidden":
             problem = _unknown(str(detail["loc"][-1]), _model_at(model, detail["loc"][:-1]))
             yield Found(path, value, problem, about_key=True)
@@ -129,8 +133,6 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
 
 
 def _unknown(key: str, model: type[BaseModel]) -> Problem:
-    if key in getattr(model, "later", ()):
-        return Problem(f"`{key}` is not supported by this release")
     return Problem("unknown key", hint=did_you_mean(key, keys_of(model)))
 
 

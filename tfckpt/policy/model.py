@@ -6,14 +6,17 @@ Each class is one mapping of the file, each field one key (``assert_`` is ``asse
 when the value is made, so that nobody downstream has to know them.
 
 Refused: unknown keys, wrong types, selectors that mean nothing, and two keys that contradict each
-other. Keys of the language that wait for a later release say so instead of doing nothing.
+other.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -32,6 +35,7 @@ from tfckpt.policy.fields import (
     Listed,
     Model,
     OneOrMore,
+    PathText,
     Selectors,
     SelectorText,
     check_pairs,
@@ -157,8 +161,6 @@ class Policy(Model):
 
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"lock"})
-
     name: SkipJsonSchema[str] = "policy"
     """The key under ``policies``; no key of the mapping itself."""
     api: Literal["restore", "read"] = "restore"
@@ -213,6 +215,8 @@ class Policy(Model):
         "callbacks",
     )
     """What of a training run comes back besides the variables."""
+    lock: PathText | None = None
+    """A file that `tfckpt plan --lock` wrote; whatever resolves otherwise now is refused."""
 
     _places: Places = PrivateAttr(default=Places())
 
@@ -220,6 +224,20 @@ class Policy(Model):
     def file(self) -> str:
         """The file that the policy comes from, or the empty string."""
         return self._places.file
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the policy says: of its keys that differ from their defaults.
+
+        The name is no part of it, nor is the lock, which only says when to refuse.
+
+        >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
+        True
+        """
+        said = self.model_dump(
+            mode="json", by_alias=True, exclude={"name", "lock"}, exclude_defaults=True
+        )
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:
         """Line and column of a field, or of one rule of it; (0, 0) where it stands in no file.

@@ -25,7 +25,7 @@ def schema() -> dict[str, Any]:
     for kind in kinds.values():
         kind["description"] = kind["description"].partition("\n\n")[0]
     source, restore, keep = kinds["Source"], kinds["Restore"], kinds["Keep"]
-    _one_of(source, ["path"], ["directory"])
+    _one_of(source, ["path"], ["directory"], ["average"], ["all_of"])
     _one_of(
         keep,
         ["latest"],

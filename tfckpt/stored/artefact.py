@@ -30,6 +30,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "saved_model": "the variables of a SavedModel",
         "keras": "written by Keras",
         "keras_h5": "written by Keras in its HDF5 format of version 2",
+        "average": "an average of several",
     }
 )
 

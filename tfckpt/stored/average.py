@@ -1,0 +1,231 @@
+"""Several checkpoints as one: their weights averaged, nothing else of them taken.
+
+The last checkpoints of a training are averaged, or those of several fine-tunings of one model. The
+average is weighted as ``numpy.average`` has it, computed in float64 and given back in the type that
+is stored. What is no number to be averaged (integers, text) is kept where all have the same, and
+left out where they differ; so is whatever belongs to a training, an optimizer's state and seeds.
+
+Refused: checkpoints that differ in the names, shapes, types or order of their weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.records import Entry, Inventory, Role, Share
+from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.bundle import OPAQUE
+from tfckpt.stored.checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    import numpy as np
+
+    from tfckpt.records import Layer, Root
+    from tfckpt.stored.files import Files
+
+_AVERAGED = (Role.WEIGHT, Role.STATE)
+_MOVING = "moving_average"  # the slot that averages of weights stand in, of any optimizer
+_FLOATS = ("float", "bfloat", "complex")
+_HINT = "only checkpoints of one architecture can be averaged"
+
+
+@dataclasses.dataclass(frozen=True)
+class Average:
+    """Checkpoints to be averaged.
+
+    Attributes:
+        paths: of each.
+        weights: what each counts, whatever their sum; () where all count the same.
+
+    >>> print(Average(("a/ckpt-1", "a/ckpt-2", "b/ckpt-9")))
+    the average of a/ckpt-1, a/ckpt-2 and b/ckpt-9
+    """
+
+    paths: tuple[str, ...]
+    weights: tuple[float, ...] = ()
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each counts; 1 together.
+
+        >>> Average(("a", "b"), (3.0, 1.0)).shares
+        (0.75, 0.25)
+        """
+        weights = self.weights or (1.0,) * len(self.paths)
+        total = math.fsum(weights)
+        return tuple(weight / total for weight in weights)
+
+    def __str__(self) -> str:
+        *paths, last = self.paths
+        return f"the average of {', '.join(paths)} and {last}"
+
+
+@dataclasses.dataclass(frozen=True)
+class AveragedValues:
+    """The values of an average, by their keys in the first, computed when they are read."""
+
+    members: tuple[StoredCheckpoint, ...]
+    names: Mapping[str, str]
+    weights: tuple[float, ...]
+    shares: tuple[Share, ...]
+
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        return tuple(file for member in self.members for file in member.values.missing_files)
+
+    @property
+    def digest(self) -> str:
+        lines = "\n".join(f"{share.sha256} {share.weight!r}" for share in self.shares)
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+    def read(self, key: str) -> np.ndarray:
+        import numpy as np
+
+        first, *others = self.members
+        name, value = self.names[key], first.values.read(key)
+        if not value.dtype.name.startswith(_FLOATS):
+            return value
+        weight, *weights = self.weights
+        wide = np.complex128 if value.dtype.kind == "c" else np.float64
+        total = np.asarray(value.astype(wide) * weight)
+        for member, weight in zip(others, weights, strict=True):
+            total += _read(member, name).astype(wide) * weight
+        return np.asarray(total / math.fsum(self.weights)).astype(value.dtype)
+
+    def verify(self, keys: Iterable[str]) -> None:
+        names = [self.names[key] for key in keys]
+        for member in self.members:
+            member.values.verify([_entry(member, name).key for name in names])
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+
+def open_average(
+    average: Average,
+    *,
+    roots: Mapping[str, Root],
+    bases: Collection[str],
+    files: Callable[[str], Files],
+) -> StoredCheckpoint:
+    """Open checkpoints and name the average of their values.
+
+    Args:
+        average: which, and what each counts.
+        roots: as for :func:`~tfckpt.stored.checkpoint.open_checkpoint`.
+        bases: the same.
+        files: path → where it is.
+
+    Raises:
+        CheckpointNotFoundError: there is none of a name.
+        DamagedCheckpointError: one is not as it must be.
+        UnsupportedCheckpointError: another format, or the weights of two are not alike.
+    """
+    with contextlib.ExitStack() as stack:
+        members = tuple(
+            stack.enter_context(open_checkpoint(path, roots=roots, bases=bases, files=files(path)))
+            for path in average.paths
+        )
+        inventory = _inventory(str(average), members)
+        stack.pop_all()
+    shares = tuple(
+        Share(path, member.values.digest, share)
+        for path, member, share in zip(average.paths, members, average.shares, strict=True)
+    )
+    weights = average.weights or (1.0,) * len(members)
+    names = {entry.key: name for name, entry in inventory.entries.items()}
+    values = AveragedValues(members, names, weights, shares)
+    graph = all(member.graph for member in members)
+    return StoredCheckpoint(str(average), inventory, values, "average", graph=graph)
+
+
+def _inventory(source: str, members: Sequence[StoredCheckpoint]) -> Inventory:
+    first, *others = members
+    own = _weights(first.inventory)
+    for other in others:
+        _check_alike(first, own, other)
+    entries: dict[str, Entry] = {}
+    left_out: dict[str, str] = {}
+    for name, entry in first.inventory.entries.items():
+        if name not in own:
+            left_out[name] = "only weights are averaged"
+        elif not entry.dtype.startswith(_FLOATS) and not _equal(name, members):
+            left_out[name] = f"{entry.dtype} is not averaged, and the checkpoints differ in it"
+        else:
+            entries[name] = dataclasses.replace(entry, crc32c=None)
+    return dataclasses.replace(
+        first.inventory,
+        source=source,
+        entries=entries,
+        optimizers={},
+        complete=False,
+        left_out=left_out,
+    )
+
+
+def _weights(inventory: Inventory) -> dict[str, Entry]:
+    return {
+        name: entry
+        for name, entry in inventory.entries.items()
+        if (entry.role in _AVERAGED or entry.slot == _MOVING)
+        and entry.shape is not None
+        and entry.dtype not in OPAQUE
+    }
+
+
+def _check_alike(
+    first: StoredCheckpoint, own: Mapping[str, Entry], other: StoredCheckpoint
+) -> None:
+    """Raise where two checkpoints are none of the same architecture.
+
+    Raises:
+        UnsupportedCheckpointError: with the value at fault.
+    """
+
+    def unlike(message: str, name: str) -> UnsupportedCheckpointError:
+        return UnsupportedCheckpointError(message, path=other.prefix, name=name, hint=_HINT)
+
+    theirs = _weights(other.inventory)
+    for name in sorted(own.keys() - theirs.keys()):
+        raise unlike(f"is to be averaged with {first.prefix}, and has no such value", name)
+    for name in sorted(theirs.keys() - own.keys()):
+        raise unlike(f"is to be averaged with {first.prefix}, which has no such value", name)
+    for name, entry in own.items():
+        its = theirs[name]
+        if (its.dtype, its.shape) != (entry.dtype, entry.shape):
+            what = f"{its.dtype} {its.shape}, and {entry.dtype} {entry.shape} in {first.prefix}"
+            raise unlike(f"is {what}, with which it is to be averaged", name)
+    stacks = first.inventory.stacks
+    told = stacks.keys() - first.inventory.unordered - other.inventory.unordered
+    for path in sorted(told & other.inventory.stacks.keys()):
+        if _order(stacks[path]) != _order(other.inventory.stacks[path]):
+            message = f"its layers are in another order than in {first.prefix}"
+            raise unlike(f"{message}, with which it is to be averaged", path)
+
+
+def _order(layers: Sequence[Layer]) -> list[tuple[str, str]]:
+    return [(layer.name, layer.base) for layer in layers]
+
+
+def _equal(name: str, members: Sequence[StoredCheckpoint]) -> bool:
+    import numpy as np
+
+    first, *others = members
+    value = _read(first, name)
+    return all(np.array_equal(value, _read(other, name)) for other in others)
+
+
+def _read(member: StoredCheckpoint, name: str) -> np.ndarray:
+    return member.values.read(_entry(member, name).key)
+
+
+def _entry(member: StoredCheckpoint, name: str) -> Entry:
+    return member.inventory.entries[name]
