@@ -21,7 +21,7 @@ def _items() -> dict[str, dict[str, Any]]:
     return {item["id"]: item for item in map(json.loads, lines)}
 
 
-ITEMS = {name: item for name, item in _items().items() if item["kind"] not in ("h5", "keras_v3")}
+ITEMS = _items()
 
 
 @pytest.fixture(autouse=True)

@@ -170,7 +170,7 @@ def test_inspect_of_nothing_says_so(tmp_path, capsys):
 def test_inspect_neither_needs_tensorflow_nor_minds_a_reader_that_leaves(runs):
     code = (
         "import sys; from tfckpt.cli.main import main; status = main();"
-        "print(sorted({'tensorflow', 'keras', 'rich', 'pydantic'} & set(sys.modules)),"
+        "print(sorted({'tensorflow', 'keras', 'rich', 'pydantic', 'numpy'} & set(sys.modules)),"
         "file=sys.stderr); sys.exit(status)"
     )
     read, write = os.pipe()

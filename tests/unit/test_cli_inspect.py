@@ -55,7 +55,7 @@ def test_at_a_terminal_blocks_that_are_alike_are_one(
     monkeypatch.setattr(tables, "for_a_person", lambda: True)
     found = lines(run("inspect", prefix).out)
     assert ["block_{0…2}/", "6", "values", "192", "B"] in found
-    assert ["kernel", "weight", "float32", "(3,", "4)", "144", "B"] in found
+    assert ["kernel", "weight", "float32", "(3,", "4)", "×3", "144", "B"] in found
 
 
 def test_statistics_are_those_of_numpy(prefix: str) -> None:

@@ -125,7 +125,7 @@ def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
     name = f"{_INDENT * row.depth}{row.label}" if indented else row.name
     if row.entry is None:
         return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
-    times = f" ×{row.times}" if row.times > 1 else ""
+    times = f" ×{row.count:,}" if row.count > 1 else ""
     return name, row.entry.role.value, signature(row.entry) + times, size(row.nbytes)
 
 

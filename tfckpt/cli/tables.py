@@ -8,6 +8,7 @@ none. What comes from a file is escaped (`printable`) and never taken for rich's
 
 from __future__ import annotations
 
+import shutil
 import sys
 import textwrap
 from typing import TYPE_CHECKING
@@ -29,6 +30,11 @@ _STYLES = {"error": "bold red", "warn": "yellow", "note": "cyan", "ok": "green"}
 def for_a_person() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()
+
+
+def columns() -> int:
+    """How many columns a line may have: those of the window, and 80 in a pipe."""
+    return shutil.get_terminal_size().columns if for_a_person() else WIDTH
 
 
 def show(
@@ -62,7 +68,7 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
         cells = list(_wrapped(cells))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     rest = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
-    widths[0] = max(min(widths[0], WIDTH - rest), len(_GAP))
+    widths[0] = max(min(widths[0], columns() - rest), len(_GAP))
     for row in cells:
         name, *others = (
             cell.rjust(width) if index in right else cell.ljust(width)
@@ -77,7 +83,7 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
 def _wrapped(cells: Sequence[list[str]]) -> Iterator[list[str]]:
     """The rows, and below each one rows for what is left of a last cell that is too wide."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
-    room = max(WIDTH - sum(widths) - len(_GAP) * len(widths), _LEAST)
+    room = max(columns() - sum(widths) - len(_GAP) * len(widths), _LEAST)
     for row in cells:
         first, *more = _lines(row[-1], room) or [""]
         yield [*row[:-1], first]

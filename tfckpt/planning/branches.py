@@ -48,7 +48,6 @@ class Row:
         label: what it adds to the name of the row that it is under: ``block_{0…11}``.
         name: the whole name, of the first of those that are alike.
         entry: its value, None for a subtree.
-        times: how many are alike.
         count: how many values all of these hold.
         nbytes: the size of all of these.
     """
@@ -57,7 +56,6 @@ class Row:
     label: str
     name: str
     entry: Entry | None
-    times: int
     count: int
     nbytes: int
 
@@ -108,10 +106,10 @@ class _Rows:
                 ((part, one),) = one.children.items()
                 text = f"{text}/{part}"
             if one.children:
-                yield Row(depth, text, one.name, None, alike, one.count * many, one.nbytes * many)
+                yield Row(depth, text, one.name, None, one.count * many, one.nbytes * many)
                 yield from self.below(one, depth + 1, many)
             if one.entry is not None:
-                yield Row(depth, text, one.name, one.entry, alike, many, one.entry.nbytes * many)
+                yield Row(depth, text, one.name, one.entry, many, one.entry.nbytes * many)
 
     def _siblings(self, branch: Branch) -> Iterator[tuple[str, Branch, int]]:
         """Label, the first of those that are alike, and how many those are."""

@@ -148,6 +148,23 @@ class Bundle:
             whole[place] = self._read_piece(key, piece)
         return whole
 
+    def read_string(self, key: str) -> bytes:
+        """The one string that a value is, its checksum checked.
+
+        Raises:
+            KeyError: the index has no such key.
+            DamagedCheckpointError: the data file is absent, too short, or altered, or the value is
+                something else.
+        """
+        entry = self.entries[key]
+        if entry.dtype != "string" or entry.shape != ():
+            raise DamagedCheckpointError("is not a string", path=self.prefix, name=key)
+        handle, path = self._handle(key, entry)
+        with reading(path):
+            swap = self.index.header.big_endian
+            (element,) = values.list_strings(handle, entry, path, key, swap=swap)
+        return element
+
     def read_raw(self, key: str) -> bytes:
         """The stored bytes of a value, unchecked: what a ``variant`` can be copied by.
 

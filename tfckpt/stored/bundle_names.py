@@ -146,8 +146,8 @@ def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
     entry = bundle.entries.get(OBJECT_GRAPH)
     if entry is None or bundle.missing_files:
         return None
-    serialized = bundle.read(OBJECT_GRAPH)
-    return proto.parse_object_graph(bytes(serialized.item()), path=bundle.prefix, name=OBJECT_GRAPH)
+    serialized = bundle.read_string(OBJECT_GRAPH)
+    return proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)
 
 
 def _entry(

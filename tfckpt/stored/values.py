@@ -81,9 +81,19 @@ def read_strings(
     """The elements of a string value, as an array of bytes objects."""
     import numpy as np
 
+    elements = list_strings(handle, entry, path, name, swap=swap)
+    result = np.empty(len(elements), object)
+    result[:] = elements
+    return result.reshape(entry.shape)
+
+
+def list_strings(
+    handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
+) -> list[bytes]:
+    """The same as a list, without NumPy, whose import takes longer than most indices."""
     head = _Lengths(handle, entry, path, name, swap=swap)
     lengths = [length for part in head for length in part]
-    result = np.empty(len(lengths), object)
+    result = []
     crc, position, start = head.crc, head.position, 0
     while start < len(lengths):
         stop, size = start + 1, lengths[start]
@@ -97,12 +107,12 @@ def read_strings(
         position += size
         at = 0
         for number in range(start, stop):
-            result[number] = block[at : at + lengths[number]]
+            result.append(block[at : at + lengths[number]])
             at += lengths[number]
         start = stop
     if entry.nbytes:
         _check(crc, entry, path, name)
-    return result.reshape(entry.shape)
+    return result
 
 
 def verify(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
