@@ -7,15 +7,14 @@ as an empty directory.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.planning.text import printable
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.discover import candidates
-from tfckpt.stored.files import LOCAL
+from tfckpt.stored.files import LOCAL, join
+from tfckpt.stored.prefix import SAVED_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -57,8 +56,14 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
 
 def all_in(path: str) -> list[Candidate]:
     """The numbered checkpoints of a directory, newest first; none where it is a checkpoint."""
-    one = LOCAL.exists(f"{path}.index") or not Path(path).is_dir()
-    return [] if one else candidates(path, None)
+    return [] if is_one(path) else candidates(path, None)
+
+
+def is_one(path: str) -> bool:
+    """Whether it is the path of a checkpoint, and not of a directory of them."""
+    if LOCAL.exists(f"{path}.index") or not Path(path).is_dir():
+        return True
+    return any(LOCAL.exists(join(path, name)) for name in SAVED_MODELS)
 
 
 def passed_over(found: Found) -> None:

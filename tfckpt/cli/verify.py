@@ -8,11 +8,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.document import show_json
-from tfckpt.cli.finding import all_in
+from tfckpt.cli.finding import all_in, is_one
 from tfckpt.cli.progress import progress
 from tfckpt.planning.text import collapse, printable, size, wrap
 from tfckpt.stored.discover import Kind
 from tfckpt.stored.files import LOCAL
+from tfckpt.stored.listing import without_number
 from tfckpt.stored.quarantine import quarantine
 from tfckpt.stored.verification import Fault, Verdict, verify
 
@@ -45,9 +46,12 @@ def run(given: Given) -> int:
 
 def _verdicts(path: str) -> Iterator[Verdict]:
     found = all_in(path)
-    paths = [one.prefix for one in found] or [path]
-    for number, one in enumerate(paths):
-        if found and (fault := _by_its_names(found[number])):
+    paths = [one.prefix for one in found]
+    if not is_one(path):
+        paths += without_number(path)
+    by_prefix = {one.prefix: one for one in found}
+    for number, one in enumerate(paths or [path]):
+        if one in by_prefix and (fault := _by_its_names(by_prefix[one])):
             yield fault
             continue
         with progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:

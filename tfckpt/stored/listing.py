@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tfckpt.stored.record import CommitRecord
 
 _SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
+_SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")
+_FILES = (".h5", ".hdf5", ".keras", ".weights.json", ".safetensors")
 _NO_INDEX = "has data and no index, which was lost, not copied, or never written"
 
 
@@ -58,13 +60,23 @@ def listing(directory: str) -> list[Listed]:
     Raises:
         CheckpointError: the directory cannot be read.
     """
+    there = _names(directory)
     numbered = candidates(directory, None)
-    there = set(LOCAL.listdir(directory)) if numbered or Path(directory).is_dir() else set()
-    known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
-    indices = sorted(name for name in there - known if name.endswith(".index"))
-    others = [join(directory, name.removesuffix(".index")) for name in indices]
     found = [_listed(one.prefix, one.number, one.kind, there) for one in numbered]
-    return found + [_listed(prefix, None, Kind.FOREIGN, there) for prefix in others]
+    return found + [_listed(path, None, Kind.FOREIGN, there) for path in without_number(directory)]
+
+
+def without_number(directory: str) -> list[str]:
+    """The paths of checkpoints in a directory that are not numbered, and of Keras's files."""
+    there = _names(directory)
+    numbered = {index_path(os.path.split(one.prefix)[1]) for one in candidates(directory, None)}
+    indices = [name.removesuffix(".index") for name in there - numbered if name.endswith(".index")]
+    files = [name for name in there if name.endswith(_FILES) and not _SHARD_OF_KERAS.search(name)]
+    return [join(directory, name) for name in sorted(indices) + sorted(files)]
+
+
+def _names(directory: str) -> set[str]:
+    return set(LOCAL.listdir(directory)) if Path(directory).is_dir() else set()
 
 
 def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
