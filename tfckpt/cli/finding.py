@@ -7,10 +7,12 @@ as an empty directory.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.planning.text import printable
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.discover import candidates
 from tfckpt.stored.files import LOCAL, join
