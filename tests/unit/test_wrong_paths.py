@@ -56,6 +56,13 @@ def test_a_directory_of_checkpoints(here) -> None:
     assert f"Write {str(here / 'run' / 'ckpt-1')!r}" in message
 
 
+def test_a_directory_of_checkpoints_in_version_1(tmp_path) -> None:
+    for name in ("model.ckpt-9", "model.ckpt-10"):
+        (tmp_path / name).touch()
+        (tmp_path / f"{name}.meta").touch()
+    assert f"Write {str(tmp_path / 'model.ckpt-10')!r}" in refused(tmp_path)
+
+
 def test_the_state_file(here) -> None:
     message = refused(here / "run" / "checkpoint")
     assert "is the state file" in message

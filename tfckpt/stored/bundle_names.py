@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError
+from tfckpt.optimizer_names import slot_name
 from tfckpt.records import Entry, Inventory, Role
 from tfckpt.stored import commit, keys, proto
 from tfckpt.stored.artefact import StoredCheckpoint
@@ -100,13 +101,24 @@ def _name_by_keys(
     bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
 ) -> Inventory:
     if OBJECT_GRAPH in bundle.entries:  # and not to be read: only the index was kept
-        by_name = {_plain_name(key): key for key in bundle.entries if key != OBJECT_GRAPH}
-        entries = {name: _entry(bundle, name, key, Role.WEIGHT) for name, key in by_name.items()}
-        return Inventory(bundle.prefix, entries)
+        found = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
+        return Inventory(bundle.prefix, {entry.name: entry for entry in found})
     if any(keys.ATTRIBUTES in key for key in bundle.entries):
         message = "the values have the keys of an object graph, which is not in the index"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
     return name_keys(bundle.prefix, bundle.entries, roots, bases)
+
+
+def _unread(bundle: Bundle, key: str) -> Entry:
+    """A value by its key alone, which tells a slot of a legacy optimizer."""
+    name = _plain_name(key)
+    of, mark, rest = name.partition(keys.SLOT)
+    if not mark:
+        return _entry(bundle, name, key, Role.WEIGHT)
+    optimizer, _, word = rest.rpartition("/")
+    slot = slot_name(word)
+    full = f"{optimizer}/{slot}/{of.removeprefix(names.MODEL + '/')}"
+    return _entry(bundle, full, key, Role.SLOT, slot=slot, of=of)
 
 
 def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 ATTRIBUTES = "/.ATTRIBUTES/"
+SLOT = "/.OPTIMIZER_SLOT/"
 
 
 def edges(key: str) -> list[str]:

@@ -135,8 +135,9 @@ def _names(directory: str, files: Files) -> list[str] | None:
 
 
 def _prefixes(names: list[str]) -> list[str]:
-    """The prefixes that have an index, the highest number last."""
-    found = [name[: -len(".index")] for name in names if name.endswith(".index")]
+    """The prefixes that have an index, or of version 1 a graph; the highest number last."""
+    found = [name.removesuffix(".index") for name in names if name.endswith(".index")]
+    found = found or [name.removesuffix(".meta") for name in names if name.endswith(".meta")]
     return sorted(found, key=lambda name: [int(n) for n in re.findall(r"[0-9]+", name)])
 
 
