@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
-from tfckpt.cli.finding import find
+from tfckpt.cli.finding import find, passed_over
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.diff import Kind, Mark, diff
 from tfckpt.planning.text import collapse, printable, signature, size
@@ -78,7 +78,9 @@ def compared(one: str, other: str, *, values: bool) -> dict[str, Any]:
 
 
 def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: Any = ()) -> _Side:
-    checkpoint = stack.enter_context(find(path, roots, bases).checkpoint)
+    found = find(path, roots, bases)
+    checkpoint = stack.enter_context(found.checkpoint)
+    passed_over(found)
     entries = checkpoint.inventory.entries
     marks = {
         name: Mark(crc, is_telling(entries[name], crc))

@@ -39,8 +39,8 @@ def run(given: Given) -> int:
     found = listing(path)
     directory, decision = decide_for(path, found, rules, name)
     failed: dict[str, OSError] = {}
-    if yes and decision.delete:
-        directory.claim()
+    if yes:
+        directory.claim()  # which also finishes what was cut short
         found = listing(path)  # what another process did until now
         directory, decision = decide_for(path, found, rules, directory.checkpoint_name)
         failed = directory.release(directory.checkpoints(), decision)
