@@ -88,6 +88,7 @@ CLASSES = {
     "tf1_cadrl_iros18": {"optimizer": "adam"},
     "tf1_tfx_est_keras_opt": {"optimizer/adagrad": "adagrad", "optimizer/ftrl": "ftrl"},
     "tf1_midas_adamw": {"optimizer": "adam_w"},
+    "sm_tfx_keras": {"optimizer": "adam"},
     "tf1_t5_bfloat16": {"optimizer": "adafactor"},
 }
 

@@ -132,6 +132,10 @@ class GraphReader:
             index = None if index is None else self.edges[index].get(edge)
         return index
 
+    def label(self, index: int) -> str:
+        """What more is known of an object than the graph says."""
+        return self._labels.get(index, "")
+
     def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
 

@@ -1,4 +1,4 @@
-"""The names of the layers of a SavedModel, which its variables alone may not tell.
+"""The names of a SavedModel's layers and its optimizer's class, as Keras 2 wrote them down.
 
 Keras 2 wrote each object's class and name as JSON: into ``saved_model.pb`` up to TensorFlow 2.4
 (``SavedUserObject.metadata`` of saved_object_graph.proto), into ``keras_metadata.pb`` since
@@ -14,6 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError
+from tfckpt.names import OPTIMIZER, snake_case
+from tfckpt.optimizer_names import optimizer_class
 from tfckpt.stored.files import join
 from tfckpt.stored.wire import WireError, as_message, as_number, as_text, fields
 
@@ -31,7 +33,7 @@ Path = tuple[str, ...]
 
 
 def layer_names(directory: str, files: Files) -> Mapping[Path, str]:
-    """Edges from the model to one of its objects → the name that Keras knew it by.
+    """Edges from the model to one of its objects → its name, or its class if an optimizer.
 
     Args:
         directory: of the SavedModel.
@@ -53,8 +55,8 @@ def _from_metadata(data: bytes) -> Iterator[tuple[Path, str]]:
     for number, node in fields(data):
         if number == 1:
             inner = dict(fields(as_message(node)))
-            if name := _name(as_message(inner.get(5, b""))):
-                yield tuple(as_text(inner.get(3, b"")).split(".")[1:]), name
+            path = tuple(as_text(inner.get(3, b"")).split(".")[1:])
+            yield from _told(path, as_message(inner.get(5, b"")))
 
 
 def _from_graph(data: bytes) -> Iterator[tuple[Path, str]]:
@@ -66,8 +68,8 @@ def _from_graph(data: bytes) -> Iterator[tuple[Path, str]]:
         path, index = todo.popleft()
         for number, value in fields(nodes[index]):
             inner = dict(fields(as_message(value))) if number in (1, 4) else {}
-            if number == 4 and (name := _name(as_message(inner.get(3, b"")))):
-                yield path, name
+            if number == 4:
+                yield from _told(path, as_message(inner.get(3, b"")))
             elif number == 1:
                 child = as_number(inner.get(1, 0), len(nodes))
                 if child not in seen and len(path) < _DEEPEST:
@@ -79,10 +81,20 @@ def _first(data: bytes, wanted: int) -> bytes:
     return next((as_message(value) for number, value in fields(data) if number == wanted), b"")
 
 
-def _name(metadata: bytes) -> str:
+def _told(path: Path, metadata: bytes) -> Iterator[tuple[Path, str]]:
+    """The name of an object and, of a compiled model, the class of its optimizer."""
     try:
-        found = json.loads(metadata) if metadata else {}
+        about = json.loads(metadata) if metadata else None
     except (ValueError, RecursionError):
-        return ""
-    name = found.get("name") if isinstance(found, dict) else None
-    return name if isinstance(name, str) else ""
+        return
+    if name := _text(about, "name"):
+        yield path, name
+    cls = _text(about, "training_config", "optimizer_config", "class_name")
+    if label := optimizer_class(snake_case(cls.rpartition(">")[2])):
+        yield (*path, OPTIMIZER), label
+
+
+def _text(about: object, *keys: str) -> str:
+    for key in keys:
+        about = about.get(key) if isinstance(about, dict) else None
+    return about if isinstance(about, str) else ""

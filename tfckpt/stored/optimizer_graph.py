@@ -100,7 +100,7 @@ class OptimizerGraph:
         for edge, child in self._node.children:
             child.role = optimizer_value(edge)[1]
         by_name = self._by_full_name()
-        self._node.label = self._class(by_name)
+        self._node.label = self._class(by_name) or self._reader.label(self._index)
         done = {id(child) for _, child in self._node.children}
         variables = self._trainable()
         for edge, target in self._slot_lists():

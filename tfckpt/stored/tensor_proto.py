@@ -75,7 +75,11 @@ def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
         kind = numpy_dtype(dtype)
         _check(len(content) / kind.itemsize, count)
         # not the bytes of the file: what is returned may be written to
-        return np.frombuffer(bytearray(content), kind.newbyteorder("<")).astype(kind).reshape(shape)
+        return (
+            np.frombuffer(bytearray(content), kind.newbyteorder("<"))
+            .astype(kind, copy=False)
+            .reshape(shape)
+        )
     numbers = np.concatenate(
         [np.empty(0, np.uint64)]
         + [
