@@ -10,7 +10,7 @@ help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
 	@echo "make test       ruff, mypy and the tests"
 	@echo "make test-long  the tests, with those that take long"
-	@echo "make bench      time planning and retention; compare ways to resume"
+	@echo "make bench      time planning, retention and start-up; compare ways to resume"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
 setup: $(STAMP)
