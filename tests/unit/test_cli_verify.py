@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from typing import TYPE_CHECKING
 
@@ -115,3 +116,42 @@ def test_a_lost_record_index_or_shard_is_damage(runs: Path) -> None:
     (runs / "ckpt-2.tfckpt.json").write_bytes(b"{}")
     found = document("verify", runs / "ckpt-2", status=1)["checkpoints"][0]
     assert f"{runs}/ckpt-2.tfckpt.json" in {fault["file"] for fault in found["faults"]}
+
+
+def test_what_nobody_can_read_does_not_keep_the_others_from_being_checked(runs: Path) -> None:
+    record = runs / "ckpt-1.tfckpt.json"
+    body = record.read_bytes().rpartition(b',\n"sha256"')[0].replace(b'"format": 1', b'"format": 2')
+    seal = hashlib.sha256(body).hexdigest()
+    record.write_bytes(body + f',\n"sha256": "{seal}"\n}}\n'.encode())
+    found = document("verify", runs, "--quarantine", status=1)["checkpoints"]
+    assert [one["quarantine"] is not None for one in found] == [True, True, False]
+    assert "newer tfckpt" in found[2]["faults"][0]["message"]
+    (listed,) = document("list", runs, status=1)["checkpoints"]
+    assert (listed["state"], listed["number"]) == ("committed", 1)
+    assert "newer tfckpt" in listed["problem"]
+
+
+def test_names_that_would_move_the_cursor_are_harmless(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    directory = tmp_path / "runs\x1b[2J"
+    values = {"a\x1b[31m": tf.Variable(tf.range(9.0)), "b\u202e": tf.Variable(1)}
+    path = tf.train.Checkpoint(**values).save(f"{directory}/ck\x1bpt")
+    values["a\x1b[31m"].assign(tf.zeros(9))
+    tf.train.Checkpoint(**values).save(f"{directory}/ck\x1bpt")
+    for command in (
+        ["list", directory],
+        ["verify", directory],
+        ["inspect", path, "--values"],
+        ["inspect", path, "--keys"],
+        ["inspect", path, "--graph"],
+        ["inspect", path, "--name", "**"],
+        ["diff", path, directory, "--values"],
+        ["adopt", directory],
+        ["prune", directory, "--keep", "latest=1"],
+        ["list", f"{directory}/absent\x1b"],
+    ):
+        ended = run(*command)
+        assert ended.out + ended.err, command
+        for text in (ended.out, ended.err):
+            assert not {"\x1b", "\u202e"} & {*text}, command

@@ -35,7 +35,7 @@ def run(given: Given) -> int:
     verdicts = []
     for verdict in _verdicts(path):
         verdicts.append(verdict)
-        if verdict.faults and given.switch("quarantine"):
+        if verdict.faults and verdict.damaged and given.switch("quarantine"):
             moved[verdict.path] = quarantine(verdict.path, LOCAL)
         if not given.json:
             _print(verdict, moved.get(verdict.path))
@@ -69,7 +69,8 @@ def _by_its_names(candidate: Candidate) -> Verdict | None:
 
 
 def _print(verdict: Verdict, moved: str | None) -> None:
-    what, many = "damaged" if verdict.faults else "fine", f"{verdict.values:,} values"
+    wrong = "damaged" if verdict.damaged else "unknown"
+    what, many = wrong if verdict.faults else "fine", f"{verdict.values:,} values"
     print(f"{what:<8}{many:>14}{size(verdict.nbytes):>12}  {printable(verdict.path)}")
     alike: dict[tuple[str, str], list[str]] = {}
     for fault in verdict.faults:

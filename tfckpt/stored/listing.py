@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfckpt.errors import CheckpointError
+from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored import commit
 from tfckpt.stored.bundle import Bundle, index_path
 from tfckpt.stored.checkpoint import open_checkpoint
@@ -97,7 +97,7 @@ def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
 
 
 def _listed(prefix: str, number: int | None, kind: Kind, there: set[str]) -> Listed:
-    state, problem, head = kind.value, "", None
+    state, problem, readable, head = kind.value, "", True, None
     try:
         head = commit.read_head(commit.path_of(prefix), prefix)
         if kind in (Kind.TORN, Kind.DAMAGED):
@@ -111,9 +111,11 @@ def _listed(prefix: str, number: int | None, kind: Kind, there: set[str]) -> Lis
                 problem = _missing(bundle.missing_files)
                 if bundle.digest != head.index_sha256:
                     problem = "its record was written for another index than the one beside it"
+    except UnsupportedCheckpointError as error:  # of a newer tfckpt, or of a format not known here
+        problem, readable = str(error), False
     except CheckpointError as error:
         problem = str(error)
-    if problem and kind is not Kind.TORN:
+    if problem and readable and kind is not Kind.TORN:
         state = Kind.DAMAGED.value
     sizes, times = [0], [0.0]
     for name in parts(prefix, there):

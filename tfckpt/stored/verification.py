@@ -51,6 +51,7 @@ class Verdict:
         values: how many were checked.
         nbytes: their size.
         faults: what is wrong, in the order of the values.
+        damaged: whether that is damage, and not that nobody here can read it.
     """
 
     path: str
@@ -58,6 +59,7 @@ class Verdict:
     values: int
     nbytes: int
     faults: tuple[Fault, ...]
+    damaged: bool = True
 
 
 def verify(
@@ -79,6 +81,8 @@ def verify(
             sizes = _sizes(stored)
             faults = _check(stored.values, stored.prefix, names, sizes, advance)
             return Verdict(path, stored.kind, len(sizes), sum(sizes.values()), tuple(faults))
+    except UnsupportedCheckpointError as error:
+        return Verdict(path, "", 0, 0, (_fault(error, path, ""),), damaged=False)
     except DamagedCheckpointError as error:
         return _of_what_does_not_open(path, files, error, advance)
 
