@@ -56,6 +56,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RUN_DIR", "runs/new")
     monkeypatch.setenv("PRETRAINED", "runs/flowers/checkpoints")
+    for variable in ("SOURCE", "ENCODER", "HEAD", "OLD_WORDS", "NEW_WORDS"):
+        monkeypatch.setenv(variable, f"zoo/{variable.lower()}")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     shutil.copytree(PROJECT / "configs", "configs")
     Path("train.py").write_text(SCRIPT, encoding="utf-8")
