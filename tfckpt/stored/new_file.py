@@ -66,16 +66,18 @@ def _published(path: str, files: Files) -> Iterator[str]:
     refuse_existing(path, files)
     try:
         with temporary(place) as unfinished:
+            made = unfinished
             try:
                 yield unfinished
                 files.fsync(unfinished)
                 refuse_existing(path, files)  # somebody else may have come first
                 files.rename(unfinished, place)
+                made = place
+                files.fsync_dir(os.path.split(place)[0])
             except BaseException:
                 with contextlib.suppress(OSError):
-                    files.remove(unfinished)
+                    files.remove(made)
                 raise
-        files.fsync_dir(os.path.split(place)[0])
     except (SaveError, CheckpointError):
         raise
     except OSError as error:
