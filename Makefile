@@ -40,6 +40,7 @@ test-long: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench_planning.py
 	$(BIN)/python benchmarks/bench_retention.py
+	$(BIN)/python benchmarks/bench_rewrite.py
 	$(BIN)/python benchmarks/bench_resume.py
 	$(BIN)/python benchmarks/bench_startup.py
 

@@ -157,6 +157,27 @@ def test_floating_point_weights_and_slots_are_cast(source: str, target: str, mod
     assert any(value.tobytes() == expected.tobytes() for value in found)
 
 
+def test_several_are_averaged(source: str, target: str, tmp_path: Path, model: Any) -> None:
+    others = [build(), build()]
+    for other in others:  # what TensorFlow sees is what counts, so it writes them
+        other.set_weights([w + np.float32(number) for number, w in enumerate(other.get_weights())])
+    prefixes = [
+        tf.train.Checkpoint(model=other).save(f"{tmp_path}/{number}/ckpt")
+        for number, other in enumerate(others)
+    ]
+    flags = [word for prefix in prefixes for word in ("--average", prefix)]
+    assert run(source, target, *flags) == 0
+    new = build()
+    tf.train.Checkpoint(model=new).read(target).assert_nontrivial_match().expect_partial()
+    sides = [one.get_weights() for one in (model, *others)]
+    for found, *parts in zip(new.get_weights(), *sides, strict=True):
+        np.testing.assert_allclose(found, np.mean(parts, axis=0, dtype=np.float64), rtol=1e-6)
+    with open_checkpoint(target) as there:
+        assert not any(name.startswith("optimizer/") for name in there.inventory.entries)
+    assert not any("optimizer/_variables" in key for key, _ in tf.train.list_variables(target))
+    assert run(source, f"{target}0", "--average", tmp_path / "none") == 1
+
+
 def test_a_cast_that_would_lose_a_value_leaves_nothing(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfckpt.cli import rewrite
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.finding import find, passed_over
-from tfckpt.cli.selection import RULES, selected, tell
+from tfckpt.cli.selection import RULES, opened, selected, tell
 from tfckpt.cli.writing import Reader
 from tfckpt.stored.arrays import write_npz, write_safetensors
 from tfckpt.stored.new_file import new_file, new_file_by_name, refuse_existing
@@ -53,10 +53,8 @@ def run(given: Given) -> int:
     if given.text("shard_size") is not None:
         raise Misuse("--shard_size is for a checkpoint; other formats are one file")
     refuse_existing(target)  # before anything is read
-    found = find(source)
-    with found.checkpoint as stored:
-        passed_over(found)
-        plan = selected(given, stored.inventory)
+    with opened(given, source) as stored:
+        plan = selected(given, stored)
         if plan.ok:
             reader, steps = Reader(stored), {step.name: step for step in plan.assignments}
             entries = [step.entry for step in plan.assignments]
@@ -72,7 +70,9 @@ def _to_weights(given: Given, source: str, target: str) -> int:
             f"{_WEIGHTS} is made of the classes of layers and the order of their variables, which "
             "the checkpoint does not tell; --model MODULE:CALLABLE builds a model that does"
         )
-    if mixed := [f"--{flag}" for flag in (*RULES, "cast", "shard_size") if given.flags[flag]]:
+    if mixed := [
+        f"--{flag}" for flag in (*RULES, "cast", "average", "shard_size") if given.flags[flag]
+    ]:
         raise Misuse(f"the model says what is written, so leave out {', '.join(mixed)}")
     refuse_existing(target)
     import tfckpt

@@ -9,8 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.cli.command import Misuse
-from tfckpt.cli.finding import find, passed_over
-from tfckpt.cli.selection import selected, tell
+from tfckpt.cli.selection import opened, selected, tell
 from tfckpt.cli.writing import rewrite
 from tfckpt.stored.checkpoint_writer import refuse_taken
 from tfckpt.stored.files import LOCAL, absolute
@@ -27,10 +26,8 @@ def run(given: Given) -> int:
     source, target = given.two("the checkpoint, and the prefix of the new one")
     limit = _bytes(given.text("shard_size"))
     refuse_taken(absolute(target), LOCAL)  # before anything is read
-    found = find(source)
-    with found.checkpoint as stored:
-        passed_over(found)
-        plan = selected(given, stored.inventory)
+    with opened(given, source) as stored:
+        plan = selected(given, stored)
         files = list(rewrite(stored, plan, target, limit).files) if plan.ok else []
     return tell(given, plan, target, files)
 

@@ -1,24 +1,28 @@
-"""What `rewrite` and `convert` share: the flags that say which values, under what name and type.
+"""What `rewrite` and `convert` share: the source, and the flags that say what of it, and how.
 
-The plan is the planner's own, against what the rules make of the
-stored names (:mod:`tfckpt.planning.derive`).
+The plan is the planner's own, against what the rules make of the stored names
+(:mod:`tfckpt.planning.derive`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
+from tfckpt.cli.finding import find, passed_over
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.planning.derive import derive
 from tfckpt.planning.plan import Status
 from tfckpt.planning.text import printable, size
 from tfckpt.policy import Policy, load_config
 from tfckpt.policy.model import OptimizerRules
-from tfckpt.records import Role
+from tfckpt.records import Origin, Role
 from tfckpt.selectors import Selector
+from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.files import LOCAL
 from tfckpt.stored.index import ITEM_BYTES
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from tfckpt.cli.command import Given
     from tfckpt.planning import Plan
     from tfckpt.records import Entry, Inventory
+    from tfckpt.stored.artefact import StoredCheckpoint
 
 RULES = ("include", "exclude", "rename", "drop_optimizer")
 _FLOATS = ("float", "bfloat")
@@ -38,7 +43,28 @@ _WORDS = {
 }
 
 
-def selected(given: Given, stored: Inventory) -> Plan:
+def opened(given: Given, source: str) -> StoredCheckpoint:
+    """The source, or its average with those of --average.
+
+    Raises:
+        CheckpointError: one is not there, cannot be read, or is not like the others.
+    """
+    found = find(source)
+    passed_over(found)
+    others = given.texts("average")
+    if not others:
+        return found.checkpoint
+    paths = [found.checkpoint.prefix]
+    found.checkpoint.close()
+    for path in others:
+        other = find(path)
+        other.checkpoint.close()
+        passed_over(other)
+        paths.append(other.checkpoint.prefix)
+    return open_average(Average(tuple(paths)), roots=None, bases=(), files=lambda _: LOCAL)
+
+
+def selected(given: Given, stored: StoredCheckpoint) -> Plan:
     """What the flags make of a checkpoint.
 
     Raises:
@@ -46,7 +72,7 @@ def selected(given: Given, stored: Inventory) -> Plan:
         PolicyError: the config does not.
     """
     casts = [_Cast(text) for text in given.texts("cast")]
-    policy = _policy(given, stored)
+    policy = _policy(given, stored.inventory)
     for key, unset in (("adapt", ()), ("ema", "ignore")):
         if getattr(policy, key) != unset:
             message = f"{key}: a model says what values are to become, and there is none here"
@@ -54,11 +80,14 @@ def selected(given: Given, stored: Inventory) -> Plan:
             raise PolicyError(policy.file, [Problem(message, *policy.where(key), hint)])
     if casts:
         policy = policy.model_copy(update={"on_dtype_mismatch": "cast"})
-    plan = derive(policy, stored, partial(_dtype, casts))
+    plan = derive(policy, stored.inventory, partial(_dtype, casts))
     for one in casts:
         if not one.met:
             raise Misuse(f"--cast {one.text} finds no value to cast")
-    return plan
+    values = stored.values
+    shares = values.shares if isinstance(values, AveragedValues) else ()
+    origin = Origin(stored.prefix, values.digest, policy.name, policy.digest, shares)
+    return dataclasses.replace(plan, origins=(origin,))
 
 
 def tell(given: Given, plan: Plan, target: str, files: list[str]) -> int:

@@ -17,6 +17,7 @@ from tfckpt.planning.derive import structure
 from tfckpt.planning.plan import Status
 from tfckpt.records import Role
 from tfckpt.stored import record
+from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundle import OPAQUE, Bundle
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.casting import cast
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tfckpt.planning import Plan, Step
-    from tfckpt.records import Entry
+    from tfckpt.records import Entry, Inventory
     from tfckpt.stored.artefact import StoredCheckpoint
     from tfckpt.stored.record import CommitRecord
 
@@ -65,16 +66,15 @@ def rewrite(
                 message, path=stored.prefix, name=step.source, hint=_HINT
             )
     reader = Reader(stored)
-    graphed = stored.graph and isinstance(stored.values, Bundle)
-    taken = stored.values.entries if isinstance(stored.values, Bundle) else {}
-    keys = _keys(plan, taken, kept=graphed)
+    bundle, inventory = _graphed(stored)
+    keys = _keys(plan, bundle.entries if bundle else {}, kept=bundle is not None)
     values = {
         keys[step.name]: reader.value(step, keys[step.name])
         for step in plan.assignments
         if step.entry.shape is not None
     }
-    if graphed:
-        values = dict(_with_graph(stored, plan, values))
+    if bundle is not None:
+        values = dict(_with_graph(bundle, inventory, plan, values))
     else:
         values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, encode_object_graph(made_of(keys)))
 
@@ -136,19 +136,28 @@ def _keys(plan: Plan, taken: Container[str], *, kept: bool) -> dict[str, str]:
     return keys
 
 
+def _graphed(stored: StoredCheckpoint) -> tuple[Bundle | None, Inventory]:
+    """The files whose object graph and keys the result has, and what they hold.
+
+    Those of an average are its first member's.
+    """
+    while isinstance(stored.values, AveragedValues):
+        stored = stored.values.members[0]
+    bundle = stored.values if stored.graph and isinstance(stored.values, Bundle) else None
+    return bundle, stored.inventory
+
+
 def _with_graph(
-    stored: StoredCheckpoint, plan: Plan, values: Mapping[str, Value]
+    bundle: Bundle, inventory: Inventory, plan: Plan, values: Mapping[str, Value]
 ) -> Iterator[tuple[str, Value]]:
     """Everything that is not left out, in the order of the source's files."""
-    bundle = stored.values
-    assert isinstance(bundle, Bundle), "nothing else has a graph"  # noqa: S101 (narrows the type)
     text = bytes(bundle.read(OBJECT_GRAPH).item())
-    graph = parse_object_graph(text, path=stored.prefix, name=OBJECT_GRAPH)
+    graph = parse_object_graph(text, path=bundle.prefix, name=OBJECT_GRAPH)
     if any(node.registered_saver and node.registered_saver.name for node in graph.nodes):
         message = "holds what a registered saver wrote, which alone can write it anew"
-        raise UnsupportedCheckpointError(message, path=stored.prefix)
+        raise UnsupportedCheckpointError(message, path=bundle.prefix)
     taken = {_stored(step).name for step in plan.assignments}
-    lost = [entry for entry in stored.inventory.entries.values() if entry.name not in taken]
+    lost = [entry for entry in inventory.entries.values() if entry.name not in taken]
     left_out = {entry.key for entry in lost}
     owners = {e.key.rpartition(ATTRIBUTES)[0] for e in lost if e.shape is None} - {""}
     left_out |= {key for key in bundle.entries if key.rpartition(ATTRIBUTES)[0] in owners}

@@ -112,7 +112,7 @@ class AveragedValues:
 def open_average(
     average: Average,
     *,
-    roots: Mapping[str, Root],
+    roots: Mapping[str, Root] | None,
     bases: Collection[str],
     files: Callable[[str], Files],
 ) -> StoredCheckpoint:
