@@ -147,6 +147,7 @@ def test_what_is_adapted_counts_as_restored() -> None:
         ({"how": "vocabulary", "old": "old", "new": "far"}, ((3, 5),), ((4, 5),), "no word of far"),
         ({"how": "vocabulary", "old": "old", "new": "new", "missing": "mean"}, ((3,), "int8"),
          ((4,), "int8"), "mean divides"),
+        ({"how": "resize"}, ((0, 2),), ((4, 5),), "nothing to interpolate"),
         ({"how": "tile"}, ((2,),), ((5,),), "no multiple"),
         ({"how": "tile"}, ((3, 3),), ((5, 3, 3),), "is not tiled"),
         ({"how": "tile", "scale": "mean"}, ((2,), "int8"), ((4,), "int8"), "mean divides"),

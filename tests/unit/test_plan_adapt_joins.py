@@ -226,3 +226,24 @@ def test_a_cast_of_a_slot_does_not_adapt_it() -> None:
 def test_a_value_of_another_shape_is_told_of_adapt() -> None:
     made = make_plan(Policy(), inventory(value("x", (3,))), inventory(value("x", (4,))))
     assert "`adapt`" in made.errors[0].hint
+
+
+def test_values_of_different_types_are_made_equal_before_they_are_joined() -> None:
+    rules = [{"how": "concat", "checkpoint": ["a", "b"], "model": "x", "axis": 0}]
+    stored = [value("a", (2,)), value("b", (2,), "float16")]
+    (step,) = plan(rules, stored, [value("x", (4,))]).errors
+    assert "float32 and float16 are not joined" in step.reason
+    assert "how: cast" in step.hint
+    assert plan([{"how": "cast", "model": "x"}, *rules], stored, [value("x", (4,))]).ok
+
+
+def test_moving_averages_are_joined_in_place_of_their_weights() -> None:
+    stored = [value("model/a", (2,)), value("model/b", (2,))]
+    stored += [slot(entry.name, (2,), kind="moving_average") for entry in stored]
+    rule = {"how": "concat", "checkpoint": ["model/a", "model/b"], "model": "model/x", "axis": 0}
+    made = plan([rule], stored, [value("model/x", (4,))], ema="prefer")
+    (step,) = made.assignments
+    assert [entry.name for entry in step.reads] == [
+        "optimizer/moving_average/a",
+        "optimizer/moving_average/b",
+    ]
