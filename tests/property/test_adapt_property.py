@@ -6,7 +6,6 @@ import itertools
 import math
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -373,11 +372,26 @@ def test_a_cast_is_numpys_astype(old: str, new: str, shape: Any, seed: int) -> N
     np.testing.assert_array_equal(one(rule, value, expected), expected)
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), 3e9, -3e9, 2.0**31])
-def test_what_has_no_outcome_is_refused_even_by_any(number: float) -> None:
-    like = SimpleNamespace(value=np.zeros(2, "int32"))
-    with pytest.raises(tfckpt.RestoreError, match="int32 cannot hold"):
-        one({"how": "cast", "casting": "any"}, np.array([1.0, number]), like.value)
+@pytest.mark.parametrize(
+    ("number", "to"),
+    [
+        *((number, "int32") for number in (float("nan"), float("inf"), 3e9, -3e9, 2.0**31)),
+        (2.0**63, "int64"),
+        (-1.0, "uint8"),
+    ],
+)
+def test_what_has_no_outcome_is_refused_even_by_any(number: float, to: str) -> None:
+    with pytest.raises(tfckpt.RestoreError, match=f"{to} cannot hold"):
+        one({"how": "cast", "casting": "any"}, np.array([1.0, number]), np.zeros(2, to))
+
+
+@pytest.mark.parametrize(
+    ("number", "to"),
+    [(2.0**31 - 1, "int32"), (-(2.0**31), "int32"), (-(2.0**63), "int64"), (255.9, "uint8")],
+)
+def test_the_last_whole_numbers_of_a_type_are_within_it(number: float, to: str) -> None:
+    rule = {"how": "cast", "casting": "any"}
+    assert one(rule, np.array([number]), np.zeros(1, to)).tolist() == [int(number)]
 
 
 @pytest.mark.parametrize(("number", "to"), [(1e6, "float16"), (1e300, "float32")])

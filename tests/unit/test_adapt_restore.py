@@ -227,16 +227,16 @@ def test_an_initializer_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_undo")
 @pytest.mark.parametrize(
-    ("rule", "policy"),
+    ("rule", "stored", "policy"),
     [
-        ({"how": "cast", "casting": "same_kind"}, {}),
-        ({"how": "slice"}, {"on_dtype_mismatch": "cast"}),
+        ({"how": "cast", "casting": "same_kind"}, [1e6], {}),
+        ({"how": "slice"}, [1e6, 0.0], {"on_dtype_mismatch": "cast"}),
     ],
 )
 def test_a_value_that_a_type_cannot_hold_changes_nothing(
-    rule: dict[str, Any], policy: dict[str, Any], tmp_path: Path
+    rule: dict[str, Any], stored: list[float], policy: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = Two([1.0], [1e6]).write(tmp_path)
+    path = Two([1.0], stored).write(tmp_path)
     net = Two([0.0], np.zeros(1, "float16"))
     with pytest.raises(tfckpt.RestoreError, match="net/b: float16 cannot hold 1000000"):
         tfckpt.restore(config(path, [{"model": "net/b", **rule}], **policy), net=net)

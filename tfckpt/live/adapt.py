@@ -6,6 +6,7 @@ initializers are Keras's.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import random
 import re
@@ -50,7 +51,7 @@ def known(policy: Policy) -> Known:
     words = {path: read_words(path, files_of(path)) for path in files}
     names = set(_initializer_names(policy)) - _WORDS
     state = random.getstate()  # an unseeded initializer draws a seed as soon as it is made
-    found = frozenset(name for name in names if _initializer(name, None) is not None)
+    found = frozenset(name for name in names if _initializer(name) is not None)
     random.setstate(state)
     return Known(words, frozenset(FUNCTIONS), found)
 
@@ -263,7 +264,7 @@ def _filled(place: _Place) -> Any:
     if fill == "initialize":
         return np.array(raw(place.variable).numpy())
     try:
-        made = _initializer(fill, place.variable)(place.to.shape, dtype=place.to.dtype)
+        made = _initializer(fill)(place.to.shape, dtype=place.to.dtype)
         return np.array(made, place.dtype)
     except Exception as error:
         raise RestoreError(
@@ -272,14 +273,10 @@ def _filled(place: _Place) -> Any:
         ) from error
 
 
-def _initializer(name: str, variable: Any) -> Any:
-    """Keras's initializer of a name, of the flavour of a variable; None where there is none."""
-    if not re.fullmatch(r"\w+", name, re.ASCII):
-        return None
-    used = [flavour.name for flavour in flavours()] or ["keras"]
-    if isinstance(variable, tf.Variable):
-        used.reverse()  # Keras 3 has a class of its own
-    try:
-        return importlib.import_module(used[0]).initializers.get(name)
-    except (ValueError, TypeError, AttributeError):
-        return None
+def _initializer(name: str) -> Any:
+    """The initializer that a Keras in use has under a name; None where there is none."""
+    names = [flavour.name for flavour in flavours()] or ["keras"]
+    for module in names if re.fullmatch(r"\w+", name, re.ASCII) else ():
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            return importlib.import_module(module).initializers.get(name)
+    return None
