@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _OWN = frozenset(
     {"iteration", "iter", "iterations", "learning_rate", "momentum_cache", "u_product"}
 )
+_WORDS = {"norm": "velocity"}  # Keras 3's Adamax: its attribute says otherwise
 _SCALE = re.compile(r"loss_scale_optimizer(_\d+)?")
 _INNER = "inner_optimizer"
 
@@ -47,7 +48,8 @@ def optimizer_node(
     while isinstance(inner := _part(config, "config").get(_INNER), dict):
         config = inner
     cls = config.get("class_name")
-    node = Node(Kind.OPTIMIZER, label=snake_case(cls) if isinstance(cls, str) else "")
+    cls = cls.rpartition(">")[2] if isinstance(cls, str) else ""  # tf_keras: `Custom>Adam`
+    node = Node(Kind.OPTIMIZER, label=snake_case(cls))
     unique = _unique(variables)
     short = by_slot_path((path, value) for value, path in variables)
     scale = Node(Kind.GROUP)
@@ -58,7 +60,7 @@ def optimizer_node(
         head, _, last = path.rpartition("/")
         slot, of = _slot(path, unique, short)
         if of is not None:
-            node.slots.append(Slot(slot_name(slot), of, value))
+            node.slots.append(Slot(slot_name(_WORDS.get(slot, slot)), of, value))
         elif _SCALE.fullmatch(head):
             name, value.role = optimizer_value("iterations" if last == "iteration" else last)
             scale.children.append((name, value))
