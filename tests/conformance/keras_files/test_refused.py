@@ -1,0 +1,78 @@
+"""Where Keras's files do not tell whose values they hold, nothing is guessed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from keras_savers import equal, fill, restore, save
+
+from tfckpt.errors import RefusedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def chain(k: Any, *names: str | None) -> Any:
+    layers = [k.layers.Dense(3, name=name) for name in names]
+    model = k.Sequential([k.Input((3,)), *layers])
+    fill(model, 2)
+    return model
+
+
+def compiled(model: Any, optimizer: Any) -> Any:
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+    return model
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+def test_another_number_of_automatic_layers(flavour: Any, tmp_path: Path, suffix: str) -> None:
+    """Keras refuses, too, where the number of all layers differs; here it does not."""
+    path = save(chain(flavour, None, None), tmp_path, suffix)
+    model = chain(flavour, "chosen", None)
+    before = model.get_weights()
+    with pytest.raises(RefusedError, match=r"SUSPECT|MISSING"):
+        restore(path, model)
+    assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
+
+
+def test_names_come_before_places(flavour: Any, tmp_path: Path) -> None:
+    """Keras assigns by place: it would give each of the two the other's values."""
+    written = chain(flavour, "a", "b")
+    fill(written, 1)
+    path = save(written, tmp_path, ".h5")
+    model = chain(flavour, "b", "a")
+    restore(path, model)
+    assert (model.get_layer("a").get_weights()[0] == written.get_layer("a").get_weights()[0]).all()
+    assert not equal(written, model)
+
+
+def test_an_optimizer_of_another_class(flavour: Any, tmp_path: Path) -> None:
+    optimizers = flavour.optimizers
+    written = compiled(chain(flavour, None, None), optimizers.Adam())
+    for suffix in (".weights.h5", ".h5", ".keras"):
+        path = save(written, tmp_path, suffix)
+        model = compiled(chain(flavour, None, None), optimizers.Lion())
+        with pytest.raises(RefusedError):
+            restore(path, model, optimizer={"hyperparameters": "config"})
+        restore(
+            path,
+            model,
+            on_unexpected="ignore",
+            optimizer={"slots": "reset", "iterations": "reset", "hyperparameters": "config"},
+        )
+        assert equal(written, model)
+
+
+def test_a_layer_that_was_frozen_shifts_no_slot(tmp_path: Path) -> None:
+    """Which layer was frozen is not in the file; every slot has the same shape."""
+    keras = pytest.importorskip("keras")
+    written = chain(keras, None, None, None)
+    written.layers[0].trainable = False
+    path = save(compiled(written, keras.optimizers.SGD(momentum=0.9)), tmp_path, ".weights.h5")
+    model = chain(keras, None, None, None)
+    model.layers[2].trainable = False
+    compiled(model, keras.optimizers.SGD(momentum=0.9))
+    with pytest.raises(RefusedError):
+        restore(path, model)
