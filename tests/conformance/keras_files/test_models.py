@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keras_savers import FORMATS, equal, fill, restore, save
+from zoo.keras_savers import FORMATS, equal, fill, restore, save
 from zoo.models import IN_FLAVOUR
 
 if TYPE_CHECKING:
