@@ -59,8 +59,8 @@ class Live:
     @property
     def weak_bases(self) -> frozenset[str]:
         """The automatic layer names in use, for the names of a stored object graph."""
-        stacks = self.inventory.stacks.values()
-        return frozenset(layer.base for layers in stacks for layer in layers if layer.base)
+        both = (*self.inventory.stacks.values(), *self.inventory.members.values())
+        return frozenset(layer.base for layers in both for layer in layers if layer.base)
 
 
 def collect(objects: Mapping[str, Any], root: Any = None) -> Live:

@@ -162,6 +162,12 @@ class _Planning:
         for route in claims:
             if route not in direct:
                 reason = f"another name of {live.name}, which has a value of its own there"
+                if self._untold.orders.layers(route.stored.name) is not None:
+                    # Keras writes a variable once for each layer that holds it
+                    twice = f"another copy of {live.name}, which Keras stores twice"
+                    spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
+                    self._spare(spared, stored=route.stored)
+                    continue
                 self._unexpected(route.stored, reason)
         if not direct:
             self._missing(live, hints)

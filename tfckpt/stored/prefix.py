@@ -32,11 +32,7 @@ SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 # Of TF1's first Saver; it returns the name with question marks for the number.
 _SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
 _SHOWN = 5
-_FORMATS = {
-    b"\x89HDF\r\n\x1a\n": "an HDF5 file",
-    b"PK\x03\x04": "a ZIP archive, as a .keras file is",
-    b"\x1f\x8b": "compressed by gzip",
-}
+_GZIP = b"\x1f\x8b"
 
 
 def is_lfs_pointer(handle: Handle) -> bool:
@@ -176,10 +172,9 @@ def _other_format(path: str, files: Files) -> CheckpointError:
             handle.close()
     if head.startswith(LFS_POINTER):
         return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
-    for magic, what in _FORMATS.items():
-        if head.startswith(magic):
-            message = f"is {what}, not a TensorFlow checkpoint"
-            return UnsupportedCheckpointError(message, path=path)
+    if head.startswith(_GZIP):
+        message = "is compressed by gzip, not a TensorFlow checkpoint"
+        return UnsupportedCheckpointError(message, path=path)
     if head.startswith(b"model_checkpoint_path"):
         message = "is the state file of a directory of checkpoints, not the prefix of one"
         hint = f"Write the prefix, or the directory {os.path.split(path)[0] or '.'!r}."

@@ -1,0 +1,107 @@
+"""Values that a file tells by their place in a layer: where they go, and where they are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfckpt.planning import make_plan
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Ordered, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STORED = ("model/a/vars/0", "model/a/vars/1")
+LIVE = ("model/a/kernel", "model/a/bias")
+SHAPES = ((2, 3), (3,))
+
+
+def inventory(
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, ...]] = SHAPES,
+    paths: Sequence[str] | None = None,
+    layer: str = "model/a",
+) -> Inventory:
+    """One layer's values in order: its own, or, with their paths, those of layers in it, too."""
+    entries = {
+        name: Entry(name, Role.WEIGHT, "float32", shape, 4)
+        for name, shape in zip(names, shapes, strict=True)
+    }
+    called = paths or [""] * len(names)
+    order = {layer: tuple(Ordered(*one) for one in zip(names, called, strict=True))}
+    return Inventory("there", entries, **{"deep_orders" if paths else "own_orders": order})
+
+
+def pairs(stored: Inventory, live: Inventory, **policy: object) -> dict[str, str]:
+    """Live name → stored name of what would be assigned."""
+    plan = make_plan(Policy.model_validate({"name": "p", **policy}), stored, live)
+    assert plan.ok == (len(plan.assignments) == len(live.entries)), str(plan)
+    return {step.name: step.source for step in plan.assignments}
+
+
+def test_numbered_values_go_by_their_place() -> None:
+    assert pairs(inventory(STORED), inventory(LIVE)) == dict(zip(LIVE, STORED, strict=True))
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        inventory((*LIVE, "model/a/gate"), (*SHAPES, (3,))),
+        inventory(LIVE[:1], SHAPES[:1]),
+        inventory(LIVE, ((2, 3), (4,))),
+        inventory(LIVE[::-1], SHAPES[::-1]),
+    ],
+    ids=["one more", "one less", "another shape", "another order"],
+)
+def test_a_layer_that_does_not_agree_is_refused(live: Inventory) -> None:
+    assert pairs(inventory(STORED), live) == {}
+
+
+def test_a_name_that_speaks_of_another_place_is_refused() -> None:
+    names = ("model/a/gamma", "model/a/beta")
+    shapes = ((3,), (3,))
+    assert pairs(inventory(names, shapes), inventory(names[::-1], shapes)) == {}
+
+
+def test_a_rule_may_name_the_layer_or_the_value() -> None:
+    live = inventory(tuple(name.replace("/a/", "/b/") for name in LIVE), layer="model/b")
+    layer = {"checkpoint": "model/a/**", "model": "model/b/**"}
+    expected = dict(zip(live.entries, STORED, strict=True))
+    assert pairs(inventory(STORED), live, rename=[layer]) == expected
+    each = [
+        {"checkpoint": there, "model": here}
+        for here, there in zip(live.entries, STORED, strict=True)
+    ]
+    assert pairs(inventory(STORED), live, rename=each) == expected
+
+
+DEEP = ("model/a/forward_lstm/kernel", "model/a/backward_lstm/kernel")
+HERE = ("model/a/forward_layer/cell/kernel", "model/a/backward_layer/cell/kernel")
+SQUARE = ((2, 2), (2, 2))
+
+
+def scopes(first: str, second: str) -> list[str]:
+    return [f"both/{first}_lstm/lstm_cell/kernel", f"both_3/{second}_lstm/lstm_cell_7/kernel"]
+
+
+def test_scopes_go_by_their_place() -> None:
+    stored = inventory(DEEP, SQUARE, scopes("forward", "backward"))
+    live = inventory(HERE, SQUARE, scopes("forward", "backward"))
+    assert pairs(stored, live) == dict(zip(HERE, DEEP, strict=True))
+
+
+def test_scopes_in_another_order_are_refused() -> None:
+    """A layer that was frozen stands last in the file."""
+    stored = inventory(DEEP[::-1], SQUARE, scopes("backward", "forward"))
+    live = inventory(HERE, SQUARE, scopes("forward", "backward"))
+    assert pairs(stored, live) == {}
+
+
+def test_numbered_layers_in_another_order_are_refused() -> None:
+    names = ("model/a/dense/kernel", "model/a/dense_1/kernel")
+    paths = ["dense/kernel", "dense_1/kernel"]
+    live = inventory(names, SQUARE, paths)
+    assert pairs(inventory(names, SQUARE, paths), live) == {name: name for name in names}
+    assert pairs(inventory(names[::-1], SQUARE, paths[::-1]), live) == {}
