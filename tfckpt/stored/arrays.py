@@ -111,9 +111,8 @@ def write_safetensors(
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text = text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
     output.write(len(text).to_bytes(8, "little") + text)
-    for entry in ordered:
-        array = read(entry)
-        output.write(np.ascontiguousarray(array).reshape(-1).view("u1").data)
+    for entry in ordered:  # no name for an array: it would be held while the next is read
+        output.write(np.ascontiguousarray(read(entry)).reshape(-1).view("u1").data)
 
 
 def _check(entry: Entry, types: Mapping[str, str] | frozenset[str], what: str, path: str) -> None:
