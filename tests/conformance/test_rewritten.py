@@ -58,3 +58,20 @@ def test_what_is_rewritten_holds_the_same(corpus: Path, tmp_path: Path) -> None:
         assert contents(target) == contents(prefix), prefix
         rewritten += 1
     assert rewritten > 20
+
+
+def test_keras_files_become_checkpoints(corpus: Path, tmp_path: Path) -> None:
+    paths = sorted([*corpus.rglob("*.keras"), *corpus.rglob("*.h5")])
+    for number, path in enumerate(paths):
+        target = f"{tmp_path}/new-{number}"
+        assert main(["tfckpt", "rewrite", str(path), target]) == 0
+        with open_checkpoint(str(path)) as old:
+            names = old.inventory.entries.keys()
+            expected = {name: old.values.read(old.inventory.entries[name].key) for name in names}
+        reader = tf.train.load_checkpoint(target)
+        with open_checkpoint(target) as new:
+            assert new.inventory.entries.keys() == names
+            for name, entry in new.inventory.entries.items():
+                found = np.asarray(reader.get_tensor(entry.key))
+                assert found.tobytes() == expected[name].tobytes(), name
+    assert paths

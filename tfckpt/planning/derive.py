@@ -51,6 +51,8 @@ def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) 
     >>> [(step.status.value, step.name, step.entry.dtype) for step in plan.steps]
     [('CAST', 'model/a/k', 'float16'), ('EXCLUDED', '', 'float32')]
     """
+    # There is no other side whose layers could stand in another order.
+    stored = Inventory(stored.source, stored.entries, aliases=stored.aliases)
     counters = {e.name: e for e in stored.entries.values() if is_save_counter(e)}
     routed = make_plan(policy, stored, Inventory("", counters)).steps
     targets: dict[str, list[str]] = {}
