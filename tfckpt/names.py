@@ -17,11 +17,11 @@ The grammar::
 A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
 list index or dict key everywhere else, without leading underscores. Automatic layer names
 (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow's files
-say nothing of the others. A list
-or dict of layers is kept as a stack as well, by index or key, with the names that the user gave
-them. Of several paths to one object the shortest is its name, then the first
-in alphabetical order; the others become aliases. With several models, seeds and metrics stand under
-their owner: ``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
+say nothing of the others; a slash in a name becomes ``_``, since Keras 3 allows none. A list or
+dict of layers is kept as a stack as well, by index or key, with the names that the user gave them.
+Of several paths to one object the shortest is its name, then the first in alphabetical order; the
+others become aliases. With several models, seeds and metrics stand under their owner:
+``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Node:
         asides: edge → node that has another edge too, which names it.
         metrics: a model's metrics by name.
         slots: an optimizer's.
+        other: what a layer may be called as well, where a file does not tell its name for certain.
     """
 
     kind: Kind
@@ -98,6 +99,7 @@ class Node:
     asides: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     slots: list[Slot] = dataclasses.field(default_factory=list)
+    other: str = ""
 
 
 class Name(NamedTuple):
@@ -268,19 +270,35 @@ class _Naming:
 
     def _layers(self, path: str, stack: Node) -> Iterator[tuple[str, Node, str]]:
         counts: Counter[str] = Counter()
-        order = []
+        named = []
         for index, layer in enumerate(sorted(stack.layers, key=holds_weights, reverse=True)):
             if layer.base:
                 number = counts[layer.base]
                 counts[layer.base] += 1
                 component = f"{layer.base}_{number}" if number else layer.base
             else:
-                component = layer.label or f"layer_with_weights-{index}"
-            if holds_weights(layer):
-                told = layer.told and bool(layer.base or layer.label)
-                order.append(Layer(component, layer.base, told=told, kind=layer.cls))
+                component = _one_level(layer.label) or f"layer_with_weights-{index}"
+            named.append((component, layer))
             yield _join(path, component), layer, ""
-        self._stacks[path] = tuple(order)
+        self._stacks[path] = tuple(
+            Layer(
+                component,
+                layer.base,
+                told=layer.told and bool(layer.base or layer.label),
+                kind=layer.cls,
+            )
+            for component, layer in named
+            if holds_weights(layer)
+        )
+        self._also_called(path, named)
+
+    def _also_called(self, path: str, named: list[tuple[str, Node]]) -> None:
+        """Aliases for the layers' other names, as far as no layer has that one."""
+        taken = {component for component, _ in named}
+        for component, layer in named:
+            for name in {layer.label, layer.other} - {"", *taken}:
+                if not layer.base:
+                    self._aliases[_join(path, name)] = _join(path, component)
 
     def _children(self, path: str, node: Node) -> Iterator[tuple[str, Node, str]]:
         edges = {edge for edge, _ in node.children}
@@ -339,7 +357,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
     layers = {
         id(child): Layer(
             components[id(child)],
-            label="" if child.base else child.label,
+            label="" if child.base else _one_level(child.label),
             told=child.told,
             kind=child.cls,
         )
@@ -347,6 +365,11 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
         if child.kind in (Kind.GROUP, Kind.STACK) and child.label and holds_weights(child)
     }
     return tuple(layers.values())
+
+
+def _one_level(label: str) -> str:
+    """A layer's name as a component: tf_keras has `conv1/conv` where Keras 3 has `conv1_conv`."""
+    return label.replace("/", "_")
 
 
 def _join(path: str, component: str) -> str:

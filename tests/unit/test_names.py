@@ -300,3 +300,20 @@ def test_a_compiled_optimizer_stays_below_its_model_where_another_has_the_name()
         "model/optimizer/iterations",
         "optimizer/iterations",
     }
+
+
+def test_a_slash_in_a_layers_name_is_no_level() -> None:
+    """tf_keras has `conv1/conv` where Keras 3 has `conv1_conv`."""
+    model = stack(group("conv1/conv", kernel=value()), group("fc", kernel=value()))
+    found = assign({"model": model})
+    assert [name.name for name in found.values] == ["model/conv1_conv/kernel", "model/fc/kernel"]
+    assert found.aliases == {"model/conv1/conv": "model/conv1_conv"}
+
+
+def test_another_name_of_a_layer_is_an_alias_unless_a_layer_has_it() -> None:
+    first, second = group("a/bn", w=value()), group("bn", w=value())
+    first.other, third = "bn", group("a/fc", w=value())
+    third.other = "fc"
+    aliases = assign({"model": stack(first, second, third)}).aliases
+    assert aliases["model/fc"] == "model/a_fc"
+    assert "model/bn" not in aliases

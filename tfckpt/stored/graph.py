@@ -26,11 +26,11 @@ from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value
 from tfckpt.records import Role
 from tfckpt.stored import graph_roots
 from tfckpt.stored.keras_books import KERAS_API, metrics, take_books, without_config
-from tfckpt.stored.layer_names import Scope, layer_names
+from tfckpt.stored.layer_names import Scope, layer_names, slashed_names
 from tfckpt.stored.optimizer_graph import OptimizerGraph, scale_values, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.records import Root
     from tfckpt.stored import proto
@@ -199,13 +199,13 @@ class GraphReader:
         if self.is_stack(index):
             node.kind = Kind.STACK
             layers = self._stack_layers(index)
-            # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
-            node.layers = self._layers(layers, 1 if _INNER in edges else 0, fresh)
+            node.layers = self._layers(layers, self._stack_names(layers, edges), fresh)
             skip |= {_LAYERS, _INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
         elif self._is_container(index):
             node.kind = Kind.LIST
-            self._layers(self._listed(index), None, fresh)
+            listed = self._listed(index)
+            self._layers(listed, _as_they_are(layer_names(self._scopes(listed))), fresh)
         given, led = self._given(index)
         for edge, target in edges.items():
             if edge in skip:
@@ -237,15 +237,30 @@ class GraphReader:
             (edge, self._get(target, fresh)) for edge, target in books.items() if edge != KERAS_API
         )
 
-    def _layers(self, layers: list[int], usual: int | None, fresh: list[int]) -> list[Node]:
+    def _stack_names(self, layers: list[int], edges: Mapping[str, int]) -> list[tuple[str, str]]:
+        """The names of a stack's layers, and what else each may be called."""
+        scopes = self._scopes(layers)
+        if not {_INNER, _LAYERS} & edges.keys():
+            return [
+                (long if long and not weak_base(short, self._bases) else short, short)
+                for long, short in slashed_names(scopes)
+            ]
+        # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
+        return _as_they_are(layer_names(scopes, 1 if _INNER in edges else 0))
+
+    def _layers(
+        self, layers: list[int], found: Iterable[tuple[str, str]], fresh: list[int]
+    ) -> list[Node]:
         """The nodes of layers that stand side by side, with their names, as far as they tell."""
-        found = []
-        for layer, name in zip(layers, layer_names(self._scopes(layers), usual), strict=True):
+        nodes = []
+        for layer, (name, other) in zip(layers, found, strict=True):
             child = self._get(layer, fresh)
-            child.label = child.label or self._labels.get(layer, name)
+            if not child.label:
+                given = self._labels.get(layer)
+                child.label, child.other = (name, other) if given is None else (given, "")
             child.base = weak_base(child.label, self._bases)
-            found.append(child)
-        return found
+            nodes.append(child)
+        return nodes
 
     def _listed(self, index: int) -> list[int]:
         """The layers, or what may be some, in a list."""
@@ -390,6 +405,10 @@ class GraphReader:
                     lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
             if lost.children:
                 roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
+
+
+def _as_they_are(found: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, "") for name in found]
 
 
 def _is_layer_edge(edge: str) -> bool:

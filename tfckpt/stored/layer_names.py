@@ -10,6 +10,7 @@ rule it out. Where two are left, or none, the name is not known: a wrong one cou
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -46,14 +47,43 @@ def layer_names(layers: Sequence[Sequence[Scope]], usual: int | None = None) -> 
     >>> layer_names([[Scope(("net",))], [Scope(("net",))]])
     ['', '']
     """
+    return _unique([path[-1] if path else "" for path in _paths(layers, usual)])
+
+
+def slashed_names(layers: Sequence[Sequence[Scope]]) -> list[tuple[str, str]]:
+    """The name of each layer where names may have slashes in them, and the name if it has none.
+
+    In tf_keras `conv1/conv` is a layer of that name, or `conv` that another layer `conv1` made. If
+    other layers of the stack were made elsewhere, it is the former: a stack makes its layers in one
+    scope.
+
+    >>> slashed_names([[Scope(("conv1", "conv"))], [Scope(("conv1", "bn"))], [Scope(("fc",))]])
+    [('conv1/conv', 'conv'), ('conv1/bn', 'bn'), ('fc', 'fc')]
+    >>> slashed_names([[Scope(("net", "a"))], [Scope(("net", "b"))]])
+    [('a', 'a'), ('b', 'b')]
+    """
+    paths = _paths(layers, 0)
+    parents = [path[:-1] for path in paths if path]
+    sides = zip(*parents, strict=False)
+    common = sum(1 for _ in takewhile(lambda scopes: len(set(scopes)) == 1, sides))
+    long = _unique(["/".join(path[common:]) for path in paths])
+    return list(zip(long, _unique([path[-1] if path else "" for path in paths]), strict=True))
+
+
+def _paths(layers: Sequence[Sequence[Scope]], usual: int | None) -> list[Path]:
+    """The scopes that lead to each layer, its own last; () where they are not known."""
     users = Counter(prefix for scopes in layers for prefix in _all_prefixes(scopes))
     possible = [[p for p in _possible(scopes) if users[p] == 1] for scopes in layers]
     parents = Counter(found[0][:-1] for found in possible if len(found) == 1)
-    names = []
+    paths: list[Path] = []
     for found in possible:
         ranks = [(len(prefix) - 1 == usual, parents[prefix[:-1]]) for prefix in found]
         best = [p for p, rank in zip(found, ranks, strict=True) if rank == max(ranks)]
-        names.append(best[0][-1] if len(best) == 1 else "")
+        paths.append(best[0] if len(best) == 1 else ())
+    return paths
+
+
+def _unique(names: list[str]) -> list[str]:
     times = Counter(names)
     return [name if times[name] == 1 else "" for name in names]
 
