@@ -95,16 +95,14 @@ def nested(k: Any) -> Any:
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
             self.inner = layers.Dense(4)
-            self.norm = layers.LayerNormalization()
 
         def build(self, shape: Any) -> None:
             self.inner.build(shape)
-            self.norm.build(shape)
             self.scale = self.add_weight(name="s", shape=(4,), initializer="ones")
             super().build(shape)
 
         def call(self, x: Any) -> Any:
-            return self.norm(self.inner(x)) * self.scale
+            return self.inner(x) * self.scale
 
     inside = k.Input((4,))
     encoder = k.Model(inside, layers.Dense(4)(layers.Dense(4, name="a")(inside)), name="encoder")
@@ -206,7 +204,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...], float]] = {
     "attention": (attention, (4, 6), SMALL),
     "normalized": (normalized, (4,), EXACT),
     "spectral": (spectral, (4,), SMALL),
-    "nested": (nested, (4,), SMALL),  # LayerNormalization, as above
+    "nested": (nested, (4,), EXACT),
     "listed": (listed, (4,), EXACT),
 }
 # What Keras 3 keeps in lists, plain TensorFlow does not save; tfckpt does, and saves each cell's
@@ -230,9 +228,12 @@ def inputs(shape: tuple[int, ...]) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_training_goes_on_in_the_other_flavour_and_back(name, tmp_path) -> None:
     build, shape, tolerance = CASES[name]
-    models = [build(k) for k in (tf_keras, keras)]
+    models = []
+    for k in (tf_keras, keras):
+        k.utils.set_random_seed(1)
+        models.append(build(k))
     for k, model in zip((tf_keras, keras), models, strict=True):
-        model.compile(k.optimizers.SGD(0.05, momentum=0.9), "mse")
+        model.compile(k.optimizers.SGD(0.02, momentum=0.9), "mse")
     data = batches(inputs(shape), models[0])
     begin = 0
     for writer, reader, k in ((*models, tf_keras), (*reversed(models), keras)):

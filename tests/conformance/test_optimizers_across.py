@@ -90,6 +90,7 @@ LEGACY: list[tuple[Any, Any]] = [
 
 
 def net(k: Any, optimizer: Any) -> Any:
+    k.utils.set_random_seed(1)
     layers = [k.layers.Dense(5, activation="tanh"), k.layers.Dense(2, name="head")]
     model = k.Sequential([k.Input((4,)), *layers])
     made = OPTIMIZERS[optimizer](k) if isinstance(optimizer, str) else optimizer(k)

@@ -25,8 +25,8 @@ from tfckpt.names import Kind, Node, weak_base
 from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value
 from tfckpt.records import Role
 from tfckpt.stored import graph_roots
+from tfckpt.stored.graph_layers import INNER, OPERATIONS, listed_names, stack_names
 from tfckpt.stored.keras_books import KERAS_API, metrics, take_books, without_config
-from tfckpt.stored.layer_names import Scope, layer_names, slashed_names
 from tfckpt.stored.optimizer_graph import OptimizerGraph, scale_values, wrapped
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ KERAS_BASES = frozenset(
 )
 _LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
 _OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
-_INNER = "_functional"
-_LAYERS = "_operations"
 _TFCKPT = "_tfckpt"
 _TRAINED = "_trainable_variables"
 
@@ -83,7 +81,7 @@ class GraphReader:
         ]
         self._labels = {self._at(path): label for path, label in labels.items()}
         self.books = take_books(self.edges)
-        self._bases = KERAS_BASES | set(bases)
+        self.bases = KERAS_BASES | set(bases)
         self._inside = wrapped(self)
         self._outer = {inner: outer for outer, inner in self._inside.items()}
         self._made: dict[int, Node] = {}
@@ -141,7 +139,7 @@ class GraphReader:
 
     def is_stack(self, index: int) -> bool:
         edges = self.edges[index]
-        return _LAYERS in edges or _INNER in edges or "layer_with_weights-0" in edges
+        return OPERATIONS in edges or INNER in edges or "layer_with_weights-0" in edges
 
     def is_optimizer(self, index: int) -> bool:
         edges = self.edges[index]
@@ -198,14 +196,14 @@ class GraphReader:
         skip = set(without)
         if self.is_stack(index):
             node.kind = Kind.STACK
-            layers = self._stack_layers(index)
-            node.layers = self._layers(layers, self._stack_names(layers, edges), fresh)
-            skip |= {_LAYERS, _INNER}
+            layers = self.stack_layers(index)
+            node.layers = self._layers(layers, stack_names(self, layers, edges), fresh)
+            skip |= {OPERATIONS, INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
-        elif self._is_container(index):
+        elif self.is_container(index):
             node.kind = Kind.LIST
             listed = self._listed(index)
-            self._layers(listed, _as_they_are(layer_names(self._scopes(listed))), fresh)
+            self._layers(listed, listed_names(self, listed), fresh)
         given, led = self._given(index)
         for edge, target in edges.items():
             if edge in skip:
@@ -237,17 +235,6 @@ class GraphReader:
             (edge, self._get(target, fresh)) for edge, target in books.items() if edge != KERAS_API
         )
 
-    def _stack_names(self, layers: list[int], edges: Mapping[str, int]) -> list[tuple[str, str]]:
-        """The names of a stack's layers, and what else each may be called."""
-        scopes = self._scopes(layers)
-        if not {_INNER, _LAYERS} & edges.keys():
-            return [
-                (long if long and not weak_base(short, self._bases) else short, short)
-                for long, short in slashed_names(scopes)
-            ]
-        # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
-        return _as_they_are(layer_names(scopes, 1 if _INNER in edges else 0))
-
     def _layers(
         self, layers: list[int], found: Iterable[tuple[str, str]], fresh: list[int]
     ) -> list[Node]:
@@ -258,14 +245,14 @@ class GraphReader:
             if not child.label:
                 given = self._labels.get(layer)
                 child.label, child.other = (name, other) if given is None else (given, "")
-            child.base = weak_base(child.label, self._bases)
+            child.base = weak_base(child.label, self.bases)
             nodes.append(child)
         return nodes
 
     def _listed(self, index: int) -> list[int]:
         """The layers, or what may be some, in a list."""
         items = sorted(self.edges[index].items(), key=lambda item: int(item[0]))
-        return [c for _, c in items if not (self.nodes[c].attributes or self._is_container(c))]
+        return [c for _, c in items if not (self.nodes[c].attributes or self.is_container(c))]
 
     def _given(self, index: int) -> tuple[set[str], set[int]]:
         """Edges to a variable by the name ``add_weight`` gave it; variables otherwise led to.
@@ -291,7 +278,7 @@ class GraphReader:
         edges = self.edges[index]
         if self.nodes[index].attributes:
             return {index}
-        if not self._is_container(index):
+        if not self.is_container(index):
             own = any(self._last_name(t) == edge.lstrip("_") for edge, t in edges.items())
             dictionary = bool(edges) and targets.issuperset(edges.values()) and not own
             return set(edges.values()) if dictionary else set()
@@ -300,7 +287,7 @@ class GraphReader:
             for child in self.edges[stack.pop()].values():
                 if self.nodes[child].attributes:
                     found.add(child)
-                elif child not in seen and self._is_container(child):
+                elif child not in seen and self.is_container(child):
                     seen.add(child)
                     stack.append(child)
         return found
@@ -332,56 +319,17 @@ class GraphReader:
             iterator = bool(attributes) and attributes[0].name == ITERATOR
             node.role = Role.ITERATOR if iterator else Role.OBJECT
 
-    def _stack_layers(self, index: int) -> list[int]:
+    def stack_layers(self, index: int) -> list[int]:
         edges = self.edges[index]
-        if (inner := edges.get(_INNER)) is not None and _LAYERS in self.edges[inner]:
+        if (inner := edges.get(INNER)) is not None and OPERATIONS in self.edges[inner]:
             edges = self.edges[inner]
-        if (operations := edges.get(_LAYERS)) is not None:
+        if (operations := edges.get(OPERATIONS)) is not None:
             order = self.edges[operations]
             return [order[key] for key in sorted(order, key=lambda key: (len(key), key))]
         numbered = [(m, node) for edge, node in edges.items() if (m := _LAYER_EDGE.fullmatch(edge))]
         return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
 
-    def _scopes(self, layers: list[int]) -> list[list[Scope]]:
-        """The scopes below each layer; a variable that several lead to is the nearest one's."""
-        below = [list(self._variables(layer)) for layer in layers]
-        nearest: dict[int, int] = {}
-        for found in below:
-            for depth, _, variable in found:
-                nearest[variable] = min(depth, nearest.get(variable, depth))
-        return [
-            [
-                Scope(tuple(self.full_name(variable).split("/")[:-1]), depth, stacks)
-                for depth, stacks, variable in found
-                if depth == nearest[variable]
-            ]
-            for found in below
-        ]
-
-    def _variables(self, index: int) -> Iterator[tuple[int, int, int]]:
-        """The variables below a layer, with how many layers, and of them stacks, lead to each."""
-        seen, stack = {index}, [(1, int(self.is_stack(index)), index)]
-        while stack:
-            depth, stacks, current = stack.pop()
-            if self.is_stack(current) or not self.is_optimizer(current):
-                for edge, child in self._below(current):
-                    if child in seen:
-                        continue
-                    seen.add(child)
-                    if self.nodes[child].attributes:
-                        yield depth, stacks, child
-                    elif edge in {_INNER, _LAYERS} or self._is_container(child):
-                        stack.append((depth, stacks, child))
-                    else:
-                        stack.append((depth + 1, stacks + self.is_stack(child), child))
-
-    def _below(self, index: int) -> Iterator[tuple[str, int]]:
-        if self.is_stack(index):
-            yield from (("", layer) for layer in self._stack_layers(index))
-        else:
-            yield from self.edges[index].items()
-
-    def _is_container(self, index: int) -> bool:
+    def is_container(self, index: int) -> bool:
         """A list: all its edges are numbers."""
         edges = self.edges[index]
         return bool(edges) and all(edge.isdigit() for edge in edges)
@@ -405,10 +353,6 @@ class GraphReader:
                     lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
             if lost.children:
                 roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
-
-
-def _as_they_are(found: Iterable[str]) -> list[tuple[str, str]]:
-    return [(name, "") for name in found]
 
 
 def _is_layer_edge(edge: str) -> bool:
