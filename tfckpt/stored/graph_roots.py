@@ -2,19 +2,21 @@
 
 The same model may have been given as the root, as a keyword or by ``save_weights`` on one side, and
 otherwise on the other. A keyword that both sides have decides. Where there is none, a lone live
-model is looked for: the root itself, if it looks like a model or has the attributes of the live
-one, else the one child that does. Where nothing or several look so, each object keeps its keyword,
-and a policy may rename it.
+model is looked for: what has most of its attributes and layers, the root itself or a child, else
+what looks like a model at all. Where several or nothing does, each object keeps its keyword, and a
+policy may rename it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tfckpt.names import MODEL, OPTIMIZER
+from tfckpt.stored.graph_layers import stack_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tfckpt.records import Root
     from tfckpt.stored.graph import GraphReader
@@ -69,22 +71,43 @@ def _place(
     reader: GraphReader, children: Mapping[str, int], keyword: str, live: Mapping[str, Root]
 ) -> str | None:
     """The edge to the lone live model, ``""`` for the root itself, None where it is not clear."""
-    parts = live[keyword].parts
-    own = {edge for edge in children if edge == keyword or edge not in live}
-    in_root = bool(parts & {edge.lstrip("_") for edge in own})
-    if keyword and keyword in children:
-        inside = is_model(reader, children[keyword]) or _has(reader, children[keyword], parts)
-        if inside or not in_root:
-            return keyword
-    if in_root or is_model(reader, 0):
+    own = {
+        edge: node
+        for edge, node in children.items()
+        if node and (edge == keyword or edge not in live)  # TensorFlow's root may be its own child
+    }
+    parts = {_unnumbered(part) for part in live[keyword].parts}
+    alike = {edge: len(parts & _parts(reader, node)) for edge, node in own.items()}
+    root = len(parts & (_layers(reader, 0) | _plain(own)))
+    if keyword and keyword in own and alike[keyword] >= root:
+        return keyword
+    most = max(alike.values(), default=0)
+    if is_model(reader, 0) or root > most:
         return ""
-    alike = [edge for edge in own if _has(reader, children[edge], parts)]
-    alike = alike or [edge for edge in own if is_model(reader, children[edge])]
-    return alike[0] if len(alike) == 1 else None
+    nearest = [edge for edge, count in alike.items() if count == most]
+    if not most:
+        nearest = [edge for edge, node in own.items() if is_model(reader, node)]
+    return nearest[0] if len(nearest) == 1 else None
 
 
-def _has(reader: GraphReader, index: int, parts: frozenset[str]) -> bool:
-    return bool(parts & {edge.lstrip("_") for edge in reader.edges[index]})
+def _parts(reader: GraphReader, index: int) -> set[str]:
+    """The attributes and layers of a node, without the numbers of automatic names."""
+    return _layers(reader, index) | _plain(reader.edges[index])
+
+
+def _plain(edges: Iterable[str]) -> set[str]:
+    return {_unnumbered(edge.lstrip("_")) for edge in edges}
+
+
+def _layers(reader: GraphReader, index: int) -> set[str]:
+    if not reader.is_stack(index):
+        return set()
+    found = stack_names(reader, reader.stack_layers(index), reader.edges[index])
+    return {_unnumbered(name) for names in found for name in names if name}
+
+
+def _unnumbered(name: str) -> str:
+    return re.sub(r"_\d+$", "", name.replace("/", "_"))
 
 
 def _solvers(
