@@ -210,6 +210,19 @@ class Origin:
     average: tuple[Share, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Restored:
+    """One restore that values come from.
+
+    Attributes:
+        sources: each with what identifies it, and the policy.
+        counts: status → how many values of the plan had it.
+    """
+
+    sources: tuple[Origin, ...]
+    counts: Mapping[str, int]
+
+
 def rebased(name: str, heads: Mapping[str, str]) -> str | None:
     """The name with the longest of its beginnings that ``heads`` has replaced, None if it has none.
 

@@ -156,7 +156,7 @@ class Run:
             resumption = resumption_of(prepared, choices, given)
             carry_out(prepared)
             report = prepared.report(rejected)
-        self.checkpoint._tfckpt_source = prepared.prefix  # which is in use
+        self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
         self.resumption = resumption
         self.epoch = resumption.epoch if resumption else 0
         return report

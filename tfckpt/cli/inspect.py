@@ -11,11 +11,15 @@ from tfckpt.cli.finding import find
 from tfckpt.planning.branches import rows, tree
 from tfckpt.planning.text import WIDTH, printable, signature, size
 from tfckpt.stored.artefact import KINDS
+from tfckpt.stored.lineage import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfckpt.cli.command import Given
     from tfckpt.cli.finding import Found
     from tfckpt.planning.branches import Row
+    from tfckpt.records import Restored
     from tfckpt.stored.artefact import StoredCheckpoint
 
 _INDENT = "  "
@@ -105,7 +109,22 @@ def _head(found: Found) -> None:
                 about.append(f"{word} {value}")
         about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
     place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
-    print(place, text, sep=" " if len(f"{place} {text}") <= WIDTH else f"\n{_INDENT}", end="\n\n")
+    print(place, text, sep=" " if len(f"{place} {text}") <= WIDTH else f"\n{_INDENT}")
+    for restored in record.lineage if record is not None else ():
+        print(*_came(restored), sep="\n")
+    print()
+
+
+def _came(restored: Restored) -> Iterator[str]:
+    """Where values of a checkpoint come from, and what became of them."""
+    for source in restored.sources:
+        yield f"{_INDENT}from {printable(source.path)} (sha256 {printable(source.sha256[:12])}…)"
+        digest = printable(source.policy_sha256[:12])
+        yield f"{_INDENT * 2}by policy {source.policy!r} (sha256 {digest}…)"
+        for share in source.average:
+            yield f"{_INDENT * 2}{share.weight:.4g} of {printable(share.path)}"
+    counts = ", ".join(f"{printable(word)} {count:,}" for word, count in restored.counts.items())
+    yield f"{_INDENT * 2}{counts}"
 
 
 def _tree(checkpoint: StoredCheckpoint) -> None:
@@ -140,6 +159,7 @@ def document(found: Found) -> dict[str, Any]:
         "step": record.step if record else None,
         "epoch": record.epoch if record else None,
         "metrics": dict(record.metrics) if record else {},
+        "lineage": plain(record.lineage) if record else [],
         "nbytes": root.nbytes,
         "totals": {
             name: {"values": top.count, "nbytes": top.nbytes} for name, top in root.children.items()

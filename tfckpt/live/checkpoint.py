@@ -29,6 +29,7 @@ from tfckpt.live.coverage import EXTRA
 from tfckpt.live.delayed import Late
 from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
+from tfckpt.live.lineage import Descent
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import Choice, Prepared, carry_out, prepare, refuse
 from tfckpt.live.save import (
@@ -185,7 +186,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 told = self.__dict__.setdefault("_tfckpt_told", set())
                 leave_out = terms.on_unsavable == "warn"
                 snapshot = take(self._saver, live, leave_out=leave_out, told=told)
-                about = about_now(about, snapshot.live)
+                lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
+                about = about_now(about, snapshot.live, lineage)
 
         def work() -> None:
             with _or(undo):
@@ -200,13 +202,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             work()
 
     @property
-    def _tfckpt_source(self) -> str | None:
-        """The prefix of the last restore; None where there was none, or of several."""
-        return self.__dict__.get("_tfckpt_from")
+    def _tfckpt_descent(self) -> Descent:
+        """What was restored."""
+        found: Descent = self.__dict__.get("_tfckpt_from", Descent())
+        return found
 
-    @_tfckpt_source.setter
-    def _tfckpt_source(self, prefix: str | None) -> None:
-        self.__dict__["_tfckpt_from"] = prefix
+    @_tfckpt_descent.setter
+    def _tfckpt_descent(self, descent: Descent) -> None:
+        self.__dict__["_tfckpt_from"] = descent
 
     @property
     def _tfckpt_background(self) -> Background:
@@ -271,10 +274,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             may_come = bool(late.objects) or (prepared.stored.graph and _nothing_here(prepared))
             prepared = _permitted(prepared, may_come=may_come)
             undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
-            self._tfckpt_source = prepared.stored.prefix
+            forget = partial(setattr, self, "_tfckpt_descent", self._tfckpt_descent)
+            self._tfckpt_descent = self._tfckpt_descent.after(prepared)
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
-            return LoadStatus(prepared.report(), undo, later=later, late=late)
+            return LoadStatus(prepared.report(), undo, forget, later=later, late=late)
 
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
         """Objects without a Keras object among them: TensorFlow restores, guarded."""
@@ -291,8 +295,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             undo.roll_back()
             raise
         undo.settle()
-        self._tfckpt_source = prepared.stored.prefix
-        return LoadStatus(prepared.report(), undo, later=later)
+        forget = partial(setattr, self, "_tfckpt_descent", self._tfckpt_descent)
+        self._tfckpt_descent = self._tfckpt_descent.after(prepared)
+        return LoadStatus(prepared.report(), undo, forget, later=later)
 
     def _tfckpt_may_come(self, prepared: Prepared) -> bool:
         """Whether TensorFlow may find a value where no name matches.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tfckpt.live.inventory import Live
     from tfckpt.live.snapshot import Snapshot
+    from tfckpt.records import Restored
 
 _SHOWN = 5
 
@@ -49,6 +50,7 @@ class About:
             ``CommitRecord``.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
+        lineage: the restores that the values come from.
     """
 
     step: int | None = None
@@ -58,6 +60,7 @@ class About:
     sequence: tuple[int, int] | None = None
     run_began: float | None = None
     preserved: tuple[int, ...] = ()
+    lineage: tuple[Restored, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +136,7 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
                 sequence=about.sequence,
                 run_began=about.run_began,
                 preserved=about.preserved,
+                lineage=about.lineage,
                 files=staging.files(),
             ),
             terms.files,
@@ -195,9 +199,9 @@ def _number(prefix: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def about_now(about: About | None, live: Live) -> About:
+def about_now(about: About | None, live: Live, lineage: tuple[Restored, ...]) -> About:
     """What the record says, with the step that the optimizer counts where none is given."""
-    about = about or About()
+    about = dataclasses.replace(about or About(), lineage=lineage)
     return about if about.step is not None else dataclasses.replace(about, step=_step(live))
 
 

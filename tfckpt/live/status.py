@@ -37,6 +37,7 @@ class LoadStatus:
         self,
         report: RestoreReport,
         undo: Undo,
+        forget: Callable[[], None],
         *,
         later: Any = None,
         late: Late | None = None,
@@ -46,12 +47,14 @@ class LoadStatus:
         Args:
             report: what was restored.
             undo: the values before.
+            forget: called where they have been put back.
             later: TensorFlow's own status, where its delayed restoration goes on.
             late: what it goes on for, beside Keras objects; without one TensorFlow's status speaks
                 of every object, and decides.
         """
         self.report = report
         self._undo = undo
+        self._forget = forget
         self._later = later
         self._late = late
         self._plain = late is None
@@ -140,6 +143,7 @@ class LoadStatus:
         if self._late is not None:
             self._late.stop()
         if self._undo.take_back():
+            self._forget()
             return "every variable has its old value again"
         return "variables were changed since the restore, and none was put back"
 

@@ -30,7 +30,7 @@ from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.planning import Status
 from tfckpt.records import Role
-from tfckpt.stored.files import absolute, join
+from tfckpt.stored.files import absolute, join, same_directory
 from tfckpt.stored.numbers import Number
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def _in_use(self, saved: Sequence[Saved]) -> set[str]:
         """What was restored, where somebody preferred it to newer ones that are still there."""
-        source = self._checkpoint._tfckpt_source
-        if source is None or not _same_directory(source, self._files.path):
+        source = self._checkpoint._tfckpt_descent.prefix
+        if source is None or not same_directory(source, self._files.path):
             return set()
         name = os.path.split(source)[1]
         chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
@@ -351,8 +351,3 @@ def _warn_of_missing(report: RestoreReport) -> None:
             len(missing),
             ", ".join(missing[:_SHOWN]) + (f" and {more} more" if more > 0 else ""),
         )
-
-
-def _same_directory(prefix: str, directory: str) -> bool:
-    parent = os.path.split(prefix)[0] or "."
-    return parent == directory or os.path.realpath(parent) == os.path.realpath(directory)

@@ -119,6 +119,12 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)  # noqa: PTH100  text, as it came
 
 
+def same_directory(prefix: str, directory: str) -> bool:
+    """Whether the checkpoint of a prefix is in that directory."""
+    parent = os.path.split(prefix)[0] or "."
+    return parent == directory or os.path.realpath(parent) == os.path.realpath(directory)
+
+
 @contextlib.contextmanager
 def temporary(path: str) -> Iterator[str]:
     """A fresh name beside ``path`` for what is not finished."""

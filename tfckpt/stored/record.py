@@ -19,7 +19,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Role, Root
+from tfckpt.records import Entry, Inventory, Layer, Restored, Role, Root
+from tfckpt.stored import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
 _ENTRY_FIELDS = tuple(field.name for field in dataclasses.fields(Entry))
-# What may be absent; the first records had none of the last three.
+# What may be absent; the first records had none of the last four.
 _DEFAULTS = {
     "nbytes": 0,
     "key": "",
@@ -40,6 +41,7 @@ _DEFAULTS = {
     "left_out": {},
     "files": [],
     "adopted": False,
+    "lineage": [],
 }
 _DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
 _NOT_A_SAVERS = re.compile(
@@ -68,6 +70,7 @@ class CommitRecord:
         run_began: Unix time from which ``keep: every_n_hours`` counts.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
         files: names of the data files and of what registered savers wrote.
+        lineage: the restores that the values come from, the first ones first.
         adopted: whether others wrote the checkpoint, and the record was added later. What the
             values are called is then still for whoever opens it: it may know the live side.
     """
@@ -86,6 +89,7 @@ class CommitRecord:
     run_began: float | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
+    lineage: tuple[Restored, ...] = ()
     adopted: bool = False
 
     @property
@@ -129,6 +133,7 @@ def render(record: CommitRecord) -> bytes:
         "preserved": list(record.preserved),
         "files": list(record.files),
         **({"adopted": True} if record.adopted else {}),
+        **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
         "stacks": stacks,
@@ -239,6 +244,7 @@ class _Reader:
             run_began=self.seconds(tree, "run_began"),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
+            lineage=lineage.parse(self.get(tree, "lineage", list), self.damaged),
             adopted=self.get(tree, "adopted", bool),
         )
 

@@ -1,0 +1,79 @@
+"""What live objects were restored from, for the records of the checkpoints that are saved of them.
+
+A run that goes on from a checkpoint of its own directory has the lineage of that checkpoint; values
+that come from elsewhere, or by ``api: read``, begin one. Several restores add up as long as each
+leaves weights of the one before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt.planning.coverage import is_save_counter
+from tfckpt.planning.plan import ASSIGNED
+from tfckpt.records import Restored, Role
+from tfckpt.stored.files import absolute, same_directory
+
+if TYPE_CHECKING:
+    from tfckpt.live.restore import Prepared
+    from tfckpt.planning import Plan
+
+
+@dataclasses.dataclass(frozen=True)
+class _Came:
+    """One restore.
+
+    Attributes:
+        restored: what a record says of it.
+        prefix: of the checkpoint that a run goes on from, ``""`` where it begins with it.
+        inherited: the lineage in that checkpoint's own record.
+    """
+
+    restored: Restored
+    prefix: str = ""
+    inherited: tuple[Restored, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Descent:
+    """Where the values of live objects come from.
+
+    Attributes:
+        prefix: of the checkpoint that was restored last; None for several at once.
+    """
+
+    prefix: str | None = None
+    _came: tuple[_Came, ...] = ()
+
+    def after(self, prepared: Prepared) -> Descent:
+        """The descent after a restore."""
+        plan, prefix = prepared.plan, prepared.prefix
+        if not plan.assignments:
+            return dataclasses.replace(self, prefix=prefix)
+        counts = {status.value: count for status, count in plan.counts.items()}
+        came = _Came(Restored(plan.origins, counts))
+        if prefix is not None and prepared.policy.api == "restore":
+            record = prepared.stored.record
+            inherited = record.lineage if record is not None else ()
+            came = dataclasses.replace(came, prefix=absolute(prefix), inherited=inherited)
+        return Descent(prefix, (came,) if _gives_all(plan) else (*self._came, came))
+
+    def lineage(self, directory: str) -> tuple[Restored, ...]:
+        """What a checkpoint that is saved there says of it."""
+        found: list[Restored] = []
+        for came in self._came:
+            own = came.prefix and same_directory(came.prefix, directory)
+            found += came.inherited if own else (came.restored,)
+        return tuple(found)
+
+
+def _gives_all(plan: Plan) -> bool:
+    """Whether no weight keeps what an earlier restore gave it."""
+    return all(
+        step.status in ASSIGNED
+        for step in plan.steps
+        if step.live is not None
+        and step.live.role in (Role.WEIGHT, Role.STATE)
+        and not is_save_counter(step.live)
+    )

@@ -1,0 +1,68 @@
+"""The lineage in a commit record: the restores that the values of a checkpoint come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.records import Origin, Restored, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "path": (str,),
+    "sha256": (str,),
+    "policy": (str,),
+    "policy_sha256": (str,),
+    "weight": (float, int),
+    "average": (list,),
+    "sources": (list,),
+    "counts": (dict,),
+}
+
+
+def plain(lineage: Sequence[Restored]) -> list[dict[str, Any]]:
+    """The lineage in plain JSON types.
+
+    >>> origin = Origin("zoo/a", "e3b0…", "finetune", "44ad…")
+    >>> parse(plain([Restored((origin,), {"LOADED": 2})]), ValueError)[0].sources[0].path
+    'zoo/a'
+    """
+    return [dataclasses.asdict(restored) for restored in lineage]
+
+
+def parse(found: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Restored, ...]:
+    """The lineage in what JSON gives.
+
+    Args:
+        found: a list.
+        damaged: an error of these words.
+    """
+
+    def fields(item: Any, kind: type) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(kind)]
+        if type(item) is not dict or any(
+            type(item.get(name)) not in _TYPES[name] for name in names
+        ):
+            raise damaged(f"the record's 'lineage' holds no {kind.__name__.lower()}")
+        return {name: item[name] for name in names}
+
+    def share(item: Any) -> Share:
+        told = fields(item, Share)
+        if not 0 <= told["weight"] <= 1 or not math.isfinite(told["weight"]):
+            raise damaged("the record's 'lineage' has a weight that is none")
+        return Share(**told)
+
+    def origin(item: Any) -> Origin:
+        told = fields(item, Origin)
+        return Origin(**{**told, "average": tuple(map(share, told["average"]))})
+
+    def restored(item: Any) -> Restored:
+        told = fields(item, Restored)
+        if any(type(count) is not int or count < 0 for count in told["counts"].values()):
+            raise damaged("the record's 'lineage' counts what is no number")
+        return Restored(tuple(map(origin, told["sources"])), told["counts"])
+
+    return tuple(map(restored, found))
