@@ -136,6 +136,16 @@ def snake_case(name: str) -> str:
     return words.lower()
 
 
+def name_number(label: str) -> int:
+    """The number behind a name, 0 where there is none.
+
+    >>> name_number("dense_12"), name_number("dense")
+    (12, 0)
+    """
+    match = re.search(r"_(\d{1,18})$", label)
+    return int(match[1]) if match else 0
+
+
 def weak_base(label: str, bases: Collection[str]) -> str:
     """The automatic part of a layer name, or "" for a name that somebody chose.
 
@@ -286,6 +296,7 @@ class _Naming:
                 layer.base,
                 told=layer.told and bool(layer.base or layer.label),
                 kind=layer.cls,
+                number=name_number(layer.label) if layer.base else -1,
             )
             for component, layer in named
             if holds_weights(layer)

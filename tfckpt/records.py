@@ -72,6 +72,8 @@ class Layer:
             ``name`` is TensorFlow's own word, ``layer_with_weights-2``.
         kind: its class in snake case, ``dense``, where that is known: some files of Keras's number
             the layers of each class by themselves, and tell no other order.
+        number: of an automatic name, as it was before it was counted anew: layers are numbered as
+            they are made. -1 where that is not known.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Layer:
     label: str = ""
     told: bool = True
     kind: str = dataclasses.field(default="", compare=False)
+    number: int = dataclasses.field(default=-1, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

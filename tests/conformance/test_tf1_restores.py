@@ -5,7 +5,6 @@ Files are written in graph mode by ``tf.compat.v1.train.Saver``, with an optimiz
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -13,13 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from zoo.graphs import dense, save, v1
+from zoo.graphs import assert_holds, dense, restore, save, v1
 
 import tfckpt
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from zoo.graphs import Saved
 
 BOTH = pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
@@ -40,23 +37,6 @@ def saved(request: Any, tmp_path_factory: Any) -> Saved:
 def network(keras: Any, *names: str, units: tuple[int, ...] = (4, 5, 2)) -> Any:
     layers = [keras.layers.Dense(n, name=name) for n, name in zip(units, names, strict=True)]
     return keras.Sequential([keras.Input((3,)), *layers])
-
-
-def restore(tmp_path: Path, saved: Saved, policy: str, **objects: Any) -> Any:
-    """The report of a restore by a policy, which is a few lines of YAML."""
-    config = tmp_path / "config.yaml"
-    lines = textwrap.indent(textwrap.dedent(policy).strip(), "    ")
-    config.write_text(
-        f'version: 1\nrestore: {{path: "{saved.path}", policy: tf1}}\npolicies:\n  tf1:\n{lines}\n'
-    )
-    return tfckpt.restore(config, **objects)
-
-
-def assert_holds(model: Any, saved: Saved, **scopes: str) -> None:
-    """Each layer holds the kernel and bias of the scope that it is given with."""
-    for layer, scope in scopes.items():
-        for variable, name in zip(model.get_layer(layer).weights, ("kernel", "bias"), strict=True):
-            np.testing.assert_array_equal(variable.numpy(), saved.values[f"{scope}/{name}"])
 
 
 @BOTH
@@ -191,33 +171,6 @@ def test_momentum_of_tf1_is_not_taken_for_keras_whose_means_something_else(tmp_p
         restore(tmp_path, saved, 'include: ["**"]', model=model, optimizer=optimizer)
 
 
-def test_numbers_of_automatic_layers_count_within_their_scope(tmp_path) -> None:
-    def build() -> None:
-        dense(dense(tf.ones((1, 3)), 4, "dense_4"), 2, "dense_5")
-
-    saved = save(tmp_path / "ckpt", build)
-    layers = [keras.layers.Dense(4), keras.layers.Dense(2)]
-    model = keras.Sequential([keras.Input((3,)), *layers])
-    restore(tmp_path, saved, "assert: consumed", model=model)
-    names = {layer.name: scope for layer, scope in zip(layers, ("dense_4", "dense_5"), strict=True)}
-    assert_holds(model, saved, **names)
-
-
-def test_automatic_layers_in_another_number_are_suspect(tmp_path) -> None:
-    def build() -> None:
-        dense(dense(dense(tf.ones((1, 3)), 3, "dense"), 3, "dense_1"), 3, "dense_2")
-
-    saved = save(tmp_path / "ckpt", build)
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3), keras.layers.Dense(3)])
-    before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError, match="2 layers of that kind"):
-        restore(tmp_path, saved, "expect_partial: true", model=model)
-    np.testing.assert_equal(model.get_weights(), before)
-    policy = "expect_partial: true\nmatch: name"
-    restore(tmp_path, saved, policy, model=model)
-    np.testing.assert_array_equal(model.get_weights()[0], saved.values["dense/kernel"])
-
-
 def test_what_keras_built_in_graph_mode(tmp_path) -> None:
     """Recurrent layers, attention and depthwise convolutions, whose scopes are no attributes."""
 
@@ -288,26 +241,6 @@ def test_a_subclassed_model_whose_variables_names_are_the_keys(tmp_path) -> None
     assert "model/hidden/kernel" in str(report)
     np.testing.assert_equal(model.get_weights(), list(saved.values.values()))
     np.testing.assert_equal(model.get_weights(), plain.get_weights())
-
-
-def test_another_models_own_names_prove_nothing(tmp_path) -> None:
-    """The second model of a process has names that are other layers' in the file."""
-
-    def build() -> None:
-        x = tf.ones((1, 3))
-        for number in range(4):
-            x = dense(x, 3, f"dense_{number}" if number else "dense")
-
-    saved = save(tmp_path / "ckpt", build)
-    tf_keras.backend.clear_session()
-    for _ in range(2):
-        model = tf_keras.Sequential([tf_keras.layers.Dense(3), tf_keras.layers.Dense(3)])
-        model(tf.ones((1, 3)))
-    assert model.layers[0].name == "dense_2"
-    before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError, match="is an automatic name"):
-        restore(tmp_path, saved, "expect_partial: true", model=model)
-    np.testing.assert_equal(model.get_weights(), before)
 
 
 @pytest.mark.parametrize("version", [v1.train.SaverDef.V2, v1.train.SaverDef.V1], ids="21")

@@ -1,15 +1,19 @@
-"""What programs in graph mode wrote with TF1's ``Saver``: small networks of get_variable."""
+"""What programs in graph mode wrote with TF1's ``Saver``, and how a test restores it."""
 
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
+import tfckpt
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 v1 = tf.compat.v1
 
@@ -64,6 +68,23 @@ def save(
         written = saver.save(session, str(path), write_meta_graph=False)
         values = {each.op.name: each.eval(session) for each in variables}
     return Saved(written, values)
+
+
+def restore(tmp_path: Path, saved: Saved, policy: str, **objects: Any) -> Any:
+    """The report of a restore by a policy, which is a few lines of YAML."""
+    config = tmp_path / "config.yaml"
+    lines = textwrap.indent(textwrap.dedent(policy).strip(), "    ")
+    config.write_text(
+        f'version: 1\nrestore: {{path: "{saved.path}", policy: tf1}}\npolicies:\n  tf1:\n{lines}\n'
+    )
+    return tfckpt.restore(config, **objects)
+
+
+def assert_holds(model: Any, saved: Saved, **scopes: str) -> None:
+    """Each layer holds the kernel and bias of the scope that it is given with."""
+    for layer, scope in scopes.items():
+        for variable, name in zip(model.get_layer(layer).weights, ("kernel", "bias"), strict=True):
+            np.testing.assert_array_equal(variable.numpy(), saved.values[f"{scope}/{name}"])
 
 
 def _numbers(random: Any, variable: Any) -> Any:

@@ -22,6 +22,7 @@ from tfckpt.planning.lock import drift
 from tfckpt.records import Inventory, Origin, Role
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
+from tfckpt.stored.numbered import numbered_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -131,8 +132,10 @@ def prepare(
         for choice, stored in zip(choices, opened, strict=True):
             policy = _in_effect(choice, stored, alone=len(choices) == 1)
             source = str(choice.place)
-            seen = live if stored.graph else ungraphed(live, stored.inventory)
-            there, here = dataclasses.replace(stored.inventory, source=source), seen.inventory
+            there = dataclasses.replace(stored.inventory, source=source)
+            there, here = numbered_as(live.inventory, there), live.inventory
+            if not stored.graph:
+                here = ungraphed(live, there).inventory
             if skip_slots:
                 there, here = _without_slots(there), _without_slots(here)
             plan = make_plan(policy, there, here, known(policy))

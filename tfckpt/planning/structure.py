@@ -21,6 +21,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfckpt.records import Role
+from tfckpt.stored.numbered import in_order_of_making, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,7 +123,9 @@ class Layers:
             self._verdicts[pair] = {}
             if here in self._live and there in self._unordered:
                 layers = self._untold.layers(there, here)
-                self._verdicts[pair] = _counted(here, layers, self._live[here])
+                self._verdicts[pair] = _counted(here, layers, self._live[here], there == here)
+            elif there in self._unordered:
+                self._verdicts[pair] = _unnumbered(here, self._stored[there])
             elif here in self._live:
                 layers = self._untold.layers(there, here)
                 self._verdicts[pair] = {
@@ -153,16 +156,38 @@ def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[s
     }
 
 
-def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why its name cannot be believed, where the order of the stored ones is not known."""
+def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool) -> dict[str, str]:
+    """Layer → why its name cannot be believed, where the order of the stored ones is not known.
+
+    ``met`` says that the stored names are those of the live layers that were made in their order.
+    """
     old, new = (Counter(layer.base for layer in layers) for layers in (there, here))
+    numbered = {layer.base for layer in there if layer.number >= 0}
+    found = {}
+    for layer in here:
+        base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
+        if base and old[base] != new[base]:
+            found[layer.name] = (
+                f"{text} {new[base]} layers of that kind here and {old[base]} in the checkpoint, "
+                "which does not tell their order"
+            )
+        elif base in numbered and not met and not in_order_of_making(here, base):
+            found[layer.name] = (
+                f"{text} its layers of that kind in another order than they were made in, which "
+                "is all that the checkpoint tells"
+            )
+    return found
+
+
+def _unnumbered(path: str, there: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name cannot be believed, where attributes name what is here."""
     return {
         layer.name: (
-            f"{layer.name!r} is an automatic name; {path!r} has {new[layer.base]} layers of that "
-            f"kind here and {old[layer.base]} in the checkpoint, which does not tell their order"
+            f"{layer.name!r} is an automatic name, {own_name(layer)!r} in the file, and the parts "
+            f"of {path!r} here have names that are not counted"
         )
-        for layer in here
-        if layer.base and old[layer.base] != new[layer.base]
+        for layer in there
+        if layer.base and own_name(layer) != layer.name
     }
 
 

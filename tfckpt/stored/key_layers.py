@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tfckpt.names import weak_base
+from tfckpt.names import name_number, weak_base
 from tfckpt.records import Layer
 from tfckpt.stored.graph import KERAS_BASES
 
@@ -26,7 +26,6 @@ DEEPEST = 64
 
 # Scopes that people choose by these names are no layers that were left without one.
 _BASES = KERAS_BASES - {"activation", "functional", "model"}
-_NUMBER = re.compile(r".*_([0-9]{1,18})", re.DOTALL)
 _CELL = re.compile(r"(?:lstm|gru|simple_rnn)_cell(?:_[0-9]+)?")
 _ATTENTION = {
     "query": "query_dense",
@@ -91,7 +90,7 @@ class KeyLayers:
                 self._renamed[below] = _join(here, new + self._inside(below))
                 todo.append(below)
                 if base:
-                    layers.append(Layer(new, base))
+                    layers.append(Layer(new, base, number=name_number(component)))
             if layers:
                 yield here, tuple(layers)
 
@@ -108,7 +107,7 @@ class KeyLayers:
         for component in sorted(by_base.pop("", [])):
             yield component, "", kept.get(component, component)
         for base, members in sorted(by_base.items()):
-            for number, component in enumerate(sorted(members, key=_number)):
+            for number, component in enumerate(sorted(members, key=name_number)):
                 new = f"{base}_{number}" if number else base
                 if component in kept:
                     yield component, "", kept[component]
@@ -138,11 +137,6 @@ class KeyLayers:
 
     def _recurrent(self, scope: str) -> bool:
         return {"kernel", "recurrent_kernel"} <= self._variables.get(scope, set())
-
-
-def _number(component: str) -> int:
-    match = _NUMBER.fullmatch(component)
-    return int(match[1]) if match else 0
 
 
 def _join(scope: str, component: str) -> str:

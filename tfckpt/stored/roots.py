@@ -38,7 +38,7 @@ def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
     targets = _targets(inventory.roots, live)
     if all(old == new for old, new in targets.items()):
         return inventory
-    return _Move(inventory, targets).done()
+    return Move(inventory, _heads(inventory, targets)).done()
 
 
 def _targets(stored: Mapping[str, Root], live: Mapping[str, Root]) -> dict[str, str]:
@@ -67,24 +67,29 @@ def _free(name: str, taken: Container[str]) -> str:
     return free
 
 
-class _Move:
-    """One inventory, and the beginnings of its names that change."""
+def _heads(inventory: Inventory, targets: Mapping[str, str]) -> dict[str, str]:
+    kinds = {root.component: root.kind for root in inventory.roots.values()}
+    heads: dict[str, str] = {}
+    for old, new in targets.items():
+        heads[old] = new
+        if old == new or kinds[old] != MODEL:
+            continue
+        # What a lone model has at the top, one of several has below itself.
+        owned = [SEED, METRICS]
+        if OPTIMIZER not in (targets if old == MODEL else targets.values()):
+            owned.append(OPTIMIZER)
+        for word in owned:
+            there = word if old == MODEL else f"{old}/{word}"
+            heads[there] = word if new == MODEL else f"{new}/{word}"
+    return heads
 
-    def __init__(self, inventory: Inventory, targets: Mapping[str, str]) -> None:
+
+class Move:
+    """One inventory, and the beginnings of its names that change: old → new, all at once."""
+
+    def __init__(self, inventory: Inventory, heads: Mapping[str, str]) -> None:
         self._inventory = inventory
-        kinds = {root.component: root.kind for root in inventory.roots.values()}
-        self._heads: dict[str, str] = {}
-        for old, new in targets.items():
-            self._heads[old] = new
-            if old == new or kinds[old] != MODEL:
-                continue
-            # What a lone model has at the top, one of several has below itself.
-            owned = [SEED, METRICS]
-            if OPTIMIZER not in (targets if old == MODEL else targets.values()):
-                owned.append(OPTIMIZER)
-            for word in owned:
-                there = word if old == MODEL else f"{old}/{word}"
-                self._heads[there] = word if new == MODEL else f"{new}/{word}"
+        self._heads = heads
 
     def done(self) -> Inventory:
         inventory, name = self._inventory, self._name
@@ -98,6 +103,7 @@ class _Move:
             stacks={name(path): layers for path, layers in inventory.stacks.items()},
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
+            unordered=frozenset(map(name, inventory.unordered)),
             left_out={name(path): reason for path, reason in inventory.left_out.items()},
         )
 
