@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -33,8 +34,9 @@ restore:
 
 @pytest.fixture
 def env(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RUN_DIR", "PRETRAINED"):
-        monkeypatch.setenv(name, "runs/new")
+    for config in CONFIGS:
+        for name in re.findall(r"\$\{(\w+)", config.read_text(encoding="utf-8")):
+            monkeypatch.setenv(name, "runs/new")
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, None], ids=lambda path: path and path.name)

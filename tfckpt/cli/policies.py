@@ -48,14 +48,28 @@ def _config(config: dict[str, Any]) -> dict[str, Any]:
         del manager["if_busy"]
     if not manager.get("save", {}).get("on_signal", True):
         del manager["save"]["grace_seconds"]
-    for sources in config.get("restore", {}).values():
-        for source in sources if isinstance(sources, list) else ():
-            if "path" in source:
-                del source["checkpoint_name"], source["select"]
-            if isinstance(source["policy"], dict):
-                del source["policy"]["name"]
+    _sources(config.get("restore", {}), config["policies"])
     places = ("manager", "restore")
     return {key: _dollars(value) if key in places else value for key, value in config.items()}
+
+
+def _sources(holder: dict[str, Any], policies: dict[str, Any], *, part: bool = False) -> None:
+    """The same of the sources below a mapping: those of ``first_of``, and of ``all_of`` in one."""
+    for source in holder.get("all_of" if part else "first_of", ()):
+        policy = source["policy"]
+        if "directory" not in source:  # of one artefact, or of several that are named
+            for key in ("checkpoint_name", "select"):
+                source.pop(key, None)
+        if isinstance(policy, dict):
+            del policy["name"]
+        if part or "average" in source:  # neither has the state of a training
+            own = policy if isinstance(policy, dict) else policies.get(policy, {})
+            own.pop("training_state", None)
+        if part:
+            del source["on_damaged"]
+        if "all_of" in source:
+            del source["policy"]
+            _sources(source, policies, part=True)
 
 
 def _dollars(value: Any, key: str = "") -> Any:
