@@ -158,6 +158,13 @@ def test_equal_checkpoints_make_equal_files(tmp_path: Path) -> None:
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
+def test_a_plan_with_errors_writes_nothing(tmp_path: Path) -> None:
+    prefix = save(f"{tmp_path}/old", {"a": np.zeros(2)})
+    found = document("convert", prefix, tmp_path / "a.npz", "--include", "b", status=1)
+    assert (found["written"], found["files"], found["plan"]["ok"]) == (False, [], False)
+    assert not (tmp_path / "a.npz").exists()
+
+
 def test_any_other_name_is_a_checkpoint(tmp_path: Path) -> None:
     content = random_values(["float32"])
     prefix = save(f"{tmp_path}/old", content)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfckpt.cli import rewrite
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.finding import find, passed_over
+from tfckpt.cli.progress import progress
 from tfckpt.cli.selection import RULES, opened, selected, tell
 from tfckpt.cli.writing import Reader
 from tfckpt.stored.arrays import write_npz, write_safetensors
@@ -53,14 +54,15 @@ def run(given: Given) -> int:
     if given.text("shard_size") is not None:
         raise Misuse("--shard_size is for a checkpoint; other formats are one file")
     refuse_existing(target)  # before anything is read
-    with opened(given, source) as stored:
+    with opened(given, source) as stored, progress(target) as advance:
         plan = selected(given, stored)
         if plan.ok:
-            reader, steps = Reader(stored), {step.name: step for step in plan.assignments}
+            reader = Reader(stored, plan, advance)
+            steps = {step.name: step for step in plan.assignments}
             entries = [step.entry for step in plan.assignments]
             with new_file(target) as output:
                 _WRITERS[suffix](output, entries, lambda e: reader.read(steps[e.name]), source)
-    return tell(given, plan, target, [Path(target).name])
+    return tell(given, plan, target, [Path(target).name] if plan.ok else [])
 
 
 def _to_weights(given: Given, source: str, target: str) -> int:

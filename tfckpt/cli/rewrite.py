@@ -9,8 +9,9 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.cli.command import Misuse
+from tfckpt.cli.progress import progress
 from tfckpt.cli.selection import opened, selected, tell
-from tfckpt.cli.writing import rewrite
+from tfckpt.cli.writing import Reader, rewrite
 from tfckpt.stored.checkpoint_writer import refuse_taken
 from tfckpt.stored.files import LOCAL, absolute
 
@@ -26,9 +27,10 @@ def run(given: Given) -> int:
     source, target = given.two("the checkpoint, and the prefix of the new one")
     limit = _bytes(given.text("shard_size"))
     refuse_taken(absolute(target), LOCAL)  # before anything is read
-    with opened(given, source) as stored:
+    with opened(given, source) as stored, progress(target) as advance:
         plan = selected(given, stored)
-        files = list(rewrite(stored, plan, target, limit).files) if plan.ok else []
+        reader = Reader(stored, plan, advance)
+        files = list(rewrite(reader, plan, target, limit).files) if plan.ok else []
     return tell(given, plan, target, files)
 
 

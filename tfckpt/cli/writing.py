@@ -29,7 +29,7 @@ from tfckpt.stored.proto import parse_object_graph
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     import numpy as np
 
@@ -44,12 +44,12 @@ _NUMBERED = re.compile(r".*-([0-9]{1,18})", re.DOTALL)
 
 
 def rewrite(
-    stored: StoredCheckpoint, plan: Plan, target: str, shard_bytes: int | None = None
+    reader: Reader, plan: Plan, target: str, shard_bytes: int | None = None
 ) -> CommitRecord:
     """Make a checkpoint of another.
 
     Args:
-        stored: the source, open.
+        reader: of the source.
         plan: without errors, of :func:`tfckpt.planning.derive.derive`.
         target: prefix of what is made.
         shard_bytes: a data file ends before it would have more; None makes a single one.
@@ -59,13 +59,13 @@ def rewrite(
         UnsupportedCheckpointError: a value cannot be carried over.
         DamagedCheckpointError: a value of the source is damaged.
     """
+    stored = reader.stored
     for step in plan.assignments:
         if step.entry.shape is not None and step.entry.dtype in OPAQUE:
             message = f"a {step.entry.dtype} can be read only by the TensorFlow that wrote it"
             raise UnsupportedCheckpointError(
                 message, path=stored.prefix, name=step.source, hint=_HINT
             )
-    reader = Reader(stored)
     bundle, inventory = _graphed(stored)
     keys = _keys(plan, bundle.entries if bundle else {}, kept=bundle is not None)
     values = {
@@ -99,13 +99,24 @@ def rewrite(
 class Reader:
     """Reads values as a plan wants them.
 
+    Args:
+        stored: the source, open.
+        plan: which of its values will be read.
+        advance: is told how many bytes have been read, and how many there are.
+
     Attributes:
+        stored: the source.
         finite: whether all weights and slots read so far are finite numbers.
     """
 
-    def __init__(self, stored: StoredCheckpoint) -> None:
-        self._stored = stored
+    def __init__(
+        self, stored: StoredCheckpoint, plan: Plan, advance: Callable[[int, int], None]
+    ) -> None:
+        self.stored = stored
         self.finite = True
+        self._advance = advance
+        self._total = plan.nbytes
+        self._done = 0
 
     def value(self, step: Step, key: str) -> Value:
         return Value(key, step.entry.nbytes, partial(self.read, step))
@@ -113,9 +124,11 @@ class Reader:
     def read(self, step: Step) -> np.ndarray:
         """The value in the type that it is to have."""
         entry = _stored(step)
-        array = self._stored.values.read(entry.key)
+        array = self.stored.values.read(entry.key)
+        self._done += entry.nbytes
+        self._advance(self._done, self._total)
         if step.status is Status.CAST:
-            array = cast(array, step.entry.dtype, self._stored.prefix, step.source)
+            array = cast(array, step.entry.dtype, self.stored.prefix, step.source)
         if entry.role in (Role.WEIGHT, Role.SLOT):
             self.finite = self.finite and _finite(array)
         return array
