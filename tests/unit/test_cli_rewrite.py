@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,6 +204,28 @@ def test_rules_come_from_a_policy(source: str, target: str, tmp_path: Path) -> N
         names = set(new.inventory.entries)
     assert {"x/kernel", "x/bias", "optimizer/iterations"} <= names
     assert not any("momentum" in name for name in names)
+
+
+def test_a_checkpoint_knows_what_it_was_made_of(source: str, target: str) -> None:
+    other, mean = f"{target}1", f"{target}2"
+    for prefix in (target, other):
+        assert run(source, prefix, "--include", "model/**") == 0
+    assert run(target, mean, "--average", other) == 0
+    digests = [
+        hashlib.sha256(Path(f"{prefix}.index").read_bytes()).hexdigest()
+        for prefix in (source, target, other)
+    ]
+    lineages = []
+    for prefix in (target, mean):
+        with open_checkpoint(prefix) as there:
+            assert there.record is not None
+            lineages.append(there.record.lineage)
+    ((first,), (last,)) = lineages
+    assert [(one.path, one.sha256) for one in first.sources] == [(source, digests[0])]
+    assert first.counts["LOADED"] == 4
+    (origin,) = last.sources
+    shares = [(share.path, share.sha256, share.weight) for share in origin.average]
+    assert shares == [(target, digests[1], 0.5), (other, digests[2], 0.5)]
 
 
 def test_what_only_a_model_can_tell_is_refused(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.derive import structure
 from tfckpt.planning.plan import Status
-from tfckpt.records import Role
+from tfckpt.records import Restored, Role
 from tfckpt.stored import record
 from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundle import OPAQUE, Bundle
@@ -78,6 +78,9 @@ def rewrite(
     else:
         values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, encode_object_graph(made_of(keys)))
 
+    before = stored.record.lineage if stored.record else ()
+    counts = {status.value: count for status, count in plan.counts.items()}
+
     def describe(bundle: Bundle, files: tuple[str, ...]) -> CommitRecord:
         entries = [_written(step, keys[step.name], bundle) for step in plan.assignments]
         inventory = structure(stored.inventory, plan, entries, target)
@@ -90,6 +93,7 @@ def rewrite(
             versions={"tfckpt": __version__},
             finite=reader.finite,
             files=files,
+            lineage=(*before, Restored(plan.origins, counts)),
         )
         return _told(stored, plan, found)
 
