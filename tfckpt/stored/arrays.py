@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.files import Output
 
 
-_TENSORS: Mapping[str, str] = MappingProxyType(
+TENSORS: Mapping[str, str] = MappingProxyType(
     {
         **{f"float{bits}": f"F{bits}" for bits in (16, 32, 64)},
         **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
@@ -93,7 +93,7 @@ def write_safetensors(
 
     ordered = list(entries)
     for entry in ordered:
-        _check(entry, _TENSORS, "safetensors", path)
+        _check(entry, TENSORS, "safetensors", path)
         if entry.name == _METADATA:
             message = "safetensors keeps this name for itself"
             hint = f"{_LEAVE_OUT}, or --rename it"
@@ -103,7 +103,7 @@ def write_safetensors(
     for entry in ordered:
         end = offset + entry.nbytes
         header[entry.name] = {
-            "dtype": _TENSORS[entry.dtype],
+            "dtype": TENSORS[entry.dtype],
             "shape": entry.shape,
             "data_offsets": [offset, end],
         }

@@ -29,6 +29,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "tf1_saver_v1": "written by TF1's Saver, in version 1 of its format",
         "saved_model": "the variables of a SavedModel",
         "keras": "written by Keras",
+        "safetensors": "a safetensors file",
         "keras_h5": "written by Keras in its HDF5 format of version 2",
         "average": "an average of several",
     }

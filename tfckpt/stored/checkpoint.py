@@ -13,6 +13,7 @@ from tfckpt.stored.bundle_names import open_bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.keras_files import open_archive, open_hdf5, open_shards
 from tfckpt.stored.recognise import Format, recognise
+from tfckpt.stored.safetensors import open_safetensors
 from tfckpt.stored.saved_model import open_saved_model
 from tfckpt.stored.saver_v1 import open_saver_v1
 
@@ -30,6 +31,7 @@ _OPENERS: Mapping[Format, Callable[..., StoredCheckpoint]] = {
     Format.HDF5: open_hdf5,
     Format.ARCHIVE: open_archive,
     Format.SHARDS: open_shards,
+    Format.SAFETENSORS: open_safetensors,
 }
 
 

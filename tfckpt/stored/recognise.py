@@ -15,6 +15,7 @@ from tfckpt.stored import hdf5, keras_archive
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.files import join
 from tfckpt.stored.prefix import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
+from tfckpt.stored.safetensors import looks_like_safetensors
 from tfckpt.stored.table import looks_like_table
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Format(Enum):
     HDF5 = "hdf5"
     ARCHIVE = "archive"
     SHARDS = "shards"
+    SAFETENSORS = "safetensors"
 
 
 _MAGIC = {
@@ -58,6 +60,8 @@ def _by_content(head: bytes, tail: bytes) -> Format:
     for magic, found in _MAGIC.items():
         if head.lstrip().startswith(magic):
             return found
+    if looks_like_safetensors(head):
+        return Format.SAFETENSORS
     return Format.SAVER_V1 if looks_like_table(tail) else Format.BUNDLE
 
 

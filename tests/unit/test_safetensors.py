@@ -1,0 +1,77 @@
+"""safetensors files, made by hand from the format's description."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.stored.checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNEL = np.arange(6, dtype="float32").reshape(2, 3)
+BIAS = np.arange(3, dtype="int64")
+HEADER: dict[str, Any] = {
+    "__metadata__": {"format": "pt"},
+    "dense/kernel": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+    "model/dense/bias": {"dtype": "I64", "shape": [3], "data_offsets": [24, 48]},
+}
+
+
+def write(path: Path, header: Any, data: bytes = KERNEL.tobytes() + BIAS.tobytes()) -> str:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return str(path)
+
+
+def test_values_are_those_of_the_file(tmp_path: Path) -> None:
+    with open_checkpoint(write(tmp_path / "w.safetensors", HEADER)) as opened:
+        entries = opened.inventory.entries
+        assert list(entries) == ["model/dense/kernel", "model/dense/bias"]
+        found = [opened.values.read(entry.key) for entry in entries.values()]
+    assert found[0].dtype == KERNEL.dtype
+    assert (found[0] == KERNEL).all()
+    assert (found[1] == BIAS).all()
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {**HEADER, "dense/kernel": {**HEADER["dense/kernel"], **fields}}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        changed(dtype="F99"),
+        changed(shape=[2, 4]),
+        changed(shape=[-2, -3]),
+        changed(shape=[2, 3.0]),
+        changed(shape=None),
+        changed(data_offsets=[0, 28]),
+        changed(data_offsets=[24, 48]),
+        changed(data_offsets=[1, 25]),
+        changed(data_offsets=[0]),
+        b'{"a": {}, "a": {}}',
+        b'{"a": ' * 100_000,
+        b"{not json",
+    ],
+)
+def test_a_header_that_contradicts_itself_is_damaged(tmp_path: Path, header: Any) -> None:
+    with pytest.raises(DamagedCheckpointError):
+        open_checkpoint(write(tmp_path / "w.safetensors", header))
+
+
+def test_a_file_of_another_length_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    whole = open(write(path, HEADER), "rb").read()  # noqa: PTH123, SIM115
+    for end in (len(whole) - 1, len(whole) - 48, 40, 9, 8, 4, 0):
+        path.write_bytes(whole[:end])
+        with pytest.raises(CheckpointError):
+            open_checkpoint(str(path))
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(DamagedCheckpointError):
+        open_checkpoint(str(path))
