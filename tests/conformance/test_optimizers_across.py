@@ -89,10 +89,14 @@ LEGACY: list[tuple[Any, Any]] = [
 ]
 
 
-def net(k: Any, optimizer: Any) -> Any:
+def plain(k: Any) -> Any:
     k.utils.set_random_seed(1)
     layers = [k.layers.Dense(5, activation="tanh"), k.layers.Dense(2, name="head")]
-    model = k.Sequential([k.Input((4,)), *layers])
+    return k.Sequential([k.Input((4,)), *layers])
+
+
+def net(k: Any, optimizer: Any) -> Any:
+    model = plain(k)
     made = OPTIMIZERS[optimizer](k) if isinstance(optimizer, str) else optimizer(k)
     model.compile(made, "mse")
     return model
@@ -171,3 +175,41 @@ def test_an_optimizer_goes_on_in_the_other_flavour_and_back(
 def test_a_legacy_optimizer_goes_on_as_the_newer_one_and_back(legacy, newer, tmp_path) -> None:
     """Up to 1.8e-7: the legacy ones are kernels in C++."""
     check(legacy, keras, newer, NOT_KEPT, SMALL, tmp_path)
+
+
+def test_an_optimizer_of_tf_compat_v1_goes_on_as_keras_adam(tmp_path) -> None:
+    """3e-7: it keeps the powers of its betas as numbers that are multiplied at each step.
+
+    Its step is the program's own, and without it nothing is restored.
+    """
+    first, second = plain(tf_keras), net(keras, "adam")
+    solver, count = tf.compat.v1.train.AdamOptimizer(1e-3), tf.Variable(0, dtype=tf.int64)
+    data = batches(INPUTS, first)
+
+    def train_first(begin: int, steps: int) -> None:
+        for number in range(begin, begin + steps):
+            x, y = data[number % len(data)]
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((first(x, training=True) - y) ** 2)
+            variables = first.trainable_variables
+            gradients = zip(tape.gradient(loss, variables), variables, strict=True)
+            solver.apply_gradients(gradients, global_step=count)
+
+    train_first(0, BEFORE)
+    checkpoint = tf.train.Checkpoint(model=first, optimizer=solver, global_step=count)
+    path = checkpoint.save(str(tmp_path / "ckpt"))
+    objects = {"model": second, "optimizer": second.optimizer}
+    policy: dict[str, Any] = {
+        "exclude_checkpoint": ["optimizer/beta?_power"],
+        "optimizer": {"hyperparameters": "config"},
+    }
+    config = {"version": 1, "restore": {"path": path, "policy": policy}}
+    with pytest.raises(tfckpt.RefusedError, match="optimizer/iterations"):
+        tfckpt.restore(config, **objects)
+    policy["rename"] = [{"checkpoint": "global_step", "model": "optimizer/iterations"}]
+    tfckpt.restore(config, **objects)
+    assert int(second.optimizer.iterations) == BEFORE
+    train_first(BEFORE, AFTER)
+    train(second, data, BEFORE, AFTER)
+    for found, wanted in zip(second.weights, first.weights, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=SMALL)
