@@ -178,12 +178,13 @@ def test_a_legacy_optimizer_goes_on_as_the_newer_one_and_back(legacy, newer, tmp
 
 
 def test_an_optimizer_of_tf_compat_v1_goes_on_as_keras_adam(tmp_path) -> None:
-    """3e-7: it keeps the powers of its betas as numbers that are multiplied at each step.
+    """1.2e-7: it keeps the powers of its betas as numbers that are multiplied at each step.
 
     Its step is the program's own, and without it nothing is restored.
     """
     first, second = plain(tf_keras), net(keras, "adam")
-    solver, count = tf.compat.v1.train.AdamOptimizer(1e-3), tf.Variable(0, dtype=tf.int64)
+    solver = tf.compat.v1.train.AdamOptimizer(1e-3, epsilon=1e-7)  # 1e-8 by default, unlike Keras
+    count = tf.Variable(0, dtype=tf.int64)
     data = batches(INPUTS, first)
 
     def train_first(begin: int, steps: int) -> None:
