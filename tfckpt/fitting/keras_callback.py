@@ -66,6 +66,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
 
+        _supports_tf_logs = True  # tf_keras need not fetch each batch's numbers, only a save does
+
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             if run.report is None:  # another `fit` of the same run goes on from where it is

@@ -77,7 +77,7 @@ class Resumption:
     def before_a_step(self, model: Any) -> None:
         """A step comes that does not count: what it changes and no restore puts right is kept."""
         given = self._given()
-        build.build_compiled({"": model, **given})
+        build.build_compiled(model)
         if not self._kept:
             self._keep(self._restored)
         self._kept += [(each, each.read_value()) for each in own_variables(model, given)]

@@ -81,15 +81,17 @@ def build_optimizers(live: Live, stored: Sequence[Inventory]) -> bool:
     return built
 
 
-def build_compiled(objects: Mapping[str, Any]) -> None:
-    """Create the variables of the optimizers that the models among the objects were compiled with.
+def build_compiled(model: Any) -> None:
+    """Create the variables of the optimizer of a model, as Keras would in the first step.
 
-    Keras would do so in their first step.
+    A ``train_step`` of one's own may use other optimizers, as that of a GAN: Keras compiles the
+    model with one all the same, which never comes to have variables.
     """
-    for model in filter(is_model, objects.values()):
-        optimizer = getattr(model, "optimizer", None)
-        if optimizer is not None and model.built and not _is_built(optimizer):
-            build_for(optimizer, list(model.trainable_variables))
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not model.built or _is_built(optimizer):
+        return
+    if type(model).train_step.__module__.partition(".")[0] in ("keras", "tf_keras"):
+        build_for(optimizer, list(model.trainable_variables))
 
 
 def build_for(optimizer: Any, variables: list[Any]) -> None:
