@@ -96,3 +96,22 @@ def test_slots_are_those_of_the_same_optimizer_with_averages_and_without():
     )
     stored = inventory(weight("a/w"), slot, average("a/w"))
     assert plan("prefer", stored, inventory(weight("a/w"), slot)).ok
+
+
+def test_a_weight_with_two_averages_is_refused_until_one_is_dropped():
+    first, slow = average("a/w"), Entry(
+        "slow/moving_average/a/w", Role.SLOT, "float32", (2,), 8, "a/w/slow", "moving_average",
+        "model/a/w",
+    )  # fmt: skip
+    stored = inventory(weight("a/w"), first, slow, weight("b/w"))
+    twice = plan("prefer", stored, on_unexpected="ignore")
+    assert not twice.ok
+    (step,) = twice.errors
+    assert (step.status.value, step.name) == ("MISMATCH", "model/a/w")
+    assert first.name in step.reason
+    assert slow.name in step.reason
+    for kept, dropped in ((first, slow), (slow, first)):
+        once = plan("prefer", stored, exclude_checkpoint=[dropped.name])
+        assert once.ok
+        assert ("model/a/w", kept.name) in of(once)
+    assert plan("prefer", stored, exclude=["model/a/w"], on_unexpected="ignore").ok

@@ -105,3 +105,29 @@ def test_numbered_layers_in_another_order_are_refused() -> None:
     live = inventory(names, SQUARE, paths)
     assert pairs(inventory(names, SQUARE, paths), live) == {name: name for name in names}
     assert pairs(inventory(names[::-1], SQUARE, paths[::-1]), live) == {}
+
+
+def numbered(paths: Sequence[str], names: Sequence[str]) -> Inventory:
+    full = [f"model/a/{name}/kernel" for name in names]
+    shapes = [(2, 2)] * len(full)
+    return inventory(full, shapes, [f"a/{path}/kernel" for path in paths])
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "goes"),
+    [
+        (("dense_4", "dense_5", "dense_6"), ("dense", "dense_1", "dense_2"), True),
+        (("dense_5", "dense_6", "dense_4"), ("dense", "dense_1", "dense_2"), False),
+        (("dense_5", "dense_4", "dense_6"), ("dense_8", "dense_7", "dense_9"), True),
+        (("dense_9", "dense_10", "dense_11"), ("one", "two", "three"), True),
+        (("dense_10", "dense_11", "dense_9"), ("one", "two", "three"), False),
+    ],
+    ids=["the same", "the first frozen", "made in another order", "named here", "named and frozen"],
+)
+def test_automatic_numbers_must_stand_in_one_order(
+    there: Sequence[str], here: Sequence[str], goes: bool
+) -> None:
+    """Keras 2 writes the layers last that are frozen; their numbers give them away."""
+    stored, live = numbered(there, there), numbered(here, ("first", "second", "third"))
+    found = dict(zip(live.entries, stored.entries, strict=True)) if goes else {}
+    assert pairs(stored, live) == found

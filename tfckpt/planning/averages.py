@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.plan import Status, Step
+from tfckpt.planning.plan import ASSIGNED, Severity, Status, Step
 from tfckpt.records import Role
 from tfckpt.selectors import Selector
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Entry, Inventory
 
 SLOT = "moving_average"
+_SEVERAL_HINT = "drop all but one with exclude_checkpoint"
 
 
 class Averaged(NamedTuple):
@@ -32,20 +33,28 @@ class Averaged(NamedTuple):
         taken: name of a weight → the average that stands for it.
         left: the weights that are not taken, as steps of the plan.
         absent: names of the weights that have no average and are to have one.
+        several: name of a weight → its averages, where it has more than one.
     """
 
     inventory: Inventory
     taken: Mapping[str, Entry]
     left: tuple[Step, ...]
     absent: frozenset[str]
+    several: Mapping[str, tuple[str, ...]]
 
     def told(self, step: Step) -> Step:
         """A step of the plan with the average it is about."""
         if step.stored is not None and any(entry.name in self.taken for entry in step.reads):
+            of = next((e.name for e in step.reads if e.name in self.several), "")
             stored, *parts = (self.taken.get(entry.name, entry) for entry in step.reads)
             reason = "; ".join(filter(None, ("ema: the moving average", step.reason)))
             step = dataclasses.replace(step, source=stored.name, stored=stored, reason=reason)
-            return dataclasses.replace(step, parts=tuple(parts))
+            step = dataclasses.replace(step, parts=tuple(parts))
+            if of and step.status in ASSIGNED:
+                reason = f"{' and '.join(self.several[of])} are all moving averages of {of}"
+                step = dataclasses.replace(step, status=Status.MISMATCH, reason=reason, changes=())
+                step = dataclasses.replace(step, severity=Severity.ERROR, hint=_SEVERAL_HINT)
+            return step
         if step.status is Status.MISSING and step.name in self.absent:
             reason = "ema: only, and the checkpoint has no moving average of it"
             return dataclasses.replace(step, reason=reason)
@@ -68,22 +77,28 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
     [('model/a/kernel', 'b')]
     """
     if policy.ema == "ignore":
-        return Averaged(stored, {}, (), frozenset())
+        return Averaged(stored, {}, (), frozenset(), {})
     dropped = [Selector(text) for text in policy.exclude_checkpoint]
-    averages = {
-        entry.of: entry
-        for entry in stored.entries.values()
-        if entry.slot == SLOT and not any(rule.matches(entry.name) for rule in dropped)
-    }
+    averages: dict[str, list[Entry]] = {}
+    for entry in stored.entries.values():
+        if entry.slot == SLOT and not any(rule.matches(entry.name) for rule in dropped):
+            averages.setdefault(entry.of, []).append(entry)
     kept_here = any(entry.slot == SLOT for entry in live.entries.values())
     entries: dict[str, Entry] = {}
     taken: dict[str, Entry] = {}
+    several: dict[str, tuple[str, ...]] = {}
     left: list[Step] = []
     absent: set[str] = set()
     for name, entry in stored.entries.items():
-        average = averages.get(name)
-        if average is not None and (average.shape, average.dtype) == (entry.shape, entry.dtype):
-            taken[name] = average
+        alike = [
+            each
+            for each in averages.get(name, ())
+            if (each.shape, each.dtype) == (entry.shape, entry.dtype)
+        ]
+        if alike:
+            average = taken[name] = alike[0]
+            if len(alike) > 1:
+                several[name] = tuple(each.name for each in alike)
             entries[name] = dataclasses.replace(average, name=name, role=entry.role, slot="", of="")
             left.append(_left(entry, f"ema: {policy.ema}, and its moving average is taken"))
         elif policy.ema == "only" and entry.role is Role.WEIGHT:
@@ -94,7 +109,7 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
     if not kept_here:  # nothing here takes them as what they are, and they are used
         entries = {n: e for n, e in entries.items() if taken.get(e.of) is not e}
     inventory = dataclasses.replace(stored, entries=entries)
-    return Averaged(inventory, taken, tuple(left), frozenset(absent))
+    return Averaged(inventory, taken, tuple(left), frozenset(absent), several)
 
 
 def _left(entry: Entry, reason: str) -> Step:

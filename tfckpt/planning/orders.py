@@ -166,17 +166,8 @@ class Orders:
         if len(old) != len(new):
             count = f"has {len(new)} values here and {len(old)} there, which are known by place"
             return self._refuse(there, here, count)
-        scopes = _scopes([one.path for one in new])
-        for place, (one, other) in enumerate(zip(old, new, strict=True)):
-            same = _last(one.name) == _last(other.name) or _last(one.path) == _last(other.path)
-            if not same or places[place] not in (None, place):
-                return self._refuse(
-                    there, here, f"has {other.name!r} at place {place}, and there is {one.path!r}"
-                )
-            if place not in _nearest(one.path, scopes):
-                return self._refuse(
-                    there, here, f"has {other.path!r} at place {place}, and there is {one.path!r}"
-                )
+        if why := _differ_in_scopes(old, new, places):
+            return self._refuse(there, here, why)
         return self._by_place(there, here, old, new)
 
     def _by_place(
@@ -228,6 +219,63 @@ def _numbered(names: Sequence[str]) -> bool:
 def _words(path: str) -> tuple[str, ...]:
     """A scope without the numbers that a process gives its layers."""
     return tuple(re.sub(r"_\d+$", "", part) for part in path.split("/"))
+
+
+def _differ_in_scopes(
+    old: Sequence[Ordered], new: Sequence[Ordered], places: Sequence[int | None]
+) -> str:
+    """What speaks against values of as many places being the same ones.
+
+    Args:
+        old: the stored ones.
+        new: the live ones.
+        places: those that the names of the stored ones have here.
+    """
+    scopes = _scopes([one.path for one in new])
+    for place, (one, other) in enumerate(zip(old, new, strict=True)):
+        same = _last(one.name) == _last(other.name) or _last(one.path) == _last(other.path)
+        if not same or places[place] not in (None, place):
+            return f"has {other.name!r} at place {place}, and there is {one.path!r}"
+        if place not in _nearest(one.path, scopes):
+            return f"has {other.path!r} at place {place}, and there is {one.path!r}"
+    if displaced := _displaced(old, new):
+        return (
+            f"has its layers in another order than the numbers of those there, {displaced!r} "
+            "being one; Keras 2 lists last which were frozen"
+        )
+    return ""
+
+
+def _displaced(old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
+    """What a stored value is called whose layer's number has another rank than the one here.
+
+    Keras 2 lists frozen layers last, and no file tells which were. Automatic numbers follow the
+    order in which layers were made, the same wherever the same code makes them. Layers that have
+    names of their own here tell none; those there must then stand as they were made.
+    """
+    groups: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for one, other in zip(old, new, strict=True):
+        groups.setdefault(_words(one.path)[:-1], []).append((one.path, other.path))
+    for pairs in groups.values():
+        there, here = ([_numbers(path) for path in side] for side in zip(*pairs, strict=True))
+        alike = len({_words(path)[:-1] for _, path in pairs}) == 1
+        if not alike or len(set(here)) != len(set(there)):
+            first = {numbers: rank for rank, numbers in enumerate(dict.fromkeys(there))}
+            here = [(first[numbers],) for numbers in there]
+        old_at, new_at = (
+            {numbers: rank for rank, numbers in enumerate(sorted(set(side)))}
+            for side in (there, here)
+        )
+        for (path, _), one_numbers, other_numbers in zip(pairs, there, here, strict=True):
+            if old_at[one_numbers] != new_at[other_numbers]:
+                return path
+    return ""
+
+
+def _numbers(path: str) -> tuple[int, ...]:
+    """The numbers that a process gave the layers of a scope."""
+    found = (re.search(r"_(\d{1,9})$", part) for part in path.split("/")[:-1])
+    return tuple(int(match[1]) if match else 0 for match in found)
 
 
 def _scopes(paths: Sequence[str]) -> dict[tuple[str, ...], set[int]]:

@@ -76,3 +76,22 @@ def test_a_layer_that_was_frozen_shifts_no_slot(tmp_path: Path) -> None:
     compiled(model, keras.optimizers.SGD(momentum=0.9))
     with pytest.raises(RefusedError):
         restore(path, model)
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_layer_inside_another_shifts_no_value(frozen: int, tmp_path: Path) -> None:
+    """Keras 2 lists what is frozen last; assigned by place, neighbours would swap their values."""
+    tf_keras = pytest.importorskip("tf_keras")
+
+    def build(*, freeze: bool) -> Any:
+        inner = chain(tf_keras, None, None, None)
+        inner.layers[frozen].trainable = not freeze
+        return tf_keras.Sequential([tf_keras.Input((3,)), inner])
+
+    path = save(build(freeze=True), tmp_path, ".h5")
+    for freeze in (False, True):
+        model = build(freeze=freeze)
+        before = model.get_weights()
+        with pytest.raises(RefusedError, match="another order"):
+            restore(path, model)
+        assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
