@@ -24,7 +24,11 @@ def network(keras: Any, inputs: int, outputs: int) -> Any:
 
 
 def gan(keras: Any) -> Any:
-    """As Keras's guides write it: ``compile`` leaves the model an optimizer that no step uses."""
+    """As Keras's guides write it: ``compile`` leaves the model an optimizer that no step uses.
+
+    It runs eagerly: as a graph, TensorFlow 2.21 does not repeat this training by itself (11 of 40
+    runs of plain Keras differed from the first, 8 of 40 with ``enable_op_determinism``).
+    """
 
     class GAN(keras.Model):
         def __init__(self) -> None:
@@ -43,7 +47,7 @@ def gan(keras: Any) -> Any:
             return self.discriminator(inputs)
 
         def compile(self, first: Any, second: Any) -> None:
-            super().compile()
+            super().compile(run_eagerly=True)
             self.optimizer_of_generator, self.optimizer_of_discriminator = first, second
             first.build(self.generator.trainable_variables)
             second.build(self.discriminator.trainable_variables)
@@ -72,8 +76,16 @@ def gan(keras: Any) -> Any:
     return model
 
 
+def state(model: Any) -> list[np.ndarray]:
+    optimizers = (model.optimizer_of_generator, model.optimizer_of_discriminator)
+    slots = [variable for optimizer in optimizers for variable in optimizer.variables]
+    values = [value.numpy() for value in (*model.weights, *slots, model.noise.state)]
+    return [np.asarray(value) for value in values]
+
+
+@pytest.mark.parametrize("place", [(0, 2), (1, 1), (2, 0)], ids=str)
 def test_a_gan_in_one_model_goes_on_although_it_never_used_what_it_was_compiled_with(
-    flavour, tmp_path, stop
+    flavour, tmp_path, stop, place
 ) -> None:
     arguments = {"batch_size": 4, "epochs": 3, "verbose": 0}
     whole = gan(flavour)
@@ -87,12 +99,9 @@ def test_a_gan_in_one_model_goes_on_although_it_never_used_what_it_was_compiled_
     }
     callback = tfckpt.from_config(config, model=model).callback(verbose=0)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X, **arguments, callbacks=[callback, stop(1, 1)])
+        model.fit(X, **arguments, callbacks=[callback, stop(*place)])
     model = gan(flavour)
     callback = tfckpt.from_config(config, model=model).callback(verbose=0)
-    again = model.fit(X, **arguments, callbacks=[callback]).history
-    assert {name: values[0] for name, values in again.items()} == {
-        name: values[0] for name, values in history.items()
-    }
-    for optimizer in (model.optimizer_of_generator, model.optimizer_of_discriminator):
-        assert optimizer.iterations.numpy() == 9
+    assert model.fit(X, **arguments, callbacks=[callback]).history == history
+    for value, expected in zip(state(model), state(whole), strict=True):
+        np.testing.assert_array_equal(value, expected)
