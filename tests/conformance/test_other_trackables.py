@@ -90,7 +90,8 @@ def test_every_variable_of_a_v1_optimizer_is_in_the_record_and_the_file(name, tm
         if key.startswith("optimizer/")
     ]
     assert values(optimizer) == sorted(stored)
-    assert record.inventory.optimizers == {"optimizer": name}
+    # Keras's RMSprop, whose state means the same, is spelled otherwise.
+    assert record.inventory.optimizers == {"optimizer": name.replace("rms_prop", "rm_sprop")}
 
 
 def test_a_v1_optimizers_values_have_the_names_of_keras_words() -> None:
