@@ -304,6 +304,25 @@ def test_foreign_slots_can_be_taken_or_started_anew(given):
     assert make_plan(Policy(**given), old, new).ok
 
 
+def test_the_learning_rate_of_another_class_is_suspect_where_no_slots_tell():
+    rate = Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", ())
+    kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2,))
+    entries = {entry.name: entry for entry in (rate, kernel)}
+    adam, sgd, unknown = (
+        Inventory("here", entries, optimizers={"optimizer": name} if name else {})
+        for name in ("adam", "sgd", "")
+    )
+    assert make_plan(Policy(), adam, adam).ok
+    assert make_plan(Policy(), unknown, sgd).ok
+    for policy in (Policy(), Policy(expect_partial=True), Policy(optimizer={"slots": "reset"})):
+        (step,) = make_plan(policy, adam, sgd).errors
+        assert (step.status.value, step.name) == ("SUSPECT", rate.name)
+        assert "'sgd' here and 'adam' in the checkpoint" in step.reason
+        assert "hyperparameters: config" in step.hint
+    assert make_plan(Policy(optimizer={"hyperparameters": "config"}), adam, sgd).ok
+    assert make_plan(Policy(match="name"), adam, sgd).ok
+
+
 def test_a_rule_that_turns_one_slot_into_another_is_somebodys_word_for_it():
     old = model(("model", "a"), optimizer="adam", slots=("velocity",))
     new = model(("model", "a"), optimizer="rmsprop", slots=("accumulator",))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfckpt.planning.casting import castable
 from tfckpt.planning.changes import Change, Impossible, Kind
 from tfckpt.planning.plan import Severity, Status, Step
-from tfckpt.planning.structure import SLOTS_HINT, Layers, Optimizers
+from tfckpt.planning.structure import SETTING_HINT, SLOTS_HINT, Layers, Optimizers
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class Comparison:
                 return doubt
         if live.role is Role.SLOT and not (route.explicit and stored.slot != live.slot):
             return self._optimizers.doubt(stored, live), SLOTS_HINT
+        if live.role is Role.HYPERPARAMETER and not route.explicit:
+            return self._optimizers.doubt_of_setting(stored, live), SETTING_HINT
         return "", ""
 
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 TRUST_HINT = "name the layers where the model is built; or `match: name` trusts the names"
 _REPEATED = re.compile(r"~\d+$")
+SETTING_HINT = (
+    "optimizer: {hyperparameters: config} keeps what the code says; `match: name` takes it all "
+    "the same"
+)
 SLOTS_HINT = "optimizer: {slots: reset} starts them anew; `match: name` takes them all the same"
 
 
@@ -289,6 +293,7 @@ class Optimizers:
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._stored = _optimizers(stored)
         self._live = _optimizers(live)
+        self._classes = stored.optimizers, live.optimizers
         self._verdicts: dict[tuple[str, str], str] = {}
 
     def doubt(self, stored: Entry, live: Entry) -> str:
@@ -298,6 +303,15 @@ class Optimizers:
         if places not in self._verdicts:
             self._verdicts[places] = _differ(*pair) if all(places) else ""
         return self._verdicts[places]
+
+    def doubt_of_setting(self, stored: Entry, live: Entry) -> str:
+        """Why a learning rate and its like may mean something else here: for another class."""
+        paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
+        there, here = (
+            _Optimizer(path, classes.get(path, ""), set())
+            for path, classes in zip(paths, self._classes, strict=True)
+        )
+        return _differ(there, here)
 
 
 @dataclasses.dataclass(slots=True)
