@@ -166,9 +166,18 @@ class Orders:
         if len(old) != len(new):
             count = f"has {len(new)} values here and {len(old)} there, which are known by place"
             return self._refuse(there, here, count)
-        if why := _differ_in_scopes(old, new, places):
+        if why := self._renamed(here, old, new) or _differ_in_scopes(old, new, places):
             return self._refuse(there, here, why)
         return self._by_place(there, here, old, new)
+
+    def _renamed(self, here: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
+        """Which layer of an inner model has a name that was given to it, and another one there."""
+        given = {layer.name for layer in self._live.stacks.get(here, ()) if not layer.base}
+        for one, other in zip(old, new, strict=True):
+            layer = other.name.removeprefix(f"{here}/").partition("/")[0]
+            if layer in given and layer not in one.path.split("/"):
+                return f"has the layer {layer!r} where {one.path!r} is there"
+        return ""
 
     def _by_place(
         self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]

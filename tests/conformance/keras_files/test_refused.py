@@ -95,3 +95,19 @@ def test_a_frozen_layer_inside_another_shifts_no_value(frozen: int, tmp_path: Pa
         with pytest.raises(RefusedError, match="another order"):
             restore(path, model)
         assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
+
+
+def test_names_given_to_inner_layers_come_before_places(flavour: Any, tmp_path: Path) -> None:
+    def build(*names: str | None) -> Any:
+        return flavour.Sequential([flavour.Input((3,)), chain(flavour, *names)])
+
+    written = build("a", "b")
+    fill(written, 1)
+    path = save(written, tmp_path, ".h5")
+    with pytest.raises(RefusedError, match="'x'"):
+        restore(path, build("x", "y"))
+    with pytest.raises(RefusedError):
+        restore(path, build("a", "y"))
+    model = build("a", "b")
+    restore(path, model)
+    assert equal(written, model)
