@@ -39,7 +39,7 @@ def main() -> None:
     summary = {
         "restored": report.path,
         "epochs": [epoch + 1 for epoch in history.epoch],
-        "steps": int(model.optimizer.iterations),
+        "steps": int(model.optimizer.iterations.numpy()),
         "steps_of_all_epochs": EPOCHS * math.ceil(len(images) / BATCH),
     }
     Path(os.environ["RUN_DIR"], "summary.json").write_text(json.dumps(summary), encoding="utf-8")

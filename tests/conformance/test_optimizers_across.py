@@ -139,7 +139,7 @@ def count_products(optimizer: Any) -> None:
     Without it, the momenta are multiplied once per variable in the steps after a restore.
     """
     if hasattr(optimizer, "_u_product_counter"):
-        optimizer._u_product_counter = int(optimizer.iterations) + 1
+        optimizer._u_product_counter = int(optimizer.iterations.numpy()) + 1
 
 
 def check(
@@ -209,7 +209,7 @@ def test_an_optimizer_of_tf_compat_v1_goes_on_as_keras_adam(tmp_path) -> None:
         tfckpt.restore(config, **objects)
     policy["rename"] = [{"checkpoint": "global_step", "model": "optimizer/iterations"}]
     tfckpt.restore(config, **objects)
-    assert int(second.optimizer.iterations) == BEFORE
+    assert int(second.optimizer.iterations.numpy()) == BEFORE
     train_first(BEFORE, AFTER)
     train(second, data, BEFORE, AFTER)
     for found, wanted in zip(second.weights, first.weights, strict=True):

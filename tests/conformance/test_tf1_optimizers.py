@@ -87,7 +87,7 @@ def test_keras_3s_optimizer_goes_on(tmp_path, name) -> None:
     optimizer = KERAS[name]()
     optimizer.build(model.trainable_variables)
     restore(str(tmp_path / "ckpt"), model=model, optimizer=optimizer)
-    assert int(optimizer.iterations) == BEFORE
+    assert int(optimizer.iterations.numpy()) == BEFORE
     for _ in range(AFTER):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(model(X) - 1.0))

@@ -71,7 +71,11 @@ def two_fits(flavour: str, directory: str, kill: list[int] | None) -> Any:
         callbacks = [run.callback(verbose=0), Kill()]
         fitted = model.fit(x, y, batch_size=4, epochs=epochs, verbose=0, callbacks=callbacks)
         losses.append([float(loss) for loss in fitted.history.get("loss", ())])
-    return [digest(v.numpy() for v in model.weights), losses[-1], int(model.optimizer.iterations)]
+    return [
+        digest(v.numpy() for v in model.weights),
+        losses[-1],
+        int(model.optimizer.iterations.numpy()),
+    ]
 
 
 @pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
