@@ -88,6 +88,19 @@ def _compound(file: h5py.File, secret: Path) -> None:
     file["layers/dense/vars/2"] = np.zeros(2, [("a", "f4"), ("b", "i4")])
 
 
+def _small_compound(file: h5py.File, secret: Path) -> None:
+    file["bytes"] = np.zeros(3, [("a", "u1"), ("b", "u1")])
+
+
+def _opaque(file: h5py.File, secret: Path) -> None:
+    file["opaque"] = np.zeros(3, "V4")
+
+
+def _marked_otherwise(file: h5py.File, secret: Path) -> None:
+    file["opaque"] = np.zeros(3, "V2")
+    file["opaque"].attrs["dtype"] = "float8"
+
+
 def _huge(file: h5py.File, secret: Path) -> None:
     file.create_dataset("layers/dense/vars/2", (1 << 40,), "float32", chunks=(1 << 20,))
 
@@ -112,6 +125,9 @@ def _cycle(file: h5py.File, secret: Path) -> None:
         _references,
         _ragged,
         _compound,
+        _small_compound,
+        _opaque,
+        _marked_otherwise,
         _huge,
         _bomb,
         _cycle,

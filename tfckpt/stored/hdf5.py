@@ -47,7 +47,9 @@ _NUMBERS = frozenset(
     complex128
     """.split()  # noqa: SIM905 (words read better than a list of them)
 )
-_MARK, _BFLOAT16 = "dtype", "bfloat16"
+# HDF5 has no bfloat16, so h5py stores its two bytes as they are, with no word of what they are; of
+# the types that variables have, no other is stored so. Keras 3 alone adds a mark, and not in `.h5`.
+_MARK, _BFLOAT16, _BFLOAT16_BYTES = "dtype", "bfloat16", 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -298,15 +300,17 @@ class Hdf5:
             return "string"
         dtype = dataset.dtype
         name = str(dtype.newbyteorder("=").name)
-        if dtype.kind == "V" and dtype.itemsize == 2 and _MARK in dataset.attrs:
-            self._marked.append(path)
+        opaque = stored.get_class() == h5.h5t.OPAQUE and not stored.get_tag()
+        if opaque and stored.get_size() == _BFLOAT16_BYTES:
+            if _MARK in dataset.attrs:
+                self._marked.append(path)
             return _BFLOAT16
         if name in _NUMBERS and h5.h5t.py_create(dtype, logical=True).equal(stored):
             return name
         raise self._unsupported(f"an array of the type {dtype}", path)
 
     def _check_marks(self) -> None:
-        """Keras 3 says of two opaque bytes what they are: a bfloat16."""
+        """Where Keras 3 says what two opaque bytes are, they must be a bfloat16."""
         for path in self._marked:
             if self._texts(path, _MARK) != [_BFLOAT16]:
                 raise self._unsupported("an array of opaque values", path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from zoo.keras_savers import FORMATS, equal, fill, restore, save
 from zoo.models import IN_FLAVOUR
@@ -126,3 +127,31 @@ def test_shards_are_read_together(tmp_path: Path) -> None:
     restore(str(path), restored)
 
     assert equal(written, restored)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_bfloat16_is_restored(flavour: Any, suffix: str, tmp_path: Path) -> None:
+    def build(seed: int) -> Any:
+        layers = flavour.layers
+        mixed = layers.Dense(3, dtype="mixed_bfloat16"), layers.Dense(2, dtype="bfloat16")
+        model = flavour.Sequential([flavour.Input((4,)), *mixed])
+        model.compile(flavour.optimizers.SGD(momentum=0.9), "mse")
+        model.optimizer.build(model.trainable_variables)
+        fill(model, seed)
+        return model
+
+    written, restored = build(1), build(2)
+    for number, variable in enumerate(written.optimizer.variables[2:]):
+        variable.assign(np.full(variable.shape, number + 0.5))
+    path = save(written, tmp_path, suffix)
+
+    weights_alone = suffix == ".h5" and flavour.__name__ == "tf_keras"
+    settings = {"hyperparameters": "config"}
+    if weights_alone:
+        settings |= {"slots": "reset", "iterations": "reset"}
+    restore(path, restored, optimizer=settings)
+
+    assert equal(written, restored)
+    pairs = zip(written.optimizer.variables, restored.optimizer.variables, strict=True)
+    for one, other in [] if weights_alone else pairs:
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
