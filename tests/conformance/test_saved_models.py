@@ -13,7 +13,7 @@ import tf_keras
 from zoo.graphs import dense, v1
 
 import tfckpt
-from tfckpt.errors import DamagedCheckpointError
+from tfckpt.errors import DamagedCheckpointError, RefusedError
 from tfckpt.stored.checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
@@ -95,6 +95,75 @@ def test_what_keras_3_exports(tmp_path: Path) -> None:
         found = [stored.values.read(e.key) for e in stored.inventory.entries.values() if e.shape]
     for weight in model.get_weights():
         assert any(np.array_equal(weight, value) for value in found)
+
+
+def sequential(flavour: Any, *names: str | None) -> Any:
+    layers = flavour.layers
+    inside = [layers.Dense(4, name=name) for name in names]
+    return flavour.Sequential(
+        [flavour.Input((4,)), *inside, layers.BatchNormalization(), layers.Dropout(0.5)]
+    )
+
+
+def functional(flavour: Any) -> Any:
+    inputs = flavour.Input((None, 4))
+    outputs = flavour.layers.Bidirectional(flavour.layers.LSTM(3))(inputs)
+    return flavour.Model(inputs, flavour.layers.Dense(2, name="out")(outputs))
+
+
+class Subclassed(keras.Model):
+    """Its attributes are called as its layers, each as the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.b = keras.layers.Dense(4, name="a")
+        self.a = keras.layers.Dense(4, name="b")
+
+    def call(self, inputs: Any) -> Any:
+        return self.a(self.b(inputs))
+
+
+def restore_exported(directory: Path, model: Any) -> None:
+    policy = {"include": ["model/**"]}
+    tfckpt.restore(
+        {"version": 1, "restore": {"path": str(directory), "policy": policy}}, model=model
+    )
+
+
+@pytest.mark.parametrize(
+    "build", [functional, lambda k: sequential(k, None, None), lambda k: sequential(k, "b", "a")]
+)
+def test_an_exported_model_is_restored(flavour, build, tmp_path: Path) -> None:
+    written = build(flavour)
+    fill(written)
+    written.export(str(tmp_path / "model"), **({"verbose": False} if flavour is keras else {}))
+    model = build(flavour)
+    restore_exported(tmp_path / "model", model)
+    np.testing.assert_equal(model.get_weights(), written.get_weights())
+    with open_checkpoint(str(tmp_path / "model")) as stored:
+        weights = [name for name in stored.inventory.entries if name.startswith("model/")]
+    assert len(weights) == len(written.get_weights())
+
+
+def test_an_exported_model_does_not_go_into_one_with_another_layer(flavour, tmp_path) -> None:
+    written = sequential(flavour, None, None)
+    written.export(str(tmp_path / "model"), **({"verbose": False} if flavour is keras else {}))
+    for names in ((None, None, None), (None, "new", None), ("new", None)):
+        with pytest.raises(RefusedError):
+            restore_exported(tmp_path / "model", sequential(flavour, *names))
+
+
+def test_an_exported_subclassed_model_goes_by_place(tmp_path: Path) -> None:
+    written, model = Subclassed(), Subclassed()
+    for each in (written, model):
+        each(np.ones((1, 4)))
+    fill(written)
+    written.export(str(tmp_path / "model"), verbose=False)
+    try:
+        restore_exported(tmp_path / "model", model)
+    except RefusedError:
+        return
+    np.testing.assert_equal(model.get_weights(), written.get_weights())
 
 
 def test_what_tf1s_builder_wrote(tmp_path: Path) -> None:

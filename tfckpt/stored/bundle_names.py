@@ -19,8 +19,9 @@ from tfckpt.records import Entry, Inventory, Role
 from tfckpt.stored import commit, keys, proto
 from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.exported import Exported
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.graph import GraphReader
+from tfckpt.stored.graph import KERAS_BASES, GraphReader
 from tfckpt.stored.keras_books import CONFIG
 from tfckpt.stored.key_names import name_keys
 from tfckpt.stored.roots import moved_to
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from tfckpt.records import Root
 
+SAVED_MODEL = "saved_model"
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
@@ -65,7 +67,13 @@ def open_bundle(
         if record is not None and not record.adopted:
             told = "tfckpt"
             inventory = moved_to(_check(record.inventory, bundle), roots or {})
-        elif (graph := _read_graph(bundle)) is not None:
+        elif (
+            (graph := _read_graph(bundle)) is not None
+            and kind == SAVED_MODEL
+            and (exported := _name_exported(bundle, graph, roots, bases))
+        ):
+            told, inventory = "tensorflow", exported
+        elif graph is not None:
             reader = GraphReader(graph, bases, labels)
             told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
             inventory = _name(bundle, reader, roots)
@@ -144,6 +152,23 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
             name = key if name in entries else name
             entries[name] = _entry(bundle, name, key, Role.STATE)
     return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
+
+
+def _name_exported(
+    bundle: Bundle,
+    graph: proto.ObjectGraph,
+    roots: Mapping[str, Root] | None,
+    bases: Collection[str],
+) -> Inventory | None:
+    """The inventory of what ``model.export`` wrote, where it tells the names of layers."""
+    exported = Exported(graph)
+    found = exported.inventory(bundle.prefix, roots, KERAS_BASES | set(bases))
+    if found is None or bundle.entries.keys() - {OBJECT_GRAPH} != exported.keys:
+        return None
+    named, inventory = found
+    entries = [_entry(bundle, v.name, v.node.value, v.role) for v in named.values]
+    entries += [_entry(bundle, _plain_name(key), key, Role.SEED) for key in exported.seeds]
+    return dataclasses.replace(inventory, entries={entry.name: entry for entry in entries})
 
 
 def _role_of(name: str) -> Role:

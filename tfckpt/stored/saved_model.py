@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundle import index_path
-from tfckpt.stored.bundle_names import open_bundle
+from tfckpt.stored.bundle_names import SAVED_MODEL, open_bundle
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.keras_metadata import layer_names
 from tfckpt.stored.prefix import VARIABLES
@@ -51,6 +51,6 @@ def open_saved_model(
         roots=roots,
         bases=bases,
         files=files,
-        kind="saved_model",
+        kind=SAVED_MODEL,
         labels=layer_names(directory, files),
     )
