@@ -27,6 +27,12 @@ _HINT = (
 )
 
 
+_OPTIMIZER_HINT = (
+    "optimizer: {slots: reset} starts the slots anew; TensorFlow's format tells them by name"
+)
+_FROZEN_HINT = f"unfreeze all layers while it is restored; or {_OPTIMIZER_HINT}"
+
+
 class _Place(NamedTuple):
     """Where a stored value is in the order of a layer."""
 
@@ -85,6 +91,9 @@ class Orders:
         while end > 0:
             if (failed := self._failed.get(live[:end])) is not None:
                 there, reason = failed
+                if live[:end] in self._live.optimizers:
+                    ordered = live[:end] in self._live.own_orders
+                    return reason, _OPTIMIZER_HINT if ordered else _FROZEN_HINT
                 order = self._order(there)
                 return reason, _HINT.format(there=order[0].name if order else there, here=live)
             end = live.rfind("/", 0, end)
@@ -130,6 +139,8 @@ class Orders:
         clash = next(((at, name, one.name) for at, name, one in clashes if name in mine), None)
         if not new:
             why = "has values here whose order is not known"
+            if here in self._live.optimizers:
+                why += ", as where layers are frozen; the file does not tell which were"
         elif (kinds := self._kinds(there, here)) and kinds[0] != kinds[1]:
             why = f"is {kinds[1]!r} here and {kinds[0]!r} there"
         elif clash is not None:

@@ -76,6 +76,10 @@ def open_shards(
         handle = parts.open(path)
         for name in _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path):
             beside = join(os.path.split(path)[0], name)
+            if not files.exists(beside):
+                message = f"is not there, and {path} names it as one of its shards"
+                hint = "Copy all shards along with the `.weights.json`."
+                raise DamagedCheckpointError(message, path=beside, hint=hint)
             parts.add(beside, Stream(parts.open(beside)))
         return parts.opened({}, bases)
 

@@ -35,8 +35,10 @@ _FLIPPED = ("theano", "cntk")
 
 
 def is_legacy(root: Group) -> bool:
-    """Whether a file lists layers, as one of Keras 2 does."""
-    return _INNER in root.groups or {_LAYERS, f"{_LAYERS}0"} & root.attributes != set()
+    """Whether a file lists layers, or values of layers, as one of Keras 2 does."""
+    listing = {_LAYERS, f"{_LAYERS}0"} & root.attributes
+    inner = (group.attributes & {_VALUES, f"{_VALUES}0"} for group in root.groups.values())
+    return _INNER in root.groups or bool(listing) or any(inner)
 
 
 def read(file: Hdf5, path: str, bases: Collection[str]) -> Inventory:
@@ -107,7 +109,7 @@ class _Reader:
     def _model(self, config: Mapping[str, Any]) -> Node:
         model = Node(Kind.STACK, label=_text(_mapping(config, "config"), "name"))
         configs = dict(_layers(config))
-        for name in self._file.texts(self._top, _LAYERS) or []:
+        for name in self._names(self._top, _LAYERS):
             if (group := self._top.find(name)) is None:
                 message = f"lists the layer {name!r}, and has no group of that name"
                 raise DamagedCheckpointError(message, path=self._path, name=name)
@@ -129,7 +131,7 @@ class _Reader:
     def _listed(self, group: Group) -> list[tuple[str, Dataset]]:
         """The values that a group lists, by their names without the number of the output."""
         found = []
-        for name in self._file.texts(group, _VALUES) or []:
+        for name in self._names(group, _VALUES):
             if (dataset := group.dataset(name)) is None:
                 message = f"the group lists {name!r}, and does not hold it"
                 raise DamagedCheckpointError(message, path=self._path, name=group.path)
@@ -138,6 +140,14 @@ class _Reader:
             message = "the group lists one value twice"
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
         return found
+
+    def _names(self, group: Group, attribute: str) -> list[str]:
+        """What a group lists; one that holds values must list something."""
+        found = self._file.texts(group, attribute)
+        if found is None and any(True for _ in group.walk()):
+            message = f"the group holds values, and its list of them, {attribute!r}, is not there"
+            raise DamagedCheckpointError(message, path=self._path, name=group.path)
+        return found or []
 
     def _hang(
         self,

@@ -10,7 +10,7 @@ import contextlib
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tfckpt.errors import CheckpointError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored import hdf5, keras_archive
 from tfckpt.stored.bundle import index_path
 from tfckpt.stored.files import join
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.files import Files
 
 _PEEK = 16
+_KERAS = (".h5", ".hdf5", ".keras", ".weights.json")
 
 
 class Format(Enum):
@@ -44,7 +45,11 @@ _MAGIC = {
 
 
 def recognise(path: str, files: Files) -> Format:
-    """The format of what is there; ``BUNDLE``, whose reader says what is wrong, for no other."""
+    """The format of what is there; ``BUNDLE``, whose reader says what is wrong, for no other.
+
+    Raises:
+        DamagedCheckpointError: it is an empty file, called as one of Keras's.
+    """
     if files.exists(index_path(path)):
         inside = path.endswith(VARIABLES) and is_saved_model(path.removesuffix(VARIABLES), files)
         return Format.SAVED_MODEL if inside else Format.BUNDLE
@@ -52,7 +57,11 @@ def recognise(path: str, files: Files) -> Format:
         return Format.SAVED_MODEL
     if SUFFIX.search(path):
         return Format.BUNDLE
-    content = _ends(path, files) or _ends(next(iter(shards_of(path, files)), ""), files)
+    content = _ends(path, files)
+    if content == (b"", b"") and path.endswith(_KERAS):
+        hint = "Its writer may have been stopped; write it, or copy it, again."
+        raise DamagedCheckpointError("is an empty file", path=path, hint=hint)
+    content = content or _ends(next(iter(shards_of(path, files)), ""), files)
     return Format.BUNDLE if content is None else _by_content(*content)
 
 

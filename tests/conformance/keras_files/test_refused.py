@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import pytest
 from zoo.keras_savers import equal, fill, restore, save
 
-from tfckpt.errors import RefusedError
+from tfckpt.errors import DamagedCheckpointError, RefusedError
+from tfckpt.stored.checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,3 +113,49 @@ def test_names_given_to_inner_layers_come_before_places(flavour: Any, tmp_path: 
     model = build("a", "b")
     restore(path, model)
     assert equal(written, model)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
+def test_an_optimizer_that_does_not_train_all_says_what_to_do(suffix: str, tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+
+    def build() -> Any:
+        model = chain(keras, None, None)
+        model.layers[0].trainable = False
+        return compiled(model, keras.optimizers.Adam())
+
+    written, model = build(), build()
+    fill(written, 1)
+    path = save(written, tmp_path, suffix)
+    with pytest.raises(RefusedError, match=r"(?s)layers are\s+frozen.*unfreeze.*slots: reset"):
+        restore(path, model)
+    reset = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
+    restore(path, model, optimizer=reset, on_unexpected="ignore")
+    assert equal(written, model)
+
+
+def test_an_optimizer_of_the_other_keras_says_what_to_do(flavour: Any, tmp_path: Path) -> None:
+    other = pytest.importorskip("tf_keras" if flavour.__name__ == "keras" else "keras")
+    written = compiled(chain(flavour, None, None), flavour.optimizers.Adam())
+    path = save(written, tmp_path, ".weights.h5")
+    model = compiled(chain(other, None, None), other.optimizers.Adam())
+    with pytest.raises(RefusedError, match="slots: reset"):
+        restore(path, model)
+
+
+@pytest.mark.parametrize("attribute", ["layer_names", "weight_names"])
+def test_a_list_that_is_gone_is_damage(attribute: str, tmp_path: Path) -> None:
+    tf_keras = pytest.importorskip("tf_keras")
+    path = save(chain(tf_keras, "a", "b"), tmp_path, ".h5")
+    with h5py.File(path, "a") as file:
+        del (file if attribute == "layer_names" else file["b"]).attrs[attribute]
+    with pytest.raises(DamagedCheckpointError, match=attribute):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".keras"])
+def test_an_empty_file_is_called_so(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model{suffix}"
+    path.touch()
+    with pytest.raises(DamagedCheckpointError, match="is an empty file"):
+        open_checkpoint(str(path))
