@@ -249,6 +249,8 @@ class _Described:
                 said.append("it offers no get_state and set_state any more, so it begins anew")
         for name, value in values.items():
             _set(self.callback, name, value)
+        if "best" in values and getattr(self.callback, "monitor_op", self) is None:
+            _keep_best(self.callback)
         if not arrays.keys() >= set(keys):
             said.append(f"its {self.array} were not saved; it may put back those of a worse epoch")
         elif self.array:
@@ -332,6 +334,19 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
 
 def _dict_of(callback: Any) -> dict[str, Any]:
     return getattr(callback, "__dict__", {})
+
+
+def _keep_best(callback: Any) -> None:
+    """What a callback compares by is settled in its first epoch, when Keras 3.3 to 3.6 forget `best`."""
+    settle = callback._set_monitor_op
+
+    def settle_and_keep() -> None:
+        best = callback.best
+        settle()
+        callback.best = best
+        del callback._set_monitor_op
+
+    callback._set_monitor_op = settle_and_keep
 
 
 def _set(callback: Any, name: str, value: Any) -> None:
