@@ -337,7 +337,7 @@ def _dict_of(callback: Any) -> dict[str, Any]:
 
 
 def _keep_best(callback: Any) -> None:
-    """What a callback compares by is settled in its first epoch, when Keras 3.3 to 3.6 forget `best`."""
+    """What it compares by is settled in its first epoch, when Keras 3.3 to 3.6 forget `best`."""
     settle = callback._set_monitor_op
 
     def settle_and_keep() -> None:
