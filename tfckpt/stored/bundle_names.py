@@ -3,7 +3,7 @@
 It comes from tfckpt's commit record; without one from the object graph inside; without that, in a
 checkpoint of TF1's ``Saver``, from the keys (:mod:`tfckpt.stored.key_names`). Whichever it is,
 every value in the index is in the inventory; the object graph and the layers' configurations, which
-TensorFlow 1.13 wrote beside it, are none.
+TensorFlow 1.13 wrote beside it, are none. What ``model.export`` stores twice is there once.
 """
 
 from __future__ import annotations
