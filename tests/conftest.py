@@ -6,6 +6,7 @@ tests that ask for it, so that the tests of the light half stay light.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -29,6 +30,14 @@ settings.register_profile("tfckpt", deadline=None, print_blob=True)
 settings.load_profile("tfckpt")
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_left_is_not_walked_again() -> Iterator[None]:
+    """A full collection takes seconds after some thousand tests: TensorFlow keeps its traces."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["keras3", "tf_keras"])

@@ -249,7 +249,7 @@ class _Described:
                 said.append("it offers no get_state and set_state any more, so it begins anew")
         for name, value in values.items():
             _set(self.callback, name, value)
-        if "best" in values and getattr(self.callback, "monitor_op", self) is None:
+        if "best" in values:
             _keep_best(self.callback)
         if not arrays.keys() >= set(keys):
             said.append(f"its {self.array} were not saved; it may put back those of a worse epoch")
@@ -338,7 +338,9 @@ def _dict_of(callback: Any) -> dict[str, Any]:
 
 def _keep_best(callback: Any) -> None:
     """What it compares by is settled in its first epoch, when Keras 3.3 to 3.6 forget `best`."""
-    settle = callback._set_monitor_op
+    settle = getattr(callback, "_set_monitor_op", None)
+    if settle is None or "best" not in settle.__code__.co_names or callback.monitor_op is not None:
+        return
 
     def settle_and_keep() -> None:
         best = callback.best

@@ -115,7 +115,8 @@ def test_another_optimizer_is_refused_or_begins_with_slots_of_its_own(
     with pytest.raises(tfckpt.RefusedError, match="'lion' here and 'sgd' in the checkpoint"):
         fit(other, run)
     np.testing.assert_equal(weights(other), initial)
-    other, run = begin(flavour.optimizers.Adam(0.01), {"optimizer": {"slots": "reset"}})
+    anew = {"slots": "reset", "hyperparameters": "config"}
+    other, run = begin(flavour.optimizers.Adam(0.01), {"optimizer": anew})
     until(other, run)
     np.testing.assert_equal(weights(other), weights(model))
     assert all(not slot.any() for pair in slots(other).values() for slot in pair)
