@@ -247,6 +247,8 @@ def _fork(request: dict[str, Any], replies: IO[bytes]) -> _Child:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+        # A job that a shell has put into the background ignores it, and so do all its children.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         value, error = None, None
         try:
             value = _find(request["function"])(*request["arguments"])
