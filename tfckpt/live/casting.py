@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfckpt.errors import RestoreError
+from tfckpt.stored.casting import kept
 
 
 def cast(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
@@ -28,17 +29,14 @@ def cast(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
     if lossy and value.dtype.kind == "c" and dtype.kind not in "cb":
         value = value.real
     with np.errstate(all="ignore"):
-        if dtype.kind in "iu" and lossy:
-            kept = _within(value, dtype)
-            cast = np.where(kept, value, 0).astype(dtype)
-        elif dtype.kind in "iu":
-            cast = value.astype(dtype)
-            kept = cast.astype(value.dtype) == value
+        if lossy and dtype.kind in "iu":
+            held = _within(value, dtype)
+            cast = np.where(held, value, 0).astype(dtype)
         else:
             cast = value.astype(dtype)
-            kept = True if lossy else np.isfinite(cast) == np.isfinite(value)
-    if not np.all(kept):
-        lost = value[~kept].flat[0]
+            held = np.True_ if lossy else kept(value, cast)
+    if not held.all():
+        lost = value[~held].flat[0]
         raise RestoreError(
             f"{name}: {dtype.name} cannot hold {lost}, which the checkpoint has as "
             f"{value.dtype.name}; nothing was changed",

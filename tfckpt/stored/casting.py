@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 _PART = 1 << 20
 
 
+def kept(value: np.ndarray, cast: np.ndarray) -> np.ndarray:
+    """Which elements of a cast are still the number that they were, be it rounded.
+
+    >>> import numpy as np
+    >>> kept(np.array([0.5, 2.0]), np.array([0, 2])), kept(np.array([1e6]), np.array([np.inf]))
+    (array([False,  True]), array([False]))
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        whole = cast.dtype.kind in "iu"
+        held = (
+            cast.astype(value.dtype) == value if whole else np.isfinite(cast) == np.isfinite(value)
+        )
+    return np.asarray(held)
+
+
 def cast(value: np.ndarray, dtype: str, path: str, name: str) -> np.ndarray:
     """The value in TensorFlow's type of that name.
 
@@ -44,12 +61,9 @@ def cast(value: np.ndarray, dtype: str, path: str, name: str) -> np.ndarray:
         part = slice(start, start + _PART)
         with np.errstate(all="ignore"):
             new[part] = old[part].astype(target)
-            if target.kind in "iu":
-                kept = new[part].astype(old.dtype) == old[part]
-            else:
-                kept = np.isfinite(new[part]) == np.isfinite(old[part])
-        if not kept.all():
-            lost = old[part][~kept][0]
+        held = kept(old[part], new[part])
+        if not held.all():
+            lost = old[part][~held][0]
             message = f"{dtype} cannot hold {lost}, which is there as {value.dtype.name}"
             hint = "leave it out of what is cast, or choose a wider type"
             raise UnsupportedCheckpointError(message, path=path, name=name, hint=hint)

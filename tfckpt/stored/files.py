@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import re
@@ -34,11 +35,12 @@ from tfckpt.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
 _TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+_CHUNK = 1 << 20
 _in_use: set[str] = set()
 
 
@@ -162,6 +164,15 @@ def reading(path: str) -> Iterator[None]:
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise DamagedCheckpointError(message, path=path) from error
+
+
+def digest_of(handles: Iterable[Handle]) -> str:
+    """SHA-256 of the content of files, one after another, in hexadecimal."""
+    found = hashlib.sha256()
+    for handle in handles:
+        for start in range(0, handle.size, _CHUNK):
+            found.update(handle.pread(start, _CHUNK))
+    return found.hexdigest()
 
 
 def _open_regular(path: str, flags: int) -> int:

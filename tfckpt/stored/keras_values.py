@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.files import reading
-from tfckpt.stored.values import CHUNK
+from tfckpt.stored.files import digest_of, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,12 +48,8 @@ class KerasValues:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file; of several, of all of them one after another."""
-        found = hashlib.sha256()
         with reading(self._path):
-            for handle in self._handles:
-                for start in range(0, handle.size, CHUNK):
-                    found.update(handle.pread(start, CHUNK))
-        return found.hexdigest()
+            return digest_of(self._handles)
 
     def read(self, key: str) -> np.ndarray:
         """The value of a key.

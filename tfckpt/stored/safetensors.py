@@ -8,7 +8,6 @@ do is one; any other is of the model: ``encoder/kernel`` is ``model/encoder/kern
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from functools import cached_property
@@ -20,9 +19,9 @@ from tfckpt.optimizer_names import optimizer_value
 from tfckpt.records import Entry, Inventory, Role
 from tfckpt.stored.arrays import TENSORS
 from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.files import LOCAL, Files, reading
+from tfckpt.stored.files import LOCAL, Files, digest_of, reading
 from tfckpt.stored.index import ITEM_BYTES
-from tfckpt.stored.values import CHUNK, as_array
+from tfckpt.stored.values import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -102,11 +101,8 @@ class SafetensorsValues:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file."""
-        found = hashlib.sha256()
         with reading(self._path):
-            for start in range(0, self._handle.size, CHUNK):
-                found.update(self._handle.pread(start, CHUNK))
-        return found.hexdigest()
+            return digest_of([self._handle])
 
     def read(self, key: str) -> np.ndarray:
         """The value of a key."""

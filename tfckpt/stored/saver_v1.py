@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import (
@@ -25,7 +24,7 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.files import LOCAL, Files, digest_of
 from tfckpt.stored.index import (
     ITEM_BYTES,
     check_tiles,
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from tfckpt.records import Root, Shape
     from tfckpt.stored.files import Handle
 
-_CHUNK = 1 << 20
 # What lists the tensors: ten million of them; more is something else.
 _MAX_LIST_BYTES = 1 << 30
 
@@ -107,11 +105,7 @@ class SaverV1:
     @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the files' content, one after another."""
-        whole = hashlib.sha256()
-        for handle in self._handles:
-            for start in range(0, handle.size, _CHUNK):
-                whole.update(handle.pread(start, _CHUNK))
-        return whole.hexdigest()
+        return digest_of(self._handles)
 
     def read(self, key: str) -> np.ndarray:
         """The value of a key; strings are an object array of bytes.

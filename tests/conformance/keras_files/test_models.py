@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from zoo.models import IN_FLAVOUR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # What Keras's files do not hold: LoRA's matrices (merged), what a tf.Module has, a lookup's table.
 PARTLY = ("low_rank", "module_in_layer", "text")
@@ -155,3 +155,19 @@ def test_bfloat16_is_restored(flavour: Any, suffix: str, tmp_path: Path) -> None
     pairs = zip(written.optimizer.variables, restored.optimizer.variables, strict=True)
     for one, other in [] if weights_alone else pairs:
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "called"), [(".keras", "m.h5"), (".weights.h5", "m.keras"), (".h5", "m.safetensors")]
+)
+def test_a_file_of_another_name_is_what_is_in_it(
+    flavour: Any, tmp_path: Path, suffix: str, called: str
+) -> None:
+    """Keras goes by the suffix: it takes an archive called `.h5` for a damaged HDF5 file."""
+    written, restored = images(flavour), images(flavour)
+    fill(written, 1)
+    fill(restored, 2)
+    path = tmp_path / called
+    Path(save(written, tmp_path, suffix)).rename(path)
+    restore(str(path), restored)
+    assert equal(written, restored)
