@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,11 @@ class Role(str, Enum):
     __str__ = str.__str__
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One value.
+
+    A tuple and not a dataclass: there are tens of thousands on either side, and to make a frozen
+    dataclass of nine fields takes longer than all that a plan has to ask about it.
 
     Attributes:
         name: canonical name, ``model/encoder/dense/kernel``.
@@ -84,8 +86,7 @@ class Layer:
     number: int = dataclasses.field(default=-1, compare=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(NamedTuple):
     """A value in the order in which Keras lists those of a layer.
 
     Attributes:

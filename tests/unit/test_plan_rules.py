@@ -1,7 +1,5 @@
 """Renaming, aliases, expected differences, and rules that meet nothing."""
 
-import dataclasses
-
 import pytest
 
 from tfckpt.planning import make_plan
@@ -109,7 +107,7 @@ def test_two_stored_values_for_an_excluded_live_value_do_no_harm():
 
 
 def numbered(of, name):
-    return dataclasses.replace(slot(of), name=name)
+    return slot(of)._replace(name=name)
 
 
 COLLIDING = (
@@ -146,7 +144,7 @@ def test_a_slot_of_another_variable_is_never_loaded(rules):
 
 
 def test_slots_of_an_optimizer_alone_go_by_their_names():
-    label = dataclasses.replace(slot("model/a"), of="a")
+    label = slot("model/a")._replace(of="a")
     for stored, live in ((slot("model/a"), label), (label, slot("model/a"))):
         sides = [inventory(s, *([s.of] if s.of == "model/a" else [])) for s in (stored, live)]
         plan = make_plan(Policy(on_missing="warn", on_unexpected="warn"), *sides)

@@ -175,7 +175,7 @@ def test_a_rule_for_a_variable_does_not_vouch_for_its_layer():
     stored = model(("model", "dense?", "dense_1?", "dense_2?"))
     live = model(("model", "dense?", "dense_1?"))
     entries = [
-        dataclasses.replace(entry, name=entry.name.replace("kernel", "weights"))
+        entry._replace(name=entry.name.replace("kernel", "weights"))
         for entry in live.entries.values()
     ]
     live = dataclasses.replace(live, entries={entry.name: entry for entry in entries})

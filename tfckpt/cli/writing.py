@@ -212,7 +212,7 @@ def _written(step: Step, key: str, bundle: Bundle) -> Entry:
     nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, None)
     if step.entry.shape is None:
         crc32c = None
-    return dataclasses.replace(step.entry, key=key, nbytes=nbytes, crc32c=crc32c)
+    return step.entry._replace(key=key, nbytes=nbytes, crc32c=crc32c)
 
 
 def _told(stored: StoredCheckpoint, plan: Plan, told: CommitRecord) -> CommitRecord:

@@ -7,7 +7,6 @@ hangs under one extra child of the root, ``_tfckpt``, by canonical name.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -131,7 +130,7 @@ def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, E
             message = f"read back after writing, {entry.dtype} {entry.shape} {wrong}"
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
         nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, entry.crc32c)
-        entries[name] = dataclasses.replace(entry, key=key, nbytes=nbytes, crc32c=crc32c)
+        entries[name] = entry._replace(key=key, nbytes=nbytes, crc32c=crc32c)
     return entries
 
 

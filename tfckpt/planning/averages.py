@@ -48,16 +48,16 @@ class Averaged(NamedTuple):
             of = next((e.name for e in step.reads if e.name in self.several), "")
             stored, *parts = (self.taken.get(entry.name, entry) for entry in step.reads)
             reason = "; ".join(filter(None, ("ema: the moving average", step.reason)))
-            step = dataclasses.replace(step, source=stored.name, stored=stored, reason=reason)
-            step = dataclasses.replace(step, parts=tuple(parts))
+            step = step._replace(source=stored.name, stored=stored, reason=reason)
+            step = step._replace(parts=tuple(parts))
             if of and step.status in ASSIGNED:
                 reason = f"{' and '.join(self.several[of])} are all moving averages of {of}"
-                step = dataclasses.replace(step, status=Status.MISMATCH, reason=reason, changes=())
-                step = dataclasses.replace(step, severity=Severity.ERROR, hint=_SEVERAL_HINT)
+                step = step._replace(status=Status.MISMATCH, reason=reason, changes=())
+                step = step._replace(severity=Severity.ERROR, hint=_SEVERAL_HINT)
             return step
         if step.status is Status.MISSING and step.name in self.absent:
             reason = "ema: only, and the checkpoint has no moving average of it"
-            return dataclasses.replace(step, reason=reason)
+            return step._replace(reason=reason)
         return step
 
 
@@ -99,7 +99,7 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
             average = taken[name] = alike[0]
             if len(alike) > 1:
                 several[name] = tuple(each.name for each in alike)
-            entries[name] = dataclasses.replace(average, name=name, role=entry.role, slot="", of="")
+            entries[name] = average._replace(name=name, role=entry.role, slot="", of="")
             left.append(_left(entry, f"ema: {policy.ema}, and its moving average is taken"))
         elif policy.ema == "only" and entry.role is Role.WEIGHT:
             absent.add(name)

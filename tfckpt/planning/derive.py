@@ -65,7 +65,7 @@ def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) 
         old = stored.entries[source]
         for name in found:
             of = _variable(name, targets.get(old.of, [old.of]))
-            entry = dataclasses.replace(_typed(old, dtype_of(old)), name=name, of=of)
+            entry = _typed(old, dtype_of(old))._replace(name=name, of=of)
             entries.setdefault(name, entry)
     return make_plan(policy, stored, Inventory("the result", entries))
 
@@ -75,7 +75,7 @@ def _typed(entry: Entry, dtype: str) -> Entry:
     nbytes = entry.nbytes
     if dtype != entry.dtype and entry.shape is not None:
         nbytes = math.prod(entry.shape) * ITEM_BYTES.get(dtype, 0)
-    return dataclasses.replace(entry, dtype=dtype, nbytes=nbytes, key="", crc32c=None)
+    return entry._replace(dtype=dtype, nbytes=nbytes, key="", crc32c=None)
 
 
 def _variable(slot: str, variables: Sequence[str]) -> str:

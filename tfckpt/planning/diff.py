@@ -43,8 +43,7 @@ class Mark(NamedTuple):
     telling: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A value of one side, or of each, that belong together."""
 
     kind: Kind

@@ -131,7 +131,7 @@ class _Planning:
             else:
                 for route in self._router.routes(stored):
                     reason = "" if route.rule else self._seeds.doubt(stored)
-                    misled = dataclasses.replace(route, live=None, misled=reason)
+                    misled = route._replace(live=None, misled=reason)
                     routes.append(misled if reason else route)
         return routes
 

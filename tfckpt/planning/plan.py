@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.errors import RefusedError
 
@@ -56,9 +56,10 @@ class Severity(str, Enum):
 ASSIGNED = frozenset({Status.LOADED, Status.RENAMED, Status.CAST, Status.ADAPTED})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What becomes of one value, or of a stored and a live one that belong together.
+
+    A tuple, as :class:`~tfckpt.records.Entry` is, and for the same reason.
 
     Attributes:
         status: what happens.

@@ -12,7 +12,6 @@ that an order of rules should decide.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning.structure import Positions, slot_head, slot_tail
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Entry, Inventory
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """Where one stored value goes.
 
     Attributes:
@@ -173,9 +171,9 @@ class Router:
             other, live = live, self._live_slots.get((head, name)) if name else None
             if live is None:
                 misled = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
-                return dataclasses.replace(route, misled=misled)
+                return route._replace(misled=misled)
         alias = live.name != target
-        return dataclasses.replace(route, target=live.name, live=live, alias=alias)
+        return route._replace(target=live.name, live=live, alias=alias)
 
     def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
         """Whether a live slot is another variable's; an optimizer alone knows labels, not names."""

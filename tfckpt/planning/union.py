@@ -11,7 +11,6 @@ What is left over in a checkpoint, and rules that met nothing, are judged for ea
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning.plan import ASSIGNED, Plan, Severity, Status, Step
@@ -49,7 +48,7 @@ def union_of(plans: Sequence[Plan]) -> Plan:
     for plan in plans:
         title = f"{plan.source} (policy {plan.policy!r})"
         for step in plan.steps:
-            placed = dataclasses.replace(step, origin=plan.source if step.stored else "")
+            placed = step._replace(origin=plan.source if step.stored else "")
             if step.name:
                 by_name.setdefault(step.name, []).append(_From(placed, title))
             else:
@@ -79,8 +78,7 @@ def _together(found: Sequence[_From]) -> Iterator[Step]:
             reset = next(one for one in claims if one.step.status is Status.RESET)
             reason = f"{restored[0].title} would restore it, and {reset.title} would reset it"
         chosen = restored[0]
-        yield dataclasses.replace(
-            chosen.step,
+        yield chosen.step._replace(
             status=Status.MISMATCH,
             severity=Severity.ERROR,
             reason=reason,
@@ -91,7 +89,7 @@ def _together(found: Sequence[_From]) -> Iterator[Step]:
         step = chosen.step
         if step.status is Status.MISSING:
             reasons = _listed(one.step.reason for one in found if one.step.status is step.status)
-            step = dataclasses.replace(step, reason=reasons)
+            step = step._replace(reason=reasons)
         yield step
     for one in found:
         if one is not chosen and one.step.stored is not None:
@@ -109,12 +107,12 @@ def _gravity(one: _From) -> tuple[int, bool]:
 
 def _left(step: Step, chosen: _From) -> Step:
     """A stored value that does not go where its name leads."""
-    alone = dataclasses.replace(step, name="", live=None, changes=())
+    alone = step._replace(name="", live=None, changes=())
     if step.status in ASSIGNED:
         reason = f"{chosen.title} has a value for what it is meant for"
-        return dataclasses.replace(alone, status=Status.UNEXPECTED, reason=reason)
+        return alone._replace(status=Status.UNEXPECTED, reason=reason)
     if step.status is Status.RESET:  # there is one value to reset, and its step is another's
-        return dataclasses.replace(alone, status=Status.EXCLUDED)
+        return alone._replace(status=Status.EXCLUDED)
     return alone
 
 

@@ -160,7 +160,7 @@ def _inventory(source: str, members: Sequence[StoredCheckpoint]) -> Inventory:
         elif not entry.dtype.startswith(_FLOATS) and not _equal(name, members):
             left_out[name] = f"{entry.dtype} is not averaged, and the checkpoints differ in it"
         else:
-            entries[name] = dataclasses.replace(entry, crc32c=None)
+            entries[name] = entry._replace(crc32c=None)
     return dataclasses.replace(
         first.inventory,
         source=source,

@@ -30,7 +30,7 @@ MAX_DIGITS = 20
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-_ENTRY_FIELDS = tuple(field.name for field in dataclasses.fields(Entry))
+_ENTRY_FIELDS = Entry._fields
 # What may be absent; the first records had none of the last four.
 _DEFAULTS = {
     "nbytes": 0,

@@ -96,7 +96,7 @@ class Move:
         entries: dict[str, Entry] = {}
         for entry in map(self._entry, inventory.entries.values()):
             free = _free(entry.name, entries)
-            entries[free] = dataclasses.replace(entry, name=free)
+            entries[free] = entry._replace(name=free)
         return dataclasses.replace(
             inventory,
             entries=entries,
@@ -113,12 +113,12 @@ class Move:
 
     def _entry(self, entry: Entry) -> Entry:
         if not entry.of:
-            return dataclasses.replace(entry, name=self._name(entry.name))
+            return entry._replace(name=self._name(entry.name))
         of = self._name(entry.of)
         head, _, repeated = entry.name.rpartition(_tail(entry.of))  # `~2` where two have the name
         if not head.endswith(f"/{entry.slot}"):
-            return dataclasses.replace(entry, name=self._name(entry.name), of=of)
-        return dataclasses.replace(entry, name=self._name(head) + _tail(of) + repeated, of=of)
+            return entry._replace(name=self._name(entry.name), of=of)
+        return entry._replace(name=self._name(head) + _tail(of) + repeated, of=of)
 
 
 def _tail(of: str) -> str:
