@@ -42,6 +42,7 @@ from tfckpt.live.save import (
 from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
+from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.commit import path_of
@@ -185,7 +186,13 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 live = collect(*self._tfckpt_objects())
                 told = self.__dict__.setdefault("_tfckpt_told", set())
                 leave_out = terms.on_unsavable == "warn"
-                snapshot = take(self._saver, live, leave_out=leave_out, told=told)
+                snapshot = take(
+                    self._saver,
+                    live,
+                    leave_out=leave_out,
+                    told=told,
+                    by_tensorflow=by_tensorflow(options),
+                )
                 lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
                 about = about_now(about, snapshot.live, lineage)
 

@@ -7,7 +7,6 @@ fsync, read back, commit by a record, and leave nothing behind when any of it fa
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import inspect
 import re
@@ -21,6 +20,7 @@ from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.live.coverage import recorded
 from tfckpt.live.errors import also
 from tfckpt.live.variables import as_int
+from tfckpt.live.writer import write_files
 from tfckpt.stored import commit, record
 from tfckpt.stored.bundle import Bundle
 from tfckpt.stored.files import LOCAL, Files
@@ -28,7 +28,7 @@ from tfckpt.stored.staging import staged
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
     from tfckpt.live.snapshot import Snapshot
@@ -116,7 +116,7 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
         _object_to(nonfinite, prefix, terms.on_nonfinite)
     live = snapshot.live
     with failing_as_save(prefix), staged(prefix, terms.files) as staging:
-        snapshot.write(staging.inner, _in_other_shards(options, staging.shard_counts))
+        write_files(staging.inner, snapshot, options, staging.shard_counts, terms.files)
         with Bundle.open(staging.inner, terms.files) as bundle:
             entries = recorded(live, snapshot.keys, bundle)
             digest = bundle.digest
@@ -154,38 +154,6 @@ def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
         )
     if how == "warn":
         logging.warning("%s: not all numbers are finite: %s", prefix, names)
-
-
-class _OtherShards(tf.train.experimental.ShardByTaskPolicy):  # type: ignore[misc]
-    """Shards in another number than those that are in place, so that both can stand side by side.
-
-    TensorFlow writes one data file for each shard; an empty one it cannot write.
-    """
-
-    description = "In another number than the checkpoint that is replaced has."
-
-    def __init__(self, base: Any, taken: frozenset[int]) -> None:
-        self._base = base or tf.train.experimental.ShardByTaskPolicy()
-        self._taken = taken
-
-    def __call__(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        shards = [dict(shard) for shard in self._base(tensors)]
-        while len(shards) in self._taken:
-            largest = max(shards, key=len)
-            if len(largest) < 2:
-                break
-            key = next(iter(largest))
-            shards.append({key: largest.pop(key)})
-        return shards
-
-
-def _in_other_shards(options: Any, taken: frozenset[int]) -> Any:
-    if not taken:
-        return options
-    options = copy.copy(options)
-    base = options.experimental_sharding_callback
-    options.experimental_sharding_callback = _OtherShards(base, taken)
-    return options
 
 
 def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:

@@ -23,6 +23,8 @@ from tfckpt.live.errors import also
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
 from tfckpt.stored import proto
+from tfckpt.stored.bundle_names import OBJECT_GRAPH
+from tfckpt.stored.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,18 +41,22 @@ class Snapshot:
     Attributes:
         live: the values by name.
         keys: canonical name → checkpoint key.
-        tensors: trackable → key → what holds the tensor, as TensorFlow's saver takes it.
+        tensors: key → eager tensor, on the device of its variable, of what is stored whole and in
+            a dtype that a bundle has; the object graph is among them.
+        others: trackable → key → what holds the tensor, as TensorFlow's saver takes it: what only
+            that can write.
         savers: registered savers and their objects, which write by themselves.
     """
 
     live: Live
     keys: Mapping[str, str]
-    tensors: Any
+    tensors: dict[str, Any]
+    others: Any
     savers: Any
 
-    def write(self, prefix: str, options: Any) -> None:
-        """Write data and index; whatever registered savers write, they write now."""
-        saver = functional_saver.MultiDeviceSaver(self.tensors, self.savers)
+    def write_others(self, prefix: str, options: Any) -> None:
+        """Write what TensorFlow alone can, data and index; registered savers write now, too."""
+        saver = functional_saver.MultiDeviceSaver(self.others, self.savers)
         saver.save(tf.constant(prefix), options)
 
     def nonfinite(self) -> list[str]:
@@ -58,7 +64,9 @@ class Snapshot:
 
         Not so numbers of the program's own, such as a best loss that begins at infinity.
         """
-        by_key = {key: spec for specs in self.tensors.values() for key, spec in specs.items()}
+        by_key: dict[str, Any] = dict(self.tensors)
+        for specs in self.others.values():
+            by_key.update(specs)
         return [
             name
             for name, entry in self.live.inventory.entries.items()
@@ -67,7 +75,14 @@ class Snapshot:
         ]
 
 
-def take(checkpoint_saver: Any, live: Live, *, leave_out: bool, told: set[str]) -> Snapshot:
+def take(
+    checkpoint_saver: Any,
+    live: Live,
+    *,
+    leave_out: bool,
+    told: set[str],
+    by_tensorflow: bool = False,
+) -> Snapshot:
     """Gather and read everything.
 
     Args:
@@ -75,6 +90,7 @@ def take(checkpoint_saver: Any, live: Live, *, leave_out: bool, told: set[str]) 
         live: its values.
         leave_out: go on without what cannot be saved.
         told: names of what was left out and said to be; added to.
+        by_tensorflow: TensorFlow is to write everything.
 
     Raises:
         SaveError: something cannot be saved.
@@ -105,19 +121,58 @@ def take(checkpoint_saver: Any, live: Live, *, leave_out: bool, told: set[str]) 
     keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
     for specs in tensors.values():
         _read(specs)
-    return Snapshot(live, keys, tensors, savers)
+    own = {} if by_tensorflow else _taken_out(tensors)
+    if savers and own and not tensors:  # TensorFlow's saver needs a tensor that says where it runs
+        tensors[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
+    return Snapshot(live, keys, own, tensors, savers)
 
 
 def _read(specs: dict[str, Any]) -> None:
     """Put the tensors of now in the place of what reads them when they are written."""
-    for key, spec in specs.items():
+    for key, spec in list(specs.items()):
         if isinstance(spec, dict):  # the parts of a sliced variable
             _read(spec)
         elif isinstance(spec, SaveSpec):
             with tf.device(spec.device):
                 tensor = spec.tensor
-            if tensor is not None:  # else it is in the graph, and has no value
+            if tensor is None:  # it is in the graph, and has no value
+                del specs[key]
+            else:
                 specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
+
+
+def _taken_out(tensors: Any) -> dict[str, Any]:
+    """Takes out the tensors that can be written without TensorFlow; by key."""
+    own: dict[str, Any] = {}
+    devices = _devices()
+    for trackable, specs in list(tensors.items()):
+        for key, spec in list(specs.items()):
+            tensor = spec.tensor if _is_whole(spec) else spec
+            if _is_plain(tensor, devices) and key not in own:
+                own[key] = tensor
+                del specs[key]
+        if not specs:
+            del tensors[trackable]
+    return own
+
+
+def _is_whole(spec: Any) -> bool:
+    """Whether it says no more of a tensor than its key does."""
+    return isinstance(spec, SaveSpec) and not spec.slice_spec and isinstance(spec.name, str)
+
+
+def _is_plain(tensor: Any, devices: frozenset[str]) -> bool:
+    """Whether it has a value, on one of these devices, of a dtype that a bundle has."""
+    if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "numpy"):
+        return False
+    name = tensor.dtype.name
+    return (name in ITEM_BYTES or name == "string") and tensor.device in devices
+
+
+def _devices() -> frozenset[str]:
+    """The devices of this process, as a tensor calls them; not those that others have made up."""
+    task = tf.constant(0).device.partition("/device:")[0]
+    return frozenset(task + device.name for device in tf.config.list_logical_devices())
 
 
 def _finite(spec: Any) -> bool:

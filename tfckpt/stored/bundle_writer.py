@@ -26,7 +26,8 @@ from tfckpt.stored.bundle import data_path, index_path
 from tfckpt.stored.encode import encode_entry, encode_header
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.index import ITEM_BYTES
-from tfckpt.stored.proto import BundleEntry
+from tfckpt.stored.proto import BundleEntry, parse_header
+from tfckpt.stored.table import read_table
 from tfckpt.stored.table_builder import build_table, mask
 from tfckpt.stored.wire import put_varint
 
@@ -92,9 +93,15 @@ class Shard:
         self._output = files.create(path)
         self._size = 0
 
-    def add(self, key: str, array: np.ndarray) -> None:
-        """Writes a value; an array of objects holds bytes, the elements of a string value."""
-        dtype, start = dtype_name(array.dtype), self._size
+    def add(self, key: str, array: np.ndarray, dtype: str = "") -> None:
+        """Writes a value; an array of objects holds bytes, the elements of a string value.
+
+        Args:
+            key: its name.
+            array: the value.
+            dtype: TensorFlow's name of its type, where NumPy's does not tell it.
+        """
+        dtype, start = dtype or dtype_name(array.dtype), self._size
         crc = self._strings(array) if dtype == "string" else self._fixed(array)
         nbytes = self._size - start
         self.entries[key] = BundleEntry(dtype, array.shape, self._number, start, nbytes, mask(crc))
@@ -143,10 +150,31 @@ class Shard:
         self._size += nbytes
 
 
-def encode_index(entries: Mapping[str, BundleEntry], num_shards: int) -> bytes:
-    """The content of the index file, of values in any order."""
-    coded = sorted((key.encode(), encode_entry(entry)) for key, entry in entries.items())
-    return build_table([(b"", encode_header(num_shards)), *coded])
+def encode_index(
+    entries: Mapping[str, BundleEntry],
+    num_shards: int,
+    more: Iterable[tuple[bytes, bytes]] = (),
+) -> bytes:
+    """The content of the index file, of values in any order.
+
+    Args:
+        entries: key → where and what.
+        num_shards: how many data files there are.
+        more: what another index says of its values, as it says it: :func:`read_coded`.
+    """
+    coded = [(key.encode(), encode_entry(entry)) for key, entry in entries.items()]
+    return build_table([(b"", encode_header(num_shards)), *sorted([*coded, *more])])
+
+
+def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """How many data files a checkpoint has, and what its index says of each value, coded."""
+    path = index_path(prefix)
+    handle = files.open_read(path)
+    try:
+        (_, header), *coded = read_table(handle.pread(0, handle.size), path)
+    finally:
+        handle.close()
+    return parse_header(header).num_shards, coded
 
 
 class BundleWriter:
@@ -156,6 +184,8 @@ class BundleWriter:
         prefix: its name without ``.index``; there are no files of it yet.
         num_shards: how many data files it has.
         files: where to.
+        there: how many of them, the first ones, somebody else has written.
+        more: what an index says of the values in those, coded.
 
     >>> import numpy as np, tempfile
     >>> from tfckpt.stored.bundle import Bundle
@@ -168,21 +198,31 @@ class BundleWriter:
     array([0., 1., 2.], dtype=float32)
     """
 
-    def __init__(self, prefix: str, num_shards: int = 1, files: Files = LOCAL) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        num_shards: int = 1,
+        files: Files = LOCAL,
+        *,
+        there: int = 0,
+        more: Iterable[tuple[bytes, bytes]] = (),
+    ) -> None:
         self._prefix = prefix
+        self._num_shards = num_shards
         self._files = files
+        self._more = more
         self._shards: list[Shard] = []
         try:
-            for number in range(num_shards):
+            for number in range(there, num_shards):
                 path = data_path(prefix, number, num_shards)
                 self._shards.append(Shard(path, number, files))
         except BaseException:
             self.close()
             raise
 
-    def add(self, key: str, array: np.ndarray, shard: int = 0) -> None:
-        """Write a value under a key that has none yet."""
-        self._shards[shard].add(key, array)
+    def add(self, key: str, array: np.ndarray, shard: int = 0, dtype: str = "") -> None:
+        """Write a value under a key that has none yet; ``shard`` counts the files made here."""
+        self._shards[shard].add(key, array, dtype)
 
     def add_raw(self, key: str, entry: BundleEntry, data: bytes, shard: int = 0) -> None:
         """Write a value's stored bytes as another index has them."""
@@ -192,7 +232,7 @@ class BundleWriter:
         """Write the index."""
         self.close()
         entries = {key: entry for shard in self._shards for key, entry in shard.entries.items()}
-        content = encode_index(entries, len(self._shards))
+        content = encode_index(entries, self._num_shards, self._more)
         self._files.write_atomic(index_path(self._prefix), content)
 
     def close(self) -> None:
