@@ -1,12 +1,15 @@
 """What holds for every policy and every two inventories."""
 
 import dataclasses
+from unittest import mock
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfckpt.planning import Severity, Status, make_plan, render_text, union_of
+from tfckpt.planning.compare import Comparison
 from tfckpt.planning.plan import ASSIGNED
+from tfckpt.planning.route import Router
 from tfckpt.policy import Policy
 from tfckpt.records import Entry, Inventory, Layer, Role
 
@@ -152,6 +155,47 @@ def test_the_order_of_values_does_not_matter(policy, stored, live, random):
 
     plan = make_plan(policy, stored, live)
     assert make_plan(policy, shuffled(stored), shuffled(live)) == plan
+
+
+# Of two sides that are nearly the same: with a value of another variable, slot, role or type.
+odd = st.builds(
+    lambda entry, of, slot, role: entry._replace(
+        of=of or entry.of, slot=slot or entry.slot, role=role or entry.role
+    ),
+    weights | slots | others,
+    st.sampled_from(("", "", "model/dense/w", "dense/w")),
+    st.sampled_from(("", "", "momentum", "moving_average")),
+    st.sampled_from((None, None, None, *Role)),
+)
+near = st.builds(
+    lambda one, more, stack, aliases: (
+        one,
+        dataclasses.replace(
+            one,
+            entries={**one.entries, **{entry.name: entry for entry in more}},
+            stacks=one.stacks if stack is None else {"model": stack},
+            aliases=aliases,
+        ),
+    ),
+    inventories,
+    st.lists(odd, max_size=3),
+    st.none() | layers,
+    st.sampled_from(({}, {"model/tied": "model/dense"})),
+)
+
+
+@settings(max_examples=400)
+@given(policies, near, st.booleans())
+def test_what_goes_straight_to_its_own_name_is_what_the_long_way_finds(policy, sides, turned):
+    stored, live = reversed(sides) if turned else sides
+    plan = make_plan(policy, stored, live)
+    with (
+        mock.patch.object(Router, "straight", return_value=None),
+        mock.patch.object(Comparison, "plain", return_value=False),
+    ):
+        long = make_plan(policy, stored, live)
+    assert plan == long
+    assert render_text(plan) == render_text(long)
 
 
 @given(inventories)

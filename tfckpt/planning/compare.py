@@ -8,7 +8,7 @@ question whether this really is the value that the name says, which `structure` 
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.casting import castable
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
+_OPTIMIZERS = frozenset({Role.SLOT, Role.HYPERPARAMETER})
 _EXCLUDE = "exclude it and it keeps the value it has"
 _SHAPE_HINT = f"{_EXCLUDE}; so does on_shape_mismatch: skip; a rule of `adapt` may make it fit"
 
@@ -41,6 +42,7 @@ class Comparison:
         untold: Untold,
         adaptations: Adaptations,
     ) -> None:
+        self._adapts = bool(policy.adapt)
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
@@ -48,27 +50,45 @@ class Comparison:
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
 
+    def plain(self, stored: Entry, live: Entry) -> bool:
+        """Whether a value goes as it is into the live one of the same name, without a word.
+
+        What :meth:`step` says at length, of a route that says nothing either.
+        """
+        return (
+            stored.shape == live.shape
+            and stored.dtype == live.dtype
+            and not self._adapts
+            and (live.role in self._sure or not self._doubt(stored, live, explicit=False)[0])
+        )
+
+    @cached_property
+    def _sure(self) -> frozenset[Role]:
+        """The roles of which no value is doubtful that has the same name on both sides."""
+        if "name" in self._match and not self._layers.alike:
+            return frozenset()
+        doubtful = {Role.HYPERPARAMETER} if self._optimizers.alike else _OPTIMIZERS
+        return frozenset(Role) - doubtful
+
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
         """One for a live value and what is meant for it: a value, or several that are joined."""
         route, stored = routes[0], routes[0].stored
         parts = tuple(other.stored for other in routes[1:])
-        step = partial(Step, name=live.name, source=stored.name, live=live, stored=stored)
-        step = partial(step, parts=parts)
-        error = Severity.ERROR
+        found = Step(Status.LOADED, live.name, stored.name, live, stored, parts=parts)
+        step, error = found._replace, Severity.ERROR
         try:
-            changes = self._adaptations.changes(routes, live)
+            changes = self._adaptations.changes(routes, live) if self._adapts else ()
         except Impossible as why:
             hint = why.hint or _EXCLUDE
-            return step(Status.MISMATCH, severity=error, reason=why.reason, hint=hint)
+            return step(status=Status.MISMATCH, severity=error, reason=why.reason, hint=hint)
         made = changes[-1].after[0] if changes else stored
         if (refused := self._unequal(made, live, changes)) is not None:
             severity, reason, hint = refused
-            return step(
-                Status.MISMATCH, severity=severity, reason=reason, hint=hint, changes=changes
-            )
-        doubt, hint = self._doubt(route, live)
+            found = step(status=Status.MISMATCH, severity=severity, reason=reason)
+            return found._replace(hint=hint, changes=changes)
+        doubt, hint = self._doubt(stored, live, explicit=route.explicit)
         if doubt and self._match != {"name"}:
-            return step(Status.SUSPECT, severity=error, reason=doubt, hint=hint)
+            return step(status=Status.SUSPECT, severity=error, reason=doubt, hint=hint)
         cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
         trusted = f"{doubt} (match: name)" if doubt else ""
         how = "" if route.adapt >= 0 else _how(route)
@@ -77,7 +97,7 @@ class Comparison:
         severity = Severity.NOTE if changes or cast or trusted or route.untold else Severity.OK
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
         status = Status.ADAPTED if changes else Status.CAST if cast else status
-        return step(status, severity=severity, reason=reason, changes=changes)
+        return step(status=status, severity=severity, reason=reason, changes=changes)
 
     def _unequal(
         self, made: Entry | Kind, live: Entry, changes: Sequence[Change]
@@ -97,16 +117,15 @@ class Comparison:
         hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can else _EXCLUDE
         return Severity.ERROR, reason, hint
 
-    def _doubt(self, route: Route, live: Entry) -> tuple[str, str]:
-        stored = route.stored
+    def _doubt(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
+        """Why it may be another value, and a hint; ``explicit`` says that a rule names this one."""
         if "name" in self._match:
-            variables = stored.of or stored.name, live.of or live.name
-            doubt = self._layers.doubt(*variables)
+            doubt = self._layers.doubt(stored.of or stored.name, live.of or live.name)
             if doubt[0]:
                 return doubt
-        if live.role is Role.SLOT and not (route.explicit and stored.slot != live.slot):
+        if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
             return self._optimizers.doubt(stored, live), SLOTS_HINT
-        if live.role is Role.HYPERPARAMETER and not route.explicit:
+        if live.role is Role.HYPERPARAMETER and not explicit:
             return self._optimizers.doubt_of_setting(stored, live), SETTING_HINT
         return "", ""
 

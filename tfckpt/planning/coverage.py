@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
+_LEFT_ALONE = frozenset({Status.EXCLUDED, Status.RESET})
 _TRIFLES = frozenset({Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED})
 _TOPS = 6
 
@@ -29,13 +30,12 @@ def coverage(
     policy: Policy, steps: Sequence[Step], stored: Inventory, live: Inventory
 ) -> Iterator[Problem]:
     """Problems of a plan as a whole."""
-    selected = [
-        step for step in steps if step.live and step.status not in {Status.EXCLUDED, Status.RESET}
-    ]
+    selected = [step for step in steps if step.live and step.status not in _LEFT_ALONE]
     assigned = [step for step in selected if step.status in ASSIGNED]
     yield from _share(policy, selected, assigned)
-    refused = any(step.stored and step.severity is Severity.ERROR for step in selected)
-    if not _something(selected, assigned) and not refused and not policy.allow_empty:
+    if policy.allow_empty or _something(selected, assigned):
+        return
+    if not any(step.stored and step.severity is Severity.ERROR for step in selected):
         yield Problem(
             f"no value would be restored from {stored.source}",
             hint=f"the checkpoint holds {_tops(stored)}, and here are {_tops(live)}; "
@@ -66,10 +66,9 @@ def _parameters(steps: Iterable[Step]) -> int:
 
 
 def _something(selected: Iterable[Step], assigned: Iterable[Step]) -> bool:
-    entries = [step.entry for step in assigned if not is_save_counter(step.entry)]
     if any(_substantial(step.entry) for step in selected):
-        return any(map(_substantial, entries))
-    return bool(entries)
+        return any(_substantial(step.entry) for step in assigned)
+    return not all(is_save_counter(step.entry) for step in assigned)
 
 
 def _substantial(entry: Entry) -> bool:

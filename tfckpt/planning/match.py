@@ -97,6 +97,8 @@ class _Planning:
         self._seeds = Seeds(policy, stored, live)
         self._reset, self._kept = _by_role(policy)
         self._moved: dict[str, str] = {}
+        # stored values that go to the live one of the same name, and to which no other value goes
+        self._straight: dict[str, Entry] = {}
         self._steps: list[Step] = []
 
     def run(self) -> Plan:
@@ -106,11 +108,14 @@ class _Planning:
         placed = {route.stored.name for found in claims.values() for route in found}
         lost = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
         hints = RenameHints(r.stored for r in lost if r.stored.name not in placed)
+        self._load_straight()
         for live in self._live.entries.values():
-            self._place(live, claims.get(live.name, ()), hints)
+            if live.name not in self._straight:
+                self._place(live, claims.get(live.name, ()), hints)
         for route in lost:
             self._leave(route)
-        self._steps.sort(key=_order)
+        if len(self._steps) > len(self._straight):  # those are in order
+            self._steps.sort(key=_order)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),
@@ -119,15 +124,22 @@ class _Planning:
         return Plan(name, source, tuple(self._steps), problems, self._policy.file)
 
     def _routes(self) -> list[Route]:
-        """Where each stored value goes, without those that are dropped at once."""
-        routes = []
+        """Where each stored value goes, without those that are dropped at once.
+
+        Those of which nothing more is to be said than their name are kept apart: in the everyday
+        case all are.
+        """
+        routes: list[Route] = []
+        straight, drops = self._router.straight, bool(self._drop)
         counter_left = self._policy.api == "read" and self._policy.assert_ == "consumed"
         for name, stored in self._stored.entries.items():
-            if (rule := self._drop.first(name)) is not None:
+            if drops and (rule := self._drop.first(name)) is not None:
                 self._spare(_Spared(Status.EXCLUDED, f"exclude_checkpoint: {rule}"), stored=stored)
             elif counter_left and is_save_counter(stored):
                 reason = "api: read takes no save counter, so assert: consumed cannot hold"
                 self._unexpected(stored, reason)
+            elif stored.role is not Role.SEED and straight(stored) is not None:
+                self._straight[name] = stored
             else:
                 for route in self._router.routes(stored):
                     reason = "" if route.rule else self._seeds.doubt(stored)
@@ -144,11 +156,31 @@ class _Planning:
                 if not any(_same(other, route) for other in found):  # two names of one variable
                     found.append(route)
         unruled = {route.stored.name for route in routes if not route.rule}
-        for name, live in self._live.entries.items():
-            stored = self._router.known_as(live) if name not in claims else None
-            if stored is not None and stored.name in unruled:
-                claims[name] = [Route(stored, name, live, alias=True)]
+        unruled.update(self._straight)
+        for name in claims.keys() & self._straight.keys():
+            stored = self._straight.pop(name)
+            claims[name].append(Route(stored, name, self._live.entries[name]))
+        for name, live in self._live.entries.items() if self._router.aliased else ():
+            known = name in claims or name in self._straight
+            other = None if known else self._router.known_as(live)
+            if other is not None and other.name in unruled:
+                claims[name] = [Route(other, name, live, alias=True)]
         return claims
+
+    def _load_straight(self) -> None:
+        """The steps of what goes to its own name alone, as far as nothing keeps it from that."""
+        selects = bool(self._exclude) or not self._include.everything
+        spared = self._reset.keys() | self._kept.keys() | {Role.STATE}
+        plain, steps = self._comparison.plain, self._steps
+        loaded = Status.LOADED
+        for name in sorted(self._straight):
+            stored, live = self._straight[name], self._live.entries[name]
+            if (selects or live.role in spared) and (why := self._spared(name, live)) is not None:
+                self._spare(why, live, stored)
+            elif plain(stored, live):
+                steps.append(Step(loaded, name, name, live, stored))
+            else:
+                steps.append(self._comparison.step([Route(stored, name, live)], live))
 
     def _place(self, live: Entry, claims: Sequence[Route], hints: RenameHints) -> None:
         claims = sorted(claims, key=lambda route: route.stored.name)
@@ -279,6 +311,13 @@ class _Planning:
         return _SEVERITY[key], reason
 
     def _idle_rules(self, routes: Sequence[Route]) -> Iterator[Problem]:
+        rules = self._include, self._exclude, self._drop, self._expect_missing
+        if not (
+            any(rule.idle for rule in (*rules, self._expect_unexpected))
+            or self._renames
+            or self._policy.adapt
+        ):
+            return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)
         either = sorted({*live, *targets})

@@ -63,6 +63,11 @@ class Orders:
         self._failed: dict[str, tuple[str, str]] = {}
         self._layers: dict[str, tuple[str, str]] = {}
 
+    @property
+    def silent(self) -> bool:
+        """Whether it leaves every value at the name that it is aimed at."""
+        return not self._places
+
     def settle(self, name: str, target: str) -> str | None:
         """The live name of a stored value that is aimed at ``target``.
 

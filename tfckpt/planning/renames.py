@@ -89,6 +89,9 @@ class Renames:
             for place, part, (checkpoint, models), how in adapting + renaming
         ]
 
+    def __len__(self) -> int:
+        return len(self._rules)
+
     def apply(self, name: str) -> tuple[Moved, ...]:
         """What each matching rule of ``adapt`` makes of a name, else the first of ``rename``."""
         found: list[Moved] = []

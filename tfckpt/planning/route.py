@@ -12,6 +12,7 @@ that an order of rules should decide.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning.structure import Positions, slot_head, slot_tail
@@ -88,14 +89,38 @@ class Router:
         self._by_position = tuple(policy.match) == ("structure",)
         self._positions = Positions(stored, live)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
-        self._stored_slots = _by_variable(stored)
-        self._live_slots = _by_variable(live)
+        # what no rule renames, and no position decides, is meant for the live value of its name
+        self._by_name = not self._by_position and untold.silent
+
+    @cached_property
+    def _stored_slots(self) -> dict[tuple[str, str], Entry]:
+        return _by_variable(self._stored)
+
+    @cached_property
+    def _live_slots(self) -> dict[tuple[str, str], Entry]:
+        return _by_variable(self._live)
+
+    def straight(self, stored: Entry) -> Entry | None:
+        """The live value of the same name, where it is plain that the stored one is meant for it.
+
+        What :meth:`routes` says at length and for every case: one route without a word, to the
+        same name; for a slot, of the same variable. None where it takes that to find out.
+        """
+        live = self._live.entries.get(stored.name) if self._by_name else None
+        if live is None or live.of != stored.of:
+            return None
+        if self._renames:
+            if stored.of and self._renames.apply(stored.name):
+                return None
+            variable = stored.of or stored.name
+            return live if self._variables(variable) == (_Aim(variable),) else None
+        return live
 
     def routes(self, stored: Entry) -> list[Route]:
         """One, unless a rule sends the value to several names."""
         if stored.of:
             return list(self._slot(stored))
-        return [self._route(stored, aim) for aim in self._aims(stored.name)]
+        return [self._route(stored, aim) for aim in self._variables(stored.name)]
 
     def _route(self, stored: Entry, aim: _Aim) -> Route:
         if aim.target is None:
@@ -114,9 +139,14 @@ class Router:
             part=aim.part,
         )
 
+    @property
+    def aliased(self) -> bool:
+        """Whether :meth:`known_as` can find anything."""
+        return not self._by_position and bool(self._stored.aliases)
+
     def known_as(self, live: Entry) -> Entry | None:
         """The stored value that the checkpoint also has under the name of this live one."""
-        if self._by_position or not self._stored.aliases or live.name in self._stored.entries:
+        if not self.aliased or live.name in self._stored.entries:
             return None
         variable = self._stored.find(live.of) if live.of else None
         if variable is not None and (head := slot_head(live)):
@@ -181,7 +211,7 @@ class Router:
         return here is not None and there is not None and here.name != variable
 
     def _variables(self, name: str) -> tuple[_Aim, ...]:
-        """Where a variable goes; asked for by each of its slots."""
+        """Where a variable goes; asked for by it and by each of its slots."""
         if name not in self._aimed:
             self._aimed[name] = self._aims(name)
         return self._aimed[name]

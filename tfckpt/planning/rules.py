@@ -47,6 +47,9 @@ class Rules:
         self._met = [False] * len(self._texts)
         self.everything = self._texts == _EVERYTHING
 
+    def __len__(self) -> int:
+        return len(self._texts)
+
     def first(self, name: str) -> str | None:
         """The first selector that matches, as it is written."""
         if self.everything:
@@ -63,6 +66,11 @@ class Rules:
         for index in found:
             self._met[index] = True
         return self._texts[found[0]] if found else None
+
+    @property
+    def idle(self) -> bool:
+        """Whether a selector has met nothing so far."""
+        return not self.everything and not all(self._met)
 
     def unused(self, names: Collection[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
         """A problem for each selector that matches none of the names.

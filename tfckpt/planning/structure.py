@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.records import Role
@@ -75,6 +76,21 @@ class Layers:
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether both sides have the same layers in the same order wherever they have a stack.
+
+        Then no variable is doubtful that has the same name on both.
+        """
+        if self._unordered or not self._untold.silent:
+            return False
+        pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
+        return all(
+            len(there) == len(here) and all(map(_same_layer, there, here))
+            for there, here in pairs
+            if here
+        )
 
     def doubt(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and what to do about it.
@@ -137,6 +153,13 @@ class Layers:
                     **_relabelled(here, layers, self._live[here]),
                 }
         return self._verdicts[pair]
+
+
+def _same_layer(there: Layer, here: Layer) -> bool:
+    """Whether two layers at one place have one name, and were not given two others."""
+    return there.name == here.name and not (
+        there.label and here.label and there.label != here.label
+    )
 
 
 def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
@@ -291,10 +314,36 @@ class Optimizers:
     """Which pairs of optimizers keep state that means the same."""
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
-        self._stored = _optimizers(stored)
-        self._live = _optimizers(live)
+        self._sides = stored, live
         self._classes = stored.optimizers, live.optimizers
         self._verdicts: dict[tuple[str, str], str] = {}
+
+    @cached_property
+    def _stored(self) -> dict[str, _Optimizer]:
+        return _optimizers(self._sides[0])
+
+    @cached_property
+    def _live(self) -> dict[str, _Optimizer]:
+        return _optimizers(self._sides[1])
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all optimizers keep the same slots on both sides, and none has another class.
+
+        Then no slot is doubtful that has the same name on both, whichever optimizer it is of.
+        """
+        there, here = self._classes
+        if any(name and here.get(path, "") not in {"", name} for path, name in there.items()):
+            return False
+        stored, live = (side.entries for side in self._sides)
+        count = 0
+        for name, entry in stored.items():
+            if entry.role is Role.SLOT:
+                other = live.get(name)
+                if other is None or (other.slot, other.of) != (entry.slot, entry.of):
+                    return False
+                count += 1
+        return count == sum(entry.role is Role.SLOT for entry in live.values())
 
     def doubt(self, stored: Entry, live: Entry) -> str:
         """Why a stored slot should not go into a live one, ``""`` where nothing speaks against."""

@@ -69,6 +69,11 @@ class Untold:
         self._failed: dict[str, set[tuple[str, str, str]]] = {}
         self._partners: dict[str, set[str]] = {}
 
+    @property
+    def silent(self) -> bool:
+        """Whether it leaves every value at the name that it is aimed at."""
+        return not self._unknown and self.orders.silent
+
     def settle(self, name: str, target: str) -> tuple[str | None, str]:
         """The live name of a stored value that is aimed at ``target``, and why it is that one.
 
