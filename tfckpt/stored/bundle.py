@@ -29,6 +29,7 @@ from tfckpt.stored.index import Index, read_index, resolve, slice_key
 from tfckpt.stored.prefix import LFS_HINT, is_lfs_pointer, not_found
 from tfckpt.stored.proto import BundleEntry
 from tfckpt.stored.table import FOOTER_BYTES, looks_like_table
+from tfckpt.stored.transfer import Request, transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -185,17 +186,45 @@ class Bundle:
         Raises:
             DamagedCheckpointError: the first value that is absent, cut off or altered.
         """
-        for key in self.entries if keys is None else keys:
-            if (entry := self.entries.get(key)) is None:
-                message = "the value is not in the index"
-                raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
-            parts = [piece for _, piece in self._pieces(key, entry)] if entry.sliced else [entry]
-            for part in parts:
-                if part.dtype in OPAQUE:
-                    continue
-                handle, path = self._handle(key, part)
-                with reading(path):
-                    values.verify(handle, part, path, key, swap=self.index.header.big_endian)
+        self.fetch((key, None) for key in (self.entries if keys is None else keys))
+
+    def fetch(self, wanted: Iterable[tuple[str, np.ndarray | None]]) -> None:
+        """Reads values to where they are wanted, all at once, their checksums checked.
+
+        Args:
+            wanted: keys, each with a flat array for its bytes, in the order of this machine; or
+                with None, to be checked and not kept, as strings and what is stored in slices can
+                only be.
+
+        Raises:
+            DamagedCheckpointError: the first value that is absent, cut off or altered; the arrays
+                hold nothing of use.
+        """
+        requests: list[Request] = []
+        absent = None
+        try:
+            for key, into in wanted:
+                requests += self._requests(key, into)
+        except DamagedCheckpointError as error:
+            absent = error  # the first fault only if all before it are sound
+        transfer(requests)
+        if absent is not None:
+            raise absent
+        for request in requests if self.index.header.big_endian else ():
+            if request.into is not None:
+                entry = request.entry
+                values.as_array(request.into, entry.dtype, entry.shape, swap=True)
+
+    def _requests(self, key: str, into: np.ndarray | None) -> Iterator[Request]:
+        if (entry := self.entries.get(key)) is None:
+            message = "the value is not in the index"
+            raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
+        if entry.dtype in OPAQUE:
+            return
+        parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
+        for part in parts:
+            handle, path = self._handle(key, part)
+            yield Request(handle, path, key, part, self.index.header.big_endian, into)
 
     def close(self) -> None:
         for handle in self._handles.values():
@@ -216,10 +245,13 @@ class Bundle:
     def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
         handle, path = self._handle(key, entry)
         swap = self.index.header.big_endian
-        with reading(path):
-            if entry.dtype == "string":
+        if entry.dtype == "string":
+            with reading(path, key):
                 return values.read_strings(handle, entry, path, key, swap=swap)
-            raw = values.read_fixed(handle, entry, path, key)
+        import numpy as np
+
+        raw = np.empty(entry.nbytes, np.uint8)
+        transfer([Request(handle, path, key, entry, swap, raw)])
         return values.as_array(raw, entry.dtype, entry.shape, swap=swap)
 
     def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:

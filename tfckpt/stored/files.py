@@ -155,15 +155,15 @@ def stands_for(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turns what the system says about an unreadable file into this package's error."""
+def reading(path: str, name: str = "") -> Iterator[None]:
+    """Turns what the system says about an unreadable file, or value, into this package's error."""
     try:
         yield
     except CheckpointError:
         raise
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
-        raise DamagedCheckpointError(message, path=path) from error
+        raise DamagedCheckpointError(message, path=path, name=name) from error
 
 
 def digest_of(handles: Iterable[Handle]) -> str:

@@ -1,9 +1,8 @@
-"""Bytes of a data file → NumPy arrays, checksums checked on the way.
+"""Bytes of a data file → NumPy arrays, and strings, whose checksums are checked on the way.
 
-A value is read in chunks that fit the processor's cache and are checked while they are there,
-straight into the array that is returned. Strings carry their lengths before their bytes, and a
-checksum of the lengths between; a length is believed only when all of them add up to what the index
-says is stored.
+What is no string is read by :mod:`tfckpt.stored.transfer`. Strings carry their lengths before their
+bytes, and a checksum of the lengths between; a length is believed only when all of them add up to
+what the index says is stored.
 """
 
 from __future__ import annotations
@@ -30,22 +29,6 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 MAX_VARINT = 10
 QUANTIZED = {"qint8": "i1", "quint8": "u1", "qint16": "i2", "quint16": "u2", "qint32": "i4"}
-
-
-def read_fixed(handle: Handle, entry: BundleEntry, path: str, name: str) -> np.ndarray:
-    """The bytes of a value of fixed-size elements, as a flat array of bytes."""
-    import numpy as np
-
-    raw = np.empty(entry.nbytes, np.uint8)
-    view = raw.data
-    crc = 0
-    for start in range(0, entry.nbytes, CHUNK):
-        part = view[start : start + CHUNK]
-        if handle.readinto(entry.offset + start, part) != len(part):
-            raise _truncated(path, name)
-        crc = google_crc32c.extend(crc, raw[start : start + CHUNK])
-    _check(crc, entry, path, name)
-    return raw
 
 
 def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.ndarray:
@@ -102,7 +85,7 @@ def list_strings(
             stop += 1
         block = handle.pread(position, size)
         if len(block) != size:
-            raise _truncated(path, name)
+            raise truncated(path, name)
         crc = google_crc32c.extend(crc, block)
         position += size
         at = 0
@@ -111,31 +94,29 @@ def list_strings(
             at += lengths[number]
         start = stop
     if entry.nbytes:
-        _check(crc, entry, path, name)
+        check(crc, entry, path, name)
     return result
 
 
-def verify(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
-    """Checks the bytes of a value against its checksum, holding one chunk of it at a time."""
+def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
+    """Checks the bytes of a string value against its checksum, one chunk of them at a time."""
     import numpy as np
 
-    crc, position = 0, entry.offset
-    if entry.dtype == "string":
-        if not entry.nbytes:
-            return
-        head = _Lengths(handle, entry, path, name, swap=swap)
-        for _ in head:
-            pass
-        crc, position = head.crc, head.position
+    if not entry.nbytes:
+        return
+    head = _Lengths(handle, entry, path, name, swap=swap)
+    for _ in head:
+        pass
+    crc, position = head.crc, head.position
     end = entry.offset + entry.nbytes
     buffer = np.empty(min(CHUNK, end - position), np.uint8)  # one for all: fresh memory is slow
     while position < end:
         part = buffer[: end - position]
         if handle.readinto(position, part.data) != len(part):
-            raise _truncated(path, name)
+            raise truncated(path, name)
         crc = google_crc32c.extend(crc, part)
         position += len(part)
-    _check(crc, entry, path, name)
+    check(crc, entry, path, name)
 
 
 class _Lengths:
@@ -182,7 +163,7 @@ class _Lengths:
         except WireError as error:
             raise DamagedCheckpointError(f"a string's length: {error}", **self._about) from None
         if not lengths:
-            raise _truncated(**self._about)
+            raise truncated(**self._about)
         return lengths, used
 
     def _packed(self, lengths: list[int]) -> bytes:
@@ -209,11 +190,17 @@ def _element_count(entry: BundleEntry) -> int:
     return count
 
 
-def _check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
+def check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
+    """Raise where a checksum is not that of the index.
+
+    Raises:
+        DamagedCheckpointError: as it says.
+    """
     if crc != unmask(entry.crc32c):
         message = f"its {entry.nbytes} bytes at {entry.offset} do not match their checksum"
         raise DamagedCheckpointError(message, path=path, name=name)
 
 
-def _truncated(path: str, name: str) -> DamagedCheckpointError:
+def truncated(path: str, name: str) -> DamagedCheckpointError:
+    """What to raise for a value that the file ends in."""
     return DamagedCheckpointError("the file ends before the value does", path=path, name=name)

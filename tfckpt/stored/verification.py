@@ -18,9 +18,12 @@ from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.files import LOCAL, Files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from tfckpt.stored.artefact import StoredCheckpoint, Values
+
+
+BATCH = 64 << 20  # bytes, between two reports of progress
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def verify(
     Args:
         path: as ``open_checkpoint`` takes it.
         files: where it is.
-        advance: called after each value with the bytes checked and those there are in all.
+        advance: called for each value with the bytes checked and those there are in all.
 
     Raises:
         CheckpointNotFoundError: there is none.
@@ -101,17 +104,43 @@ def _check(
     sizes: Mapping[str, int],
     advance: Callable[[int, int], None],
 ) -> list[Fault]:
-    faults, done, total = [], 0, sum(sizes.values())
-    for key, nbytes in sizes.items():
+    faults: list[Fault] = []
+    done, total = 0, sum(sizes.values())
+    for batch in _batches(sizes):
         try:
-            values.verify([key])
-        except UnsupportedCheckpointError:
-            pass  # of a type that cannot be read: listed, and nobody's damage
-        except CheckpointError as error:
-            faults.append(_fault(error, path, names.get(key, _plain(key))))
-        done += nbytes
-        advance(done, total)
+            values.verify(batch)
+        except CheckpointError as error:  # which of them?
+            found = [fault for key in batch if (fault := _fault_of(values, path, names, key))]
+            if not found and not isinstance(error, UnsupportedCheckpointError):
+                found = [_fault(error, path, names.get(error.name, _plain(error.name)))]
+            faults += found
+        for key in batch:
+            done += sizes[key]
+            advance(done, total)
     return faults
+
+
+def _fault_of(values: Values, path: str, names: Mapping[str, str], key: str) -> Fault | None:
+    try:
+        values.verify([key])
+    except UnsupportedCheckpointError:
+        pass  # of a type that cannot be read: listed, and nobody's damage
+    except CheckpointError as error:
+        return _fault(error, path, names.get(key, _plain(key)))
+    return None
+
+
+def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Keys to check at once, by several threads."""
+    batch: list[str] = []
+    nbytes = 0
+    for key, size in sizes.items():
+        batch.append(key)
+        nbytes += size
+        if nbytes >= BATCH:
+            yield batch
+            batch, nbytes = [], 0
+    yield batch
 
 
 def _of_what_does_not_open(
