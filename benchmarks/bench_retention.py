@@ -20,9 +20,9 @@ from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Saved, decide
 from tfckpt.policy import Keep
 from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored import commit
+from tfckpt.stored.commits import commit
+from tfckpt.stored.commits.record import CommitRecord, now
 from tfckpt.stored.files import SCRATCH
-from tfckpt.stored.record import CommitRecord, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable

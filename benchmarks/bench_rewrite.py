@@ -33,9 +33,9 @@ COMMANDS = (
 def make(prefix: str, gib: float) -> None:
     import numpy as np
 
-    from tfckpt.stored.bundle_writer import BundleWriter
-    from tfckpt.stored.encode import encode_object_graph
-    from tfckpt.stored.graph_writer import key_of, made_of
+    from tfckpt.stored.bundles.encode import encode_object_graph
+    from tfckpt.stored.bundles.writer import BundleWriter
+    from tfckpt.stored.graphs.graph_writer import key_of, made_of
 
     names = [f"model/layer_{n}/kernel" for n in range(int(gib * 1024 * MIB / VALUE))]
     value = np.random.default_rng(0).standard_normal(VALUE // 4, np.float32)

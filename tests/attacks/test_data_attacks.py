@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 
 WRONG = "string's length|strings' lengths"
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.bundle import Bundle
-from tfckpt.stored.table import read_table
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.table import read_table
 
 
 def test_the_forge_itself_forges_nothing(forge: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 from attacks.forging import mutate
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 
 SEED = 20240229
 

@@ -10,7 +10,7 @@ import pytest
 from zoo.corpus import CORPUS, ITEMS, PROJECT, digest, expected_of, prefix_of
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def test_another_format_is_no_bundle(name: str) -> None:
 
 def test_the_whole_corpus_is_read_without_tensorflow() -> None:
     code = (
-        "import sys; from tfckpt.stored.bundle import Bundle\n"
+        "import sys; from tfckpt.stored.bundles.bundle import Bundle\n"
         "for prefix in sys.argv[1:]:\n"
         "    bundle = Bundle.open(prefix)\n"
         "    if not bundle.missing_files:\n"

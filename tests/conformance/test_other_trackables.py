@@ -13,8 +13,8 @@ from zoo.variables import inner
 
 import tfckpt
 from tfckpt.live.inventory import collect
-from tfckpt.stored import commit
 from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.commits import commit
 
 V1 = tf.compat.v1.train
 OPTIMIZERS = {

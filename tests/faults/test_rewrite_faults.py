@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from zoo.command_line import run
 
-from tfckpt.stored.bundle_writer import BundleWriter
+from tfckpt.stored.bundles.writer import BundleWriter
 from tfckpt.stored.files import LocalFiles, LocalOutput
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfckpt.stored.bundle import Bundle
-from tfckpt.stored.index import slice_key
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.index import slice_key
 from tfckpt.stored.verification import verify
 
 SEED = 20261120

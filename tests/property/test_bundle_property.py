@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo.tensors import KEYS, assert_same, random_array, save, values
 
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo.tensors import KEYS, assert_same, save, values
 
-from tfckpt.stored.bundle import Bundle
-from tfckpt.stored.bundle_writer import BundleWriter
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.writer import BundleWriter
 from tfckpt.stored.files import SCRATCH
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.live.background import Background
-from tfckpt.stored import commit
+from tfckpt.stored.commits import commit
 from tfckpt.stored.files import LocalFiles
 
 if TYPE_CHECKING:

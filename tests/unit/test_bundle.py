@@ -14,7 +14,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.files import LocalFiles
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -341,7 +341,7 @@ def test_a_refused_checkpoint_leaves_no_file_open(prefix: str) -> None:
 
 def test_listing_imports_neither_tensorflow_nor_numpy(prefix: str) -> None:
     code = (
-        "import sys; from tfckpt.stored.bundle import Bundle;"
+        "import sys; from tfckpt.stored.bundles.bundle import Bundle;"
         f"print(list(Bundle.open({prefix!r}).entries));"
         "print({'tensorflow', 'keras', 'numpy', 'ml_dtypes', 'google.protobuf'} & {*sys.modules})"
     )

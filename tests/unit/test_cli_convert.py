@@ -134,7 +134,7 @@ def test_nothing_is_written_over(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.npz", "a.safetensors"])
 def test_ctrl_c_leaves_nothing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfckpt.stored.bundle import Bundle
+    from tfckpt.stored.bundles.bundle import Bundle
 
     prefix = save(f"{tmp_path}/old", random_values(["float32"]))
     before = sorted(tmp_path.iterdir())

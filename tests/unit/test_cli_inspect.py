@@ -83,7 +83,7 @@ def test_statistics_as_a_table(prefix: str) -> None:
 
 
 def test_a_value_that_is_damaged_does_not_hide_the_others(prefix: str, tmp_path: Path) -> None:
-    from tfckpt.stored.bundle import Bundle
+    from tfckpt.stored.bundles.bundle import Bundle
 
     with Bundle.open(prefix) as bundle:
         entry = bundle.entries["model/block_1/kernel/.ATTRIBUTES/VARIABLE_VALUE"]

@@ -17,9 +17,9 @@ from zoo.command_line import run
 
 from tfckpt.cli.treemap import Box, squarify
 from tfckpt.planning.branches import Branch
-from tfckpt.stored.bundle_writer import BundleWriter
-from tfckpt.stored.encode import encode_object_graph
-from tfckpt.stored.graph_writer import key_of, made_of
+from tfckpt.stored.bundles.encode import encode_object_graph
+from tfckpt.stored.bundles.writer import BundleWriter
+from tfckpt.stored.graphs.graph_writer import key_of, made_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -289,7 +289,7 @@ def test_a_damaged_source_leaves_nothing(
 def test_ctrl_c_leaves_nothing(
     source: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfckpt.stored.bundle import Bundle
+    from tfckpt.stored.bundles.bundle import Bundle
 
     calls = iter(range(100))
 

@@ -90,7 +90,7 @@ def test_a_second_quarantine_overwrites_nothing(runs: Path) -> None:
 
 
 def test_nothing_is_moved_while_somebody_saves(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfckpt.stored import lock
+    from tfckpt.stored.commits import lock
 
     def taken(_: object) -> bool:
         raise tfckpt.InUseError("another process saves into this directory")

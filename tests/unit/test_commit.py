@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.records import Entry, Inventory, Layer, Role, Root
-from tfckpt.stored import commit
+from tfckpt.stored.commits import commit
 
 INDEX = b"the content of an index"
 ENTRIES = [

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tfckpt.records import Role, Root
-from tfckpt.stored.key_names import name_keys
+from tfckpt.stored.tf1.key_names import name_keys
 
 
 class Value(NamedTuple):

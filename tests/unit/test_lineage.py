@@ -15,7 +15,7 @@ import tfckpt
 from tfckpt.cli.main import main
 from tfckpt.policy import Policy
 from tfckpt.records import Inventory, Origin, Restored, Share
-from tfckpt.stored.record import CommitRecord, parse, render
+from tfckpt.stored.commits.record import CommitRecord, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.stored import staging
+from tfckpt.stored.commits import staging
 from tfckpt.stored.files import LocalFiles
 
 

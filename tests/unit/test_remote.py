@@ -17,11 +17,11 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.live.remote import REMOTE, RemoteHandle, files_of
-from tfckpt.stored import commit, discover
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.commits import commit, discover
+from tfckpt.stored.commits.state_file import read_state
 from tfckpt.stored.files import LOCAL, SCRATCH
-from tfckpt.stored.state_file import read_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import tf_keras
 
 import tfckpt
 from tfckpt.live import snapshot
-from tfckpt.stored import commit
+from tfckpt.stored.commits import commit
 from tfckpt.stored.files import LocalFiles
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tfckpt
 from tfckpt.records import Entry, Inventory, Role, Root
-from tfckpt.stored.roots import moved_to
+from tfckpt.stored.graphs.roots import moved_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

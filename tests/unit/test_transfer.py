@@ -13,9 +13,9 @@ import pytest
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored import transfer, verification
-from tfckpt.stored.bundle import Bundle
-from tfckpt.stored.bundle_writer import BundleWriter
-from tfckpt.stored.crc import combine
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.crc import combine
+from tfckpt.stored.bundles.writer import BundleWriter
 from tfckpt.stored.files import SCRATCH, LocalFiles
 
 if TYPE_CHECKING:

@@ -319,7 +319,7 @@ def train(
 
 def best_of(directory: str, net: Any, keras: Any) -> list[Any]:
     """Epoch, validation loss, and a digest of the weights of the best checkpoint that is kept."""
-    from tfckpt.stored import commit
+    from tfckpt.stored.commits import commit
 
     found = []
     for record in Path(directory).glob("*.tfckpt.json"):
@@ -328,7 +328,7 @@ def best_of(directory: str, net: Any, keras: Any) -> list[Any]:
         if head is not None and "val_loss" in head.metrics:
             found.append((head.metrics["val_loss"], head.epoch, prefix))
     loss, epoch, prefix = min(found)
-    from tfckpt.stored.bundle import Bundle
+    from tfckpt.stored.bundles.bundle import Bundle
 
     names = commit.read(prefix).inventory.entries
     with Bundle.open(prefix) as bundle:

@@ -10,14 +10,14 @@ from tfckpt.cli.progress import progress
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError
 from tfckpt.manager.adoption import adopt
 from tfckpt.planning.text import printable, size
+from tfckpt.stored.commits.lock import lock_of
 from tfckpt.stored.files import LOCAL
 from tfckpt.stored.listing import listing
-from tfckpt.stored.lock import lock_of
 
 if TYPE_CHECKING:
     from tfckpt.cli.command import Given
+    from tfckpt.stored.commits.record import CommitRecord
     from tfckpt.stored.listing import Listed
-    from tfckpt.stored.record import CommitRecord
 
 
 def run(given: Given) -> int:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.planning.text import printable
+from tfckpt.stored.bundles.prefix import SAVED_MODELS
 from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.discover import candidates
+from tfckpt.stored.commits.discover import candidates
 from tfckpt.stored.files import LOCAL, join
-from tfckpt.stored.prefix import SAVED_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tfckpt.records import Root
     from tfckpt.stored.artefact import StoredCheckpoint
-    from tfckpt.stored.discover import Candidate
+    from tfckpt.stored.commits.discover import Candidate
 
 
 class Found(NamedTuple):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.text import printable
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
-from tfckpt.stored.proto import parse_object_graph
+from tfckpt.stored.bundles.proto import parse_object_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.stored.artefact import StoredCheckpoint
-    from tfckpt.stored.proto import Node, ObjectGraph
+    from tfckpt.stored.bundles.proto import Node, ObjectGraph
 
 _INDENT = "  "
 

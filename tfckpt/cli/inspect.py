@@ -11,7 +11,7 @@ from tfckpt.cli.finding import find
 from tfckpt.planning.branches import rows, tree
 from tfckpt.planning.text import WIDTH, printable, signature, size
 from tfckpt.stored.artefact import KINDS
-from tfckpt.stored.lineage import plain
+from tfckpt.stored.commits.lineage import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

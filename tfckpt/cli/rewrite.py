@@ -12,7 +12,7 @@ from tfckpt.cli.command import Misuse
 from tfckpt.cli.progress import progress
 from tfckpt.cli.selection import opened, selected, tell
 from tfckpt.cli.writing import Reader, rewrite
-from tfckpt.stored.checkpoint_writer import refuse_taken
+from tfckpt.stored.commits.checkpoint_writer import refuse_taken
 from tfckpt.stored.files import LOCAL, absolute
 
 if TYPE_CHECKING:

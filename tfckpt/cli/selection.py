@@ -22,8 +22,8 @@ from tfckpt.policy.model import OptimizerRules
 from tfckpt.records import Origin, Role
 from tfckpt.selectors import Selector
 from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.files import LOCAL
-from tfckpt.stored.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import all_in, is_one
 from tfckpt.cli.progress import progress
 from tfckpt.planning.text import collapse, printable, size, wrap
-from tfckpt.stored.discover import Kind
+from tfckpt.stored.commits.discover import Kind
 from tfckpt.stored.files import LOCAL
 from tfckpt.stored.listing import without_number
 from tfckpt.stored.quarantine import quarantine
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.cli.command import Given
-    from tfckpt.stored.discover import Candidate
+    from tfckpt.stored.commits.discover import Candidate
 
 _SHOWN = 20
 _INDENT = "  "

@@ -16,16 +16,16 @@ from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.derive import structure
 from tfckpt.planning.plan import Status
 from tfckpt.records import Restored, Role
-from tfckpt.stored import record
 from tfckpt.stored.average import AveragedValues
-from tfckpt.stored.bundle import OPAQUE, Bundle
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
+from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
+from tfckpt.stored.bundles.encode import encode_object_graph
+from tfckpt.stored.bundles.proto import parse_object_graph
 from tfckpt.stored.casting import cast
-from tfckpt.stored.checkpoint_writer import Value, write_checkpoint
-from tfckpt.stored.encode import encode_object_graph
-from tfckpt.stored.graph_writer import key_of, made_of, pruned
-from tfckpt.stored.keys import ATTRIBUTES
-from tfckpt.stored.proto import parse_object_graph
+from tfckpt.stored.commits import record
+from tfckpt.stored.commits.checkpoint_writer import Value, write_checkpoint
+from tfckpt.stored.graphs.graph_writer import key_of, made_of, pruned
+from tfckpt.stored.graphs.keys import ATTRIBUTES
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan, Step
     from tfckpt.records import Entry, Inventory
     from tfckpt.stored.artefact import StoredCheckpoint
-    from tfckpt.stored.record import CommitRecord
+    from tfckpt.stored.commits.record import CommitRecord
 
 _HINT = "leave it out: --exclude with its name"
 _PART = 1 << 20

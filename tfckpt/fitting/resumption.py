@@ -19,7 +19,7 @@ from tfckpt.live.remote import files_of
 from tfckpt.live.restore import carry_out, prepare
 from tfckpt.live.variables import as_int, is_variable, raw
 from tfckpt.records import Role
-from tfckpt.stored import commit
+from tfckpt.stored.commits import commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -45,11 +45,11 @@ from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
-from tfckpt.stored.commit import path_of
+from tfckpt.stored.commits.commit import path_of
+from tfckpt.stored.commits.numbers import Number, last_in_order
+from tfckpt.stored.commits.staging import claim
+from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, render
 from tfckpt.stored.files import absolute, join
-from tfckpt.stored.numbers import Number, last_in_order
-from tfckpt.stored.staging import claim
-from tfckpt.stored.state_file import STATE_FILE, CheckpointState, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tfckpt.live.inventory import Live
     from tfckpt.records import Entry
-    from tfckpt.stored.bundle import Bundle
-    from tfckpt.stored.proto import ObjectGraph
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.bundles.proto import ObjectGraph
 
 EXTRA = "_tfckpt"
 _Reference = tf.__internal__.tracking.TrackableReference

@@ -15,7 +15,7 @@ from absl import logging
 
 from tfckpt.live.aliases import readable
 from tfckpt.live.inventory import collect
-from tfckpt.stored.keys import edges
+from tfckpt.stored.graphs.keys import edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

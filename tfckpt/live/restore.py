@@ -22,7 +22,7 @@ from tfckpt.planning.lock import drift
 from tfckpt.records import Inventory, Origin, Role
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
-from tfckpt.stored.numbered import numbered_as
+from tfckpt.stored.tf1.numbered import numbered_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

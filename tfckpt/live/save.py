@@ -21,10 +21,10 @@ from tfckpt.live.coverage import recorded
 from tfckpt.live.errors import also
 from tfckpt.live.variables import as_int
 from tfckpt.live.writer import write_files
-from tfckpt.stored import commit, record
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.commits import commit, record
+from tfckpt.stored.commits.staging import staged
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.staging import staged
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:

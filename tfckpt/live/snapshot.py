@@ -22,9 +22,9 @@ from tfckpt.live.coverage import keys_of, whole_view
 from tfckpt.live.errors import also
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
-from tfckpt.stored import proto
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
-from tfckpt.stored.index import ITEM_BYTES
+from tfckpt.stored.bundles import proto
+from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

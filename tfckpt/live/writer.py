@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.stored.bundle import data_path
-from tfckpt.stored.bundle_writer import BundleWriter, read_coded
+from tfckpt.stored.bundles.bundle import data_path
+from tfckpt.stored.bundles.writer import BundleWriter, read_coded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

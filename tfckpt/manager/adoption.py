@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.records import Role
-from tfckpt.stored import commit
 from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.commits import commit
+from tfckpt.stored.commits.record import CommitRecord
 from tfckpt.stored.files import LOCAL
 from tfckpt.stored.listing import parts
-from tfckpt.stored.record import CommitRecord
 from tfckpt.stored.statistics import statistics
 
 if TYPE_CHECKING:

@@ -30,15 +30,15 @@ from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.planning import Status
 from tfckpt.records import Role
+from tfckpt.stored.commits.numbers import Number
 from tfckpt.stored.files import absolute, join, same_directory
-from tfckpt.stored.numbers import Number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.planning import RestoreReport
     from tfckpt.policy import Keep
-    from tfckpt.stored.discover import Candidate
+    from tfckpt.stored.commits.discover import Candidate
 
 _SHOWN = 10
 

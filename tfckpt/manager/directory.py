@@ -16,16 +16,16 @@ from absl import logging
 
 from tfckpt.errors import CheckpointError
 from tfckpt.manager.retention import Decision, Saved
-from tfckpt.stored import commit, discover, staging
 from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.discover import Candidate, Kind
+from tfckpt.stored.commits import commit, discover, staging
+from tfckpt.stored.commits.discover import Candidate, Kind
+from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, read_state, render
 from tfckpt.stored.files import Files, join
-from tfckpt.stored.state_file import STATE_FILE, CheckpointState, read_state, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tfckpt.stored.record import CommitRecord
+    from tfckpt.stored.commits.record import CommitRecord
 
 
 @dataclasses.dataclass(frozen=True)

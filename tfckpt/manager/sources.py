@@ -31,8 +31,8 @@ from tfckpt.live.restore import Choice
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Latest
 from tfckpt.stored.average import Average
+from tfckpt.stored.bundles.prefix import shards_of
 from tfckpt.stored.files import reading
-from tfckpt.stored.prefix import shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

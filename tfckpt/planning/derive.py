@@ -22,7 +22,7 @@ from tfckpt.planning.match import make_plan
 from tfckpt.planning.plan import Status
 from tfckpt.planning.structure import slot_tail
 from tfckpt.records import Inventory
-from tfckpt.stored.index import ITEM_BYTES
+from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

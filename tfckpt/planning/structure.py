@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.records import Role
-from tfckpt.stored.numbered import in_order_of_making, own_name
+from tfckpt.stored.tf1.numbered import in_order_of_making, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

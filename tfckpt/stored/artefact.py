@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tfckpt.records import Inventory
-    from tfckpt.stored.record import CommitRecord
+    from tfckpt.stored.commits.record import CommitRecord
 
 # What each kind of checkpoint is, as the end of a sentence about its path.
 KINDS: Mapping[str, str] = MappingProxyType(

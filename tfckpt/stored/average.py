@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.records import Entry, Inventory, Role, Share
 from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.bundle import OPAQUE
+from tfckpt.stored.bundles.bundle import OPAQUE
 from tfckpt.stored.checkpoint import open_checkpoint
 
 if TYPE_CHECKING:

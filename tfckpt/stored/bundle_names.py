@@ -1,7 +1,7 @@
 """A bundle's inventory: what TensorFlow and tfckpt wrote, by canonical name.
 
 It comes from tfckpt's commit record; without one from the object graph inside; without that, in a
-checkpoint of TF1's ``Saver``, from the keys (:mod:`tfckpt.stored.key_names`). Whichever it is,
+checkpoint of TF1's ``Saver``, from the keys (:mod:`tfckpt.stored.tf1.key_names`). Whichever it is,
 every value in the index is in the inventory; the object graph and the layers' configurations, which
 TensorFlow 1.13 wrote beside it, are none. What ``model.export`` stores twice is there once.
 """
@@ -16,15 +16,17 @@ from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.optimizer_names import slot_name
 from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored import commit, keys, proto
 from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.bundle import Bundle
-from tfckpt.stored.exported import Exported
+from tfckpt.stored.bundles import proto
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.commits import commit
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.graph import KERAS_BASES, GraphReader
-from tfckpt.stored.keras_books import CONFIG
-from tfckpt.stored.key_names import name_keys
-from tfckpt.stored.roots import moved_to
+from tfckpt.stored.graphs import keys
+from tfckpt.stored.graphs.exported import Exported
+from tfckpt.stored.graphs.graph import KERAS_BASES, GraphReader
+from tfckpt.stored.graphs.keras_books import CONFIG
+from tfckpt.stored.graphs.roots import moved_to
+from tfckpt.stored.tf1.key_names import name_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

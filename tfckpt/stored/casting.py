@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.stored.values import numpy_dtype
+from tfckpt.stored.bundles.values import numpy_dtype
 
 if TYPE_CHECKING:
     import numpy as np

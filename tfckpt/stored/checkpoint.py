@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.bundle_names import open_bundle
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.keras_files import open_archive, open_hdf5, open_shards
+from tfckpt.stored.keras.files import open_archive, open_hdf5, open_shards
 from tfckpt.stored.recognise import Format, recognise
 from tfckpt.stored.safetensors import open_safetensors
 from tfckpt.stored.saved_model import open_saved_model
-from tfckpt.stored.saver_v1 import open_saver_v1
+from tfckpt.stored.tf1.saver_v1 import open_saver_v1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

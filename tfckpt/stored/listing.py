@@ -1,7 +1,7 @@
 """The checkpoints of a directory with what can be said of each without reading its values.
 
-More than their names say (:mod:`tfckpt.stored.discover`): whether the index is sound and the data
-as long as it says, what the record tells, how large they are and how old.
+More than their names say (:mod:`tfckpt.stored.commits.discover`): whether the index is sound and
+the data as long as it says, what the record tells, how large they are and how old.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
-from tfckpt.stored import commit
-from tfckpt.stored.bundle import Bundle, index_path
+from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.discover import Kind, candidates
+from tfckpt.stored.commits import commit
+from tfckpt.stored.commits.discover import Kind, candidates
 from tfckpt.stored.files import LOCAL, Files, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfckpt.stored.record import CommitRecord
+    from tfckpt.stored.commits.record import CommitRecord
 
 _SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
 _SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
-from tfckpt.stored.bundle import Bundle
-from tfckpt.stored.table import unmask
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.table import unmask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,8 +91,8 @@ def is_telling(entry: Entry, crc: int) -> bool:
 def _plain(dtype: str, nbytes: int) -> tuple[int, ...]:
     import numpy as np
 
-    from tfckpt.stored.index import ITEM_BYTES
-    from tfckpt.stored.values import QUANTIZED, numpy_dtype
+    from tfckpt.stored.bundles.index import ITEM_BYTES
+    from tfckpt.stored.bundles.values import QUANTIZED, numpy_dtype
 
     if nbytes > _CHUNK or dtype in QUANTIZED or not ITEM_BYTES.get(dtype):
         return (int(google_crc32c.value(bytes(nbytes))),) if nbytes <= _CHUNK else ()

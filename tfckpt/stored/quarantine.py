@@ -10,10 +10,10 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from tfckpt.stored.bundle import index_path
+from tfckpt.stored.bundles.bundle import index_path
+from tfckpt.stored.commits.lock import lock_of
 from tfckpt.stored.files import LocalFiles, join
 from tfckpt.stored.listing import parts
-from tfckpt.stored.lock import lock_of
 
 if TYPE_CHECKING:
     from tfckpt.stored.files import Files

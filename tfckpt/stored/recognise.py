@@ -11,12 +11,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.stored import hdf5, keras_archive
-from tfckpt.stored.bundle import index_path
+from tfckpt.stored.bundles.bundle import index_path
+from tfckpt.stored.bundles.prefix import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
+from tfckpt.stored.bundles.table import looks_like_table
 from tfckpt.stored.files import join
-from tfckpt.stored.prefix import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
+from tfckpt.stored.keras import archive, hdf5
 from tfckpt.stored.safetensors import looks_like_safetensors
-from tfckpt.stored.table import looks_like_table
 
 if TYPE_CHECKING:
     from tfckpt.stored.files import Files
@@ -39,7 +39,7 @@ class Format(Enum):
 
 _MAGIC = {
     hdf5.MAGIC: Format.HDF5,
-    keras_archive.MAGIC: Format.ARCHIVE,
+    archive.MAGIC: Format.ARCHIVE,
     b"{": Format.SHARDS,
 }
 

@@ -19,9 +19,9 @@ from tfckpt.optimizer_names import optimizer_value
 from tfckpt.records import Entry, Inventory, Role
 from tfckpt.stored.arrays import TENSORS
 from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.bundles.index import ITEM_BYTES
+from tfckpt.stored.bundles.values import as_array
 from tfckpt.stored.files import LOCAL, Files, digest_of, reading
-from tfckpt.stored.index import ITEM_BYTES
-from tfckpt.stored.values import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

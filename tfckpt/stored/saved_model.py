@@ -1,7 +1,7 @@
 """A SavedModel, given as its directory: its variables are a bundle inside.
 
 Only the variables are read, and the names that Keras gave its layers
-(:mod:`tfckpt.stored.keras_metadata`). The program in ``saved_model.pb`` is not looked at.
+(:mod:`tfckpt.stored.graphs.keras_metadata`). The program in ``saved_model.pb`` is not looked at.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundle import index_path
 from tfckpt.stored.bundle_names import SAVED_MODEL, open_bundle
+from tfckpt.stored.bundles.bundle import index_path
+from tfckpt.stored.bundles.prefix import VARIABLES
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.keras_metadata import layer_names
-from tfckpt.stored.prefix import VARIABLES
+from tfckpt.stored.graphs.keras_metadata import layer_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

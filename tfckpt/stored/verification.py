@@ -12,10 +12,11 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored import commit, keys
-from tfckpt.stored.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.commits import commit
 from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.graphs import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,0 +1,303 @@
+"""A TensorFlow checkpoint, read without TensorFlow.
+
+A checkpoint ``ckpt-1`` is an index, ``ckpt-1.index``, and data files,
+``ckpt-1.data-00000-of-00002``; TF2 checkpoints, TF1 ``Saver`` checkpoints of version 2 and the
+``variables/variables`` of a SavedModel all are. Opening one reads and checks the index and opens
+the data files; they stay open, so that what was opened can be read although it is deleted or
+replaced meanwhile. Values are read, and their checksums checked, when asked for.
+
+Refused on opening is anything that TensorFlow's reader could stumble over (see
+:mod:`tfckpt.stored.bundles.index`), and a value outside its data file. A data file that is absent
+is no damage until a value of it is needed. Values of the types ``resource`` and ``variant`` are
+listed, and cannot be read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import (
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    UnsupportedCheckpointError,
+)
+from tfckpt.stored.bundles import values
+from tfckpt.stored.bundles.index import Index, read_index, resolve, slice_key
+from tfckpt.stored.bundles.prefix import LFS_HINT, is_lfs_pointer, not_found
+from tfckpt.stored.bundles.proto import BundleEntry
+from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table
+from tfckpt.stored.bundles.transfer import Request, transfer
+from tfckpt.stored.files import LOCAL, Files, Handle, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import numpy as np
+    from typing_extensions import Self
+
+__all__ = ["Bundle", "BundleEntry", "data_path", "index_path"]
+
+# Ten million values; a longer file under the name of an index is something else.
+MAX_INDEX_BYTES = 1 << 30
+OPAQUE = ("resource", "variant")
+
+
+def index_path(prefix: str) -> str:
+    return f"{prefix}.index"
+
+
+def data_path(prefix: str, shard: int, num_shards: int) -> str:
+    return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bundle:
+    """An open checkpoint.
+
+    Attributes:
+        prefix: its name without ``.index``.
+        entries: key → dtype, shape, size and place, in the order of the index.
+        missing_files: paths of the data files that values are in and that are absent, or are the
+            pointers that Git LFS leaves in their place.
+        index: the whole of what the index says.
+        digest: SHA-256 of the index file, in hexadecimal.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     Bundle.open(f"{directory}/ckpt-1")
+    Traceback (most recent call last):
+    ...
+    tfckpt.errors.CheckpointNotFoundError: ...ckpt-1: there is no checkpoint of that name
+    ...
+    """
+
+    prefix: str
+    entries: Mapping[str, BundleEntry]
+    missing_files: tuple[str, ...]
+    index: Index = dataclasses.field(repr=False)
+    digest: str
+    _handles: dict[int, Handle] = dataclasses.field(repr=False)
+
+    @classmethod
+    def open(cls, prefix: str, files: Files = LOCAL, *, whole: bool = True) -> Self:
+        """Opens the checkpoint of that prefix and checks its index.
+
+        Args:
+            prefix: its name without ``.index``.
+            files: where it is.
+            whole: whether a value beyond the end of its data file is an error at once, and not
+                only when it is read.
+
+        Raises:
+            CheckpointNotFoundError: there is none; the hint says what to write instead.
+            DamagedCheckpointError: the index, or the size of a data file, is not as it must be.
+            UnsupportedCheckpointError: another format, or a newer version of this one.
+        """
+        data = _index_bytes(prefix, files)
+        index = read_index(data, index_path(prefix))
+        used = sorted({entry.shard for entry in _stored(index)})
+        handles: dict[int, Handle] = {}
+        missing = []
+        try:
+            for shard in used:
+                path = data_path(prefix, shard, index.header.num_shards)
+                with reading(path):
+                    try:
+                        handle = files.open_read(path)
+                    except FileNotFoundError:
+                        missing.append(path)
+                        continue
+                    handles[shard] = handle
+                    if is_lfs_pointer(handle):
+                        handles.pop(shard).close()
+                        missing.append(path)
+            digest = hashlib.sha256(data).hexdigest()
+            bundle = cls(prefix, index.entries, tuple(missing), index, digest, handles)
+            if whole:
+                bundle._check_extents()
+        except BaseException:
+            for handle in handles.values():
+                handle.close()
+            raise
+        return bundle
+
+    def read(self, key: str) -> np.ndarray:
+        """The value of a key, its checksum checked.
+
+        Returns:
+            An array of the stored shape; ``bfloat16`` and smaller floats have the dtypes of
+            ``ml_dtypes``, strings are an object array of bytes.
+
+        Raises:
+            KeyError: the index has no such key.
+            DamagedCheckpointError: the data file is absent, too short, or altered.
+            UnsupportedCheckpointError: a ``resource`` or ``variant``.
+        """
+        entry = self.entries[key]
+        if entry.dtype in OPAQUE:
+            message = f"a {entry.dtype} can be read only by the TensorFlow that wrote it"
+            raise UnsupportedCheckpointError(message, path=self.prefix, name=key)
+        if not entry.sliced:
+            return self._read_piece(key, entry)
+        import numpy as np
+
+        whole = np.empty(entry.shape, values.numpy_dtype(entry.dtype))
+        for box, piece in self._pieces(key, entry):
+            place = tuple(slice(start, end) for start, end in box)
+            whole[place] = self._read_piece(key, piece)
+        return whole
+
+    def read_string(self, key: str) -> bytes:
+        """The one string that a value is, its checksum checked.
+
+        Raises:
+            KeyError: the index has no such key.
+            DamagedCheckpointError: the data file is absent, too short, or altered, or the value is
+                something else.
+        """
+        entry = self.entries[key]
+        if entry.dtype != "string" or entry.shape != ():
+            raise DamagedCheckpointError("is not a string", path=self.prefix, name=key)
+        handle, path = self._handle(key, entry)
+        with reading(path):
+            swap = self.index.header.big_endian
+            (element,) = values.list_strings(handle, entry, path, key, swap=swap)
+        return element
+
+    def read_raw(self, key: str) -> bytes:
+        """The stored bytes of a value, unchecked: what a ``variant`` can be copied by.
+
+        Raises:
+            DamagedCheckpointError: the data file is absent or too short.
+        """
+        entry = self.entries[key]
+        handle, path = self._handle(key, entry)
+        with reading(path):
+            data = handle.pread(entry.offset, entry.nbytes)
+        if len(data) != entry.nbytes:
+            raise DamagedCheckpointError("the file ends before the value", path=path, name=key)
+        return data
+
+    def verify(self, keys: Iterable[str] | None = None) -> None:
+        """Checks the stored bytes of these values, or of all, in little memory.
+
+        Raises:
+            DamagedCheckpointError: the first value that is absent, cut off or altered.
+        """
+        self.fetch((key, None) for key in (self.entries if keys is None else keys))
+
+    def fetch(self, wanted: Iterable[tuple[str, np.ndarray | None]]) -> None:
+        """Reads values to where they are wanted, all at once, their checksums checked.
+
+        Args:
+            wanted: keys, each with a flat array for its bytes, in the order of this machine; or
+                with None, to be checked and not kept, as strings and what is stored in slices can
+                only be.
+
+        Raises:
+            DamagedCheckpointError: the first value that is absent, cut off or altered; the arrays
+                hold nothing of use.
+        """
+        requests: list[Request] = []
+        absent = None
+        try:
+            for key, into in wanted:
+                requests += self._requests(key, into)
+        except DamagedCheckpointError as error:
+            absent = error  # the first fault only if all before it are sound
+        transfer(requests)
+        if absent is not None:
+            raise absent
+        for request in requests if self.index.header.big_endian else ():
+            if request.into is not None:
+                entry = request.entry
+                values.as_array(request.into, entry.dtype, entry.shape, swap=True)
+
+    def _requests(self, key: str, into: np.ndarray | None) -> Iterator[Request]:
+        if (entry := self.entries.get(key)) is None:
+            message = "the value is not in the index"
+            raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
+        if entry.dtype in OPAQUE:
+            return
+        parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
+        for part in parts:
+            handle, path = self._handle(key, part)
+            yield Request(handle, path, key, part, self.index.header.big_endian, into)
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _pieces(
+        self, key: str, entry: BundleEntry
+    ) -> Iterator[tuple[tuple[tuple[int, int], ...], BundleEntry]]:
+        for extents in entry.slices:
+            yield resolve(extents, entry.shape), self.index.pieces[slice_key(key, extents)]
+
+    def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
+        handle, path = self._handle(key, entry)
+        swap = self.index.header.big_endian
+        if entry.dtype == "string":
+            with reading(path, key):
+                return values.read_strings(handle, entry, path, key, swap=swap)
+        import numpy as np
+
+        raw = np.empty(entry.nbytes, np.uint8)
+        transfer([Request(handle, path, key, entry, swap, raw)])
+        return values.as_array(raw, entry.dtype, entry.shape, swap=swap)
+
+    def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:
+        path = data_path(self.prefix, entry.shard, self.index.header.num_shards)
+        handle = self._handles.get(entry.shard)
+        if handle is None:
+            message = "the value is in this data file, which is missing, or a Git LFS pointer"
+            raise DamagedCheckpointError(message, path=path, name=key)
+        return handle, path
+
+    def _check_extents(self) -> None:
+        sizes = {shard: handle.size for shard, handle in self._handles.items()}
+        for key, entry in self.entries.items():
+            parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
+            for part in parts:
+                size = sizes.get(part.shard)
+                if size is not None and part.offset + part.nbytes > size:
+                    path = data_path(self.prefix, part.shard, self.index.header.num_shards)
+                    message = (
+                        f"is {size} bytes long, and the value ends at byte "
+                        f"{part.offset + part.nbytes}: truncated, or of another checkpoint"
+                    )
+                    raise DamagedCheckpointError(message, path=path, name=key)
+
+
+def _stored(index: Index) -> Iterator[BundleEntry]:
+    """Every entry that has bytes of its own."""
+    yield from (entry for entry in index.entries.values() if not entry.slices)
+    yield from index.pieces.values()
+
+
+def _index_bytes(prefix: str, files: Files) -> bytes:
+    path = index_path(prefix)
+    with reading(path):
+        try:
+            handle = files.open_read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise not_found(prefix, files) from None
+        try:
+            size = handle.size
+            if is_lfs_pointer(handle):
+                raise CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
+            tail = handle.pread(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
+            if size > MAX_INDEX_BYTES or not looks_like_table(tail):
+                message = f"is {size} bytes long and does not end as an index does: truncated"
+                raise DamagedCheckpointError(message, path=path)
+            return handle.pread(0, size)
+        finally:
+            handle.close()

@@ -1,0 +1,243 @@
+"""A checkpoint's index, read whole and checked before anything trusts it.
+
+TensorFlow's reader takes the index at its word: one with forged entries and valid checksums aborts
+the process in C++ (``CHECK`` failures on shapes, slices, dtypes). What passes here cannot do that.
+Beside the checks of the table and of each entry, refused are: a missing header; a shape that does
+not fit the size; a shard that is none; values that overlap; slices that are missing, do not fit
+their value, or do not cover it exactly once. Whether values lie inside the data files is for
+:mod:`tfckpt.stored.bundles.bundle`, which has them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.bundles.proto import (
+    BundleEntry,
+    BundleHeader,
+    Extent,
+    Versions,
+    parse_entry,
+    parse_header,
+)
+from tfckpt.stored.bundles.table import read_table
+from tfckpt.stored.bundles.wire import INT64, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfckpt.records import Shape
+
+# kTensorBundleVersion of tensor_bundle.h
+VERSION = 1
+
+ITEM_BYTES = {
+    **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8"), 1),
+    **dict.fromkeys(("int4", "uint4", "int2", "uint2", "float4_e2m1fn"), 1),
+    **dict.fromkeys(("float8_e5m2", "float8_e5m2fnuz"), 1),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"), 1),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16", "qint16", "quint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32", "qint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    "complex128": 16,
+}
+_PRIME = (1 << 127) - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """What an index says.
+
+    Attributes:
+        header: its first entry.
+        entries: key → value, in the order of the keys' bytes.
+        pieces: encoded key → slice, of the values that are stored in slices.
+    """
+
+    header: BundleHeader
+    entries: Mapping[str, BundleEntry]
+    pieces: Mapping[bytes, BundleEntry]
+
+
+def read_index(data: bytes, path: str) -> Index:
+    """Reads and checks the content of an ``.index`` file.
+
+    Raises:
+        DamagedCheckpointError: with the path and, where one is at fault, the key.
+        UnsupportedCheckpointError: a version of the format that is not known.
+    """
+    table = read_table(data, path)
+    name, value = next(table, (None, b""))
+    if name != b"":
+        raise DamagedCheckpointError("the index has no header", path=path)
+    try:
+        header = parse_header(value)
+        check_version(header.versions, path)
+        whole: dict[str, BundleEntry] = {}
+        pieces: dict[bytes, BundleEntry] = {}
+        extents: list[tuple[int, int, int, bytes]] = []
+        shapes: dict[bytes, Shape] = {}
+        counts: dict[Shape, int] = {}
+        for name, value in table:
+            entry = parse_entry(value, shapes)
+            _check_entry(entry, header.num_shards, counts)
+            if entry.nbytes and not entry.slices:
+                extents.append((entry.shard, entry.offset, entry.offset + entry.nbytes, name))
+            if name[0]:
+                whole[name.decode()] = entry
+            else:
+                pieces[name] = entry
+        name = None
+        _check_overlaps(extents)
+        for key in [key for key, entry in whole.items() if entry.slices]:
+            name = key.encode()
+            whole[key] = _gather(key, whole[key], pieces)
+        name = None
+        _check_orphans(whole, pieces)
+    except WireError as error:
+        shown = name.decode(errors="backslashreplace") if name else ""
+        raise DamagedCheckpointError(str(error), path=path, name=shown) from None
+    except UnicodeDecodeError:
+        raise DamagedCheckpointError(f"key {name!r} is not UTF-8", path=path) from None
+    return Index(header, MappingProxyType(whole), MappingProxyType(pieces))
+
+
+def slice_key(name: str, extents: tuple[Extent, ...]) -> bytes:
+    r"""The key under which a slice is stored (``EncodeTensorNameSlice`` of TensorFlow).
+
+    >>> slice_key("v", (Extent(2, 2), Extent(0, -1)))
+    b'\x00v\x00\x01\x01\x02\x82\x82\x80\x7f'
+    """
+    text = name.encode().replace(b"\0", b"\0\xff")
+    rank = len(extents).to_bytes(1, "big").lstrip(b"\0")
+    code = b"\0" + text + b"\0\1" + bytes([len(rank)]) + rank
+    return code + b"".join(_ordered(number) for extent in extents for number in extent)
+
+
+def _ordered(number: int) -> bytes:
+    """A signed number so that bytes sort as numbers do: a run of ones says how long it is."""
+    magnitude = ~number if number < 0 else number
+    length = magnitude.bit_length() // 7 + 1
+    code = (magnitude | ((1 << length) - 1) << 7 * length).to_bytes(length, "big")
+    return bytes(byte ^ 255 for byte in code) if number < 0 else code
+
+
+def resolve(extents: tuple[Extent, ...], shape: Shape) -> tuple[tuple[int, int], ...]:
+    """First and past-the-last index of a slice on each axis."""
+    return tuple(
+        (0, size) if length < 0 else (start, start + length)
+        for (start, length), size in zip(extents, shape, strict=True)
+    )
+
+
+def check_version(versions: Versions, path: str) -> None:
+    """Raise unless this version of tfckpt may read it.
+
+    Raises:
+        UnsupportedCheckpointError: it was written for a newer reader.
+    """
+    if versions.min_consumer > VERSION or VERSION in versions.bad_consumers:
+        message = f"was written for version {versions.min_consumer} of the format"
+        hint = f"tfckpt and TensorFlow read version {VERSION}."
+        raise UnsupportedCheckpointError(message, path=path, hint=hint)
+
+
+def _check_entry(entry: BundleEntry, num_shards: int, counts: dict[Shape, int]) -> None:
+    """One entry by itself; ``counts`` are the numbers of elements of the shapes met so far."""
+    dtype, shape, shard, _, nbytes, _, slices = entry
+    if shard >= num_shards:
+        raise WireError(f"is in shard {shard} of {num_shards}")
+    if (count := counts.get(shape)) is None:
+        count = counts[shape] = element_count(shape)
+    item = ITEM_BYTES.get(dtype, 0)
+    if not slices and ((count * item != nbytes) if item else _too_small(dtype, count, nbytes)):
+        raise WireError(f"{dtype} of shape {shape} cannot be {nbytes} bytes")
+
+
+def element_count(shape: Shape) -> int:
+    """Number of elements; TensorFlow and NumPy overflow on a huge one even beside a zero."""
+    count = bound = 1
+    for size in shape:
+        count *= size
+        bound *= max(size, 1)
+    if bound * 16 >= INT64:
+        raise WireError(f"the shape {shape} is larger than any memory")
+    return count
+
+
+def _too_small(dtype: str, count: int, nbytes: int) -> bool:
+    """Strings: a length of at least one byte each, and a checksum of 4 for all of them."""
+    return dtype == "string" and nbytes < count + 4 and bool(count or nbytes)
+
+
+def _check_overlaps(extents: list[tuple[int, int, int, bytes]]) -> None:
+    extents.sort()
+    last_shard, last_end, last_name = -1, 0, b""
+    for shard, start, end, name in extents:
+        if shard == last_shard and start < last_end:
+            both = f"{last_name.decode(errors='replace')!r} and {name.decode(errors='replace')!r}"
+            raise WireError(f"{both} overlap in shard {shard}")
+        last_shard, last_end, last_name = shard, end, name
+
+
+def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> BundleEntry:
+    """The entry of a sliced value with the size of its slices, which are checked."""
+    if not entry.shape:
+        raise WireError("a scalar is stored in slices")
+    check_tiles(entry.slices, entry.shape)
+    total = 0
+    for extents in entry.slices:
+        piece = pieces.get(slice_key(key, extents))
+        if piece is None:
+            raise WireError(f"the slice {_show(extents)} is missing from the index")
+        shape = tuple(end - start for start, end in resolve(extents, entry.shape))
+        if piece.slices or piece.dtype != entry.dtype or piece.shape != shape:
+            raise WireError(f"the slice {_show(extents)} does not fit its value")
+        total += piece.nbytes
+    return entry._replace(nbytes=total)
+
+
+def check_tiles(slices: Sequence[tuple[Extent, ...]], shape: Shape) -> None:
+    """Raise unless the slices cover a value of that shape, each element once.
+
+    Raises:
+        WireError: not so.
+    """
+    if not all(len(extents) == len(shape) for extents in slices):
+        raise WireError(f"a slice has another number of axes than its value, {len(shape)}")
+    boxes = [resolve(extents, shape) for extents in slices]
+    if len(set(boxes)) != len(boxes) or not _tile(boxes, shape):
+        raise WireError("its slices overlap, or leave a part of it out")
+
+
+def _tile(boxes: list[tuple[tuple[int, int], ...]], shape: Shape) -> bool:
+    """Whether the boxes cover the shape, each element once; linear in their number.
+
+    The sum of x^i·y^j·… over a box is a product of geometric series, so that covering exactly is an
+    identity of polynomials; it is tested at one random point (Schwartz and Zippel).
+    """
+    point = [secrets.randbelow(_PRIME - 2) + 2 for _ in shape]
+    total = 0
+    for box in boxes:
+        term = 1
+        for x, (start, end) in zip(point, box, strict=True):
+            term = term * (pow(x, end, _PRIME) - pow(x, start, _PRIME)) % _PRIME
+        total += term
+    expected = 1
+    for x, size in zip(point, shape, strict=True):
+        expected = expected * (pow(x, size, _PRIME) - 1) % _PRIME
+    return (total - expected) % _PRIME == 0
+
+
+def _check_orphans(whole: dict[str, BundleEntry], pieces: dict[bytes, BundleEntry]) -> None:
+    listed = {slice_key(key, part) for key, entry in whole.items() for part in entry.slices}
+    if orphans := pieces.keys() - listed:
+        raise WireError(f"the slice under key {min(orphans)!r} belongs to no value")
+
+
+def _show(extents: tuple[Extent, ...]) -> str:
+    return ":".join("-" if one.length < 0 else f"{one.start},{one.length}" for one in extents)

@@ -1,0 +1,206 @@
+"""Bytes of a data file → NumPy arrays, and strings, whose checksums are checked on the way.
+
+What is no string is read by :mod:`tfckpt.stored.bundles.transfer`. Strings carry their lengths before their
+bytes, and a checksum of the lengths between; a length is believed only when all of them add up to
+what the index says is stored.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.index import ITEM_BYTES
+from tfckpt.stored.bundles.table import unmask
+from tfckpt.stored.bundles.wire import WireError, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from tfckpt.records import Shape
+    from tfckpt.stored.bundles.proto import BundleEntry
+    from tfckpt.stored.files import Handle
+
+CHUNK = 1 << 20
+MAX_VARINT = 10
+QUANTIZED = {"qint8": "i1", "quint8": "u1", "qint16": "i2", "quint16": "u2", "qint32": "i4"}
+
+
+def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.ndarray:
+    """Flat bytes as an array of TensorFlow's dtype; ``swap`` where they are big-endian."""
+    unit = ITEM_BYTES[dtype] // (2 if dtype.startswith("complex") else 1)
+    if swap and unit > 1:
+        raw.view(f"u{unit}").byteswap(inplace=True)
+    return raw.view(numpy_dtype(dtype)).reshape(shape)
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """TensorFlow's dtype as NumPy's; quantized ones are structured, strings objects, as there.
+
+    >>> numpy_dtype("bfloat16").itemsize
+    2
+    """
+    import numpy as np
+
+    if dtype == "string":
+        return np.dtype(object)
+    if dtype in QUANTIZED:
+        return np.dtype([(dtype, QUANTIZED[dtype])])
+    if dtype == "bfloat16" or dtype.startswith("float8") or ITEM_BYTES[dtype] == 1:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, dtype, dtype))
+    return np.dtype(dtype)
+
+
+def read_strings(
+    handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
+) -> np.ndarray:
+    """The elements of a string value, as an array of bytes objects."""
+    import numpy as np
+
+    elements = list_strings(handle, entry, path, name, swap=swap)
+    result = np.empty(len(elements), object)
+    result[:] = elements
+    return result.reshape(entry.shape)
+
+
+def list_strings(
+    handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
+) -> list[bytes]:
+    """The same as a list, without NumPy, whose import takes longer than most indices."""
+    head = _Lengths(handle, entry, path, name, swap=swap)
+    lengths = [length for part in head for length in part]
+    result = []
+    crc, position, start = head.crc, head.position, 0
+    while start < len(lengths):
+        stop, size = start + 1, lengths[start]
+        while stop < len(lengths) and size + lengths[stop] <= CHUNK:
+            size += lengths[stop]
+            stop += 1
+        block = handle.pread(position, size)
+        if len(block) != size:
+            raise truncated(path, name)
+        crc = google_crc32c.extend(crc, block)
+        position += size
+        at = 0
+        for number in range(start, stop):
+            result.append(block[at : at + lengths[number]])
+            at += lengths[number]
+        start = stop
+    if entry.nbytes:
+        check(crc, entry, path, name)
+    return result
+
+
+def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
+    """Checks the bytes of a string value against its checksum, one chunk of them at a time."""
+    import numpy as np
+
+    if not entry.nbytes:
+        return
+    head = _Lengths(handle, entry, path, name, swap=swap)
+    for _ in head:
+        pass
+    crc, position = head.crc, head.position
+    end = entry.offset + entry.nbytes
+    buffer = np.empty(min(CHUNK, end - position), np.uint8)  # one for all: fresh memory is slow
+    while position < end:
+        part = buffer[: end - position]
+        if handle.readinto(position, part.data) != len(part):
+            raise truncated(path, name)
+        crc = google_crc32c.extend(crc, part)
+        position += len(part)
+    check(crc, entry, path, name)
+
+
+class _Lengths:
+    """The lengths that stand before a string value's bytes, iterated over by the chunk.
+
+    Iterated to the end, they have been checked against their checksum and the size of the value;
+    ``crc`` is then that of everything up to ``position``, where the bytes begin.
+    """
+
+    def __init__(
+        self, handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
+    ) -> None:
+        self.crc = 0
+        self.position = entry.offset
+        self._handle = handle
+        self._entry = entry
+        self._about = {"path": path, "name": name}
+        self._order = ">" if swap else "<"
+
+    def __iter__(self) -> Iterator[list[int]]:
+        entry = self._entry
+        if not entry.nbytes:
+            return
+        end = entry.offset + entry.nbytes
+        left, total = _element_count(entry), 0
+        while left:
+            chunk = self._handle.pread(self.position, min(CHUNK, end - self.position))
+            at_end = self.position + len(chunk) == end
+            lengths, used = self._decode(chunk, left, len(chunk) - (0 if at_end else MAX_VARINT))
+            self.crc = google_crc32c.extend(self.crc, self._packed(lengths))
+            self.position += used
+            left -= len(lengths)
+            total += sum(lengths)
+            yield lengths
+        self._check(end - self.position - 4 - total)
+
+    def _decode(self, chunk: bytes, count: int, last: int) -> tuple[list[int], int]:
+        lengths: list[int] = []
+        used = 0
+        try:
+            while len(lengths) < count and used < last:
+                length, used = varint(chunk, used)
+                lengths.append(length)
+        except WireError as error:
+            raise DamagedCheckpointError(f"a string's length: {error}", **self._about) from None
+        if not lengths:
+            raise truncated(**self._about)
+        return lengths, used
+
+    def _packed(self, lengths: list[int]) -> bytes:
+        # Checksummed is not what is stored: 4 bytes each, 8 where that is too few.
+        codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
+        return struct.pack(self._order + codes, *lengths)
+
+    def _check(self, excess: int) -> None:
+        stored = self._handle.pread(self.position, 4)
+        if excess or len(stored) != 4:
+            message = f"the strings' lengths do not add up to its {self._entry.nbytes} bytes"
+            raise DamagedCheckpointError(message, **self._about)
+        if self.crc != unmask(struct.unpack(f"{self._order}I", stored)[0]):
+            message = "the strings' lengths do not match their checksum"
+            raise DamagedCheckpointError(message, **self._about)
+        self.crc = google_crc32c.extend(self.crc, stored)
+        self.position += 4
+
+
+def _element_count(entry: BundleEntry) -> int:
+    count = 1
+    for size in entry.shape:
+        count *= size
+    return count
+
+
+def check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
+    """Raise where a checksum is not that of the index.
+
+    Raises:
+        DamagedCheckpointError: as it says.
+    """
+    if crc != unmask(entry.crc32c):
+        message = f"its {entry.nbytes} bytes at {entry.offset} do not match their checksum"
+        raise DamagedCheckpointError(message, path=path, name=name)
+
+
+def truncated(path: str, name: str) -> DamagedCheckpointError:
+    """What to raise for a value that the file ends in."""
+    return DamagedCheckpointError("the file ends before the value does", path=path, name=name)

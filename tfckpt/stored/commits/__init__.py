@@ -1,0 +1,1 @@
+"""Commits: what makes files a checkpoint, and a directory a run."""

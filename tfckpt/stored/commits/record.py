@@ -1,0 +1,375 @@
+"""The content of a commit record: JSON, one value per line, and at its end a checksum of itself.
+
+Reading refuses what does not match its checksum, and, since that can be forged, any field that is
+absent, of another type or out of range, and names of files that are not the checkpoint's own.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import functools
+import hashlib
+import json
+import math
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.records import Entry, Inventory, Layer, Restored, Role, Root
+from tfckpt.stored.commits import lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT = 1
+MAX_DIGITS = 20
+_ROOT_KINDS = ("", "model", "optimizer")
+_ENTRIES = b'"entries": [\n'
+_SEAL = b',\n"sha256": "'
+_ENTRY_FIELDS = Entry._fields
+# What may be absent; the first records had none of the last four.
+_DEFAULTS = {
+    "nbytes": 0,
+    "key": "",
+    "slot": "",
+    "of": "",
+    "crc32c": None,
+    "left_out": {},
+    "files": [],
+    "adopted": False,
+    "lineage": [],
+}
+_DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
+_NOT_A_SAVERS = re.compile(
+    rf".*({_DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
+    re.DOTALL,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class CommitRecord:
+    """What a save says about itself.
+
+    Attributes:
+        number: of the checkpoint, TensorFlow's ``save_counter``.
+        inventory: every value in it, with its key.
+        index_sha256: digest of the index file; :func:`index_digest`.
+        created: ISO 8601, in UTC: ``2025-01-31T12:00:00+00:00``.
+        step: of training, where known.
+        epoch: of training, where known.
+        metrics: what ``keep: best`` compares.
+        training: further state of training, as JSON values.
+        versions: of tfckpt, TensorFlow, Keras.
+        finite: whether all weights and slots are finite numbers, None where nobody looked.
+        sequence: its place in the order of saves, where a number given by hand is no higher than
+            one that was there: the highest then, and how many such have followed it.
+        run_began: Unix time from which ``keep: every_n_hours`` counts.
+        preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
+        files: names of the data files and of what registered savers wrote.
+        lineage: the restores that the values come from, the first ones first.
+        adopted: whether others wrote the checkpoint, and the record was added later. What the
+            values are called is then still for whoever opens it: it may know the live side.
+    """
+
+    number: int
+    inventory: Inventory
+    index_sha256: str
+    created: str
+    step: int | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    finite: bool | None = None
+    sequence: tuple[int, int] | None = None
+    run_began: float | None = None
+    preserved: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
+    lineage: tuple[Restored, ...] = ()
+    adopted: bool = False
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What is saved later has a higher one."""
+        return self.sequence or (self.number, 0)
+
+    @functools.cached_property
+    def time(self) -> float:
+        """Unix time of the save."""
+        return datetime.datetime.fromisoformat(self.created).timestamp()
+
+
+def now() -> str:
+    """The time as a record has it.
+
+    >>> datetime.datetime.fromisoformat(now()).utcoffset()
+    datetime.timedelta(0)
+    """
+    return datetime.datetime.fromtimestamp(time.time(), datetime.timezone.utc).isoformat()
+
+
+def render(record: CommitRecord) -> bytes:
+    """The record as the content of its file; equal records give equal bytes."""
+    inventory = record.inventory
+    stacks = {
+        path: [_short(layer) for layer in layers] for path, layers in inventory.stacks.items()
+    }
+    head = {
+        "format": FORMAT,
+        "number": record.number,
+        "created": record.created,
+        "step": record.step,
+        "epoch": record.epoch,
+        "metrics": dict(record.metrics),
+        "training": dict(record.training),
+        "versions": dict(record.versions),
+        "finite": record.finite,
+        "sequence": None if record.sequence is None else list(record.sequence),
+        "run_began": record.run_began,
+        "preserved": list(record.preserved),
+        "files": list(record.files),
+        **({"adopted": True} if record.adopted else {}),
+        **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
+        "index_sha256": record.index_sha256,
+        "complete": inventory.complete,
+        "stacks": stacks,
+        "aliases": dict(inventory.aliases),
+        "optimizers": dict(inventory.optimizers),
+        "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
+        "left_out": dict(inventory.left_out),
+    }
+    lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
+    entries = ",\n".join(_json(_plain(entry)) for entry in inventory.entries.values())
+    lines.append(f"{_ENTRIES.decode()}{entries}\n]")
+    body = ("{\n" + ",\n".join(lines)).encode()
+    return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
+
+
+def is_part(file: str, base: str) -> bool:
+    """Whether a file is a checkpoint's own data, or may come from a registered saver of it.
+
+    Those are given ``<prefix>-<name of the saver>`` to write to (``registered_saver_filename`` in
+    tensorflow/python/checkpoint/functional_saver.py), or the prefix.
+
+    >>> is_part("ckpt-1.data-00000-of-00001", "ckpt-1"), is_part("../ckpt-1-x", "ckpt-1")
+    (True, False)
+    >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
+    (True, False)
+    """
+    if re.fullmatch(re.escape(base) + _DATA, file):
+        return True
+    plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
+    ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
+    return plain and ours and file != base and _NOT_A_SAVERS.fullmatch(file) is None
+
+
+def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitRecord:
+    """The record in the content of its file.
+
+    Args:
+        data: the content.
+        path: of the file, for messages.
+        prefix: of the checkpoint, which becomes the inventory's ``source``.
+        head: leave out the values, which are most of it.
+
+    Raises:
+        DamagedCheckpointError: altered or cut off.
+        UnsupportedCheckpointError: written by a newer tfckpt.
+    """
+    return _Reader(path).record(data, prefix, head=head)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    plain = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+    return {k: v for k, v in plain.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
+
+
+def _short(layer: Layer) -> list[str | bool]:
+    """Its two fields that most layers have no more than, or all four."""
+    usual = not layer.label and layer.told
+    return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
+
+
+def _integer(digits: str) -> int:
+    # Python before 3.10.7 converts a million digits, in time that grows with their square.
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+class _Reader:
+    """Takes a record apart, naming the value at fault."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
+        return DamagedCheckpointError(message, path=self.path, name=name)
+
+    def record(self, data: bytes, prefix: str, *, head: bool) -> CommitRecord:
+        body, seal, rest = data.rpartition(_SEAL)
+        if not seal or not rest.endswith(b'"\n}\n'):
+            raise self.damaged("the record has no end: truncated")
+        if hashlib.sha256(body).hexdigest().encode() != rest[:-4]:
+            raise self.damaged("the record does not match its own checksum")
+        if head:
+            data = data[: data.find(_ENTRIES)] + _ENTRIES + b"]}"
+        try:
+            tree = json.loads(data, parse_int=_integer)
+        except (ValueError, RecursionError) as error:
+            raise self.damaged(f"the record is not JSON that can be read: {error}") from None
+        if self.get(tree, "format", int) != FORMAT:
+            message = f"the record is of format {tree['format']}, written by a newer tfckpt"
+            raise UnsupportedCheckpointError(message, path=self.path)
+        return CommitRecord(
+            number=self.natural(tree, "number"),
+            inventory=self.inventory(tree, prefix),
+            index_sha256=self.get(tree, "index_sha256", str),
+            created=self.time(tree),
+            step=self.natural(tree, "step", optional=True),
+            epoch=self.natural(tree, "epoch", optional=True),
+            metrics=self.mapping(tree, "metrics", float, int),
+            training=self.get(tree, "training", dict),
+            versions=self.mapping(tree, "versions", str),
+            finite=self.get(tree, "finite", bool, type(None)),
+            sequence=self.sequence(tree),
+            run_began=self.seconds(tree, "run_began"),
+            preserved=self.numbers(tree, "preserved"),
+            files=self.files(tree, os.path.split(prefix)[1]),
+            lineage=lineage.parse(self.get(tree, "lineage", list), self.damaged),
+            adopted=self.get(tree, "adopted", bool),
+        )
+
+    def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:
+        value = tree.get(field, _DEFAULTS.get(field)) if type(tree) is dict else None
+        if type(value) not in types:
+            raise self.damaged(f"the record's {field!r} is absent or of the wrong type", name)
+        return value
+
+    def natural(self, tree: Any, field: str, name: str = "", *, optional: bool = False) -> Any:
+        types = (int, type(None)) if optional else (int,)
+        value = self.get(tree, field, *types, name=name)
+        if value is not None and not 0 <= value < 1 << 63:
+            raise self.damaged(f"the record's {field!r} is out of range", name)
+        return value
+
+    def mapping(self, tree: Any, field: str, *types: type) -> dict[str, Any]:
+        value: dict[str, Any] = self.get(tree, field, dict)
+        if any(type(item) not in types for item in value.values()):
+            raise self.damaged(f"the record's {field!r} holds a value of the wrong type")
+        return value
+
+    def seconds(self, tree: Any, field: str) -> float | None:
+        value: float | None = self.get(tree, field, float, int, type(None))
+        if value is not None and not math.isfinite(value):
+            raise self.damaged(f"the record's {field!r} is no time")
+        return value
+
+    def sequence(self, tree: Any) -> tuple[int, int] | None:
+        value = self.get(tree, "sequence", list, type(None))
+        if value is None:
+            return None
+        if [type(part) for part in value] != [int, int]:
+            raise self.damaged("the record's 'sequence' is none")
+        return value[0], value[1]
+
+    def numbers(self, tree: Any, field: str) -> tuple[int, ...]:
+        values = self.get(tree, field, list)
+        if any(type(value) is not int for value in values):
+            raise self.damaged(f"the record's {field!r} holds what is no number")
+        return tuple(values)
+
+    def files(self, tree: Any, base: str) -> tuple[str, ...]:
+        """Names that may be deleted with the checkpoint, so none but its own."""
+        names = self.get(tree, "files", list)
+        for name in names:
+            if type(name) is not str or not is_part(name, base):
+                raise self.damaged(f"the record's 'files' holds {name!r}, which is none of its own")
+        return tuple(names)
+
+    def time(self, tree: Any) -> str:
+        text: str = self.get(tree, "created", str)
+        try:
+            offset = datetime.datetime.fromisoformat(text).utcoffset()
+        except ValueError:
+            offset = None
+        if offset != datetime.timedelta(0):
+            raise self.damaged("the record's 'created' is no time in UTC")
+        return text
+
+    def inventory(self, tree: Any, prefix: str) -> Inventory:
+        entries: dict[str, Entry] = {}
+        for item in self.get(tree, "entries", list):
+            entry = self.entry(item)
+            if entry.name in entries:
+                raise self.damaged("the record has two values of one name", entry.name)
+            entries[entry.name] = entry
+        stacks = self.mapping(tree, "stacks", list)
+        return Inventory(
+            prefix,
+            entries,
+            {path: tuple(map(self.layer, layers)) for path, layers in stacks.items()},
+            self.mapping(tree, "aliases", str),
+            self.mapping(tree, "optimizers", str),
+            self.get(tree, "complete", bool),
+            self.roots(tree, entries),
+            self.mapping(tree, "left_out", str),
+        )
+
+    def layer(self, item: Any) -> Layer:
+        types = [type(part) for part in item] if type(item) is list else []
+        if types not in ([str, str], [str, str, str, bool]):
+            raise self.damaged("the record's 'stacks' holds a layer that is none")
+        return Layer(*item)
+
+    def roots(self, tree: Any, entries: Mapping[str, Entry]) -> dict[str, Root]:
+        roots = {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()}
+        counts = collections.Counter(root.component for root in roots.values())
+        tops = {name.partition("/")[0] for name in entries}
+        for keyword, root in roots.items():
+            # One object under two keywords has one name; what has its own is another object.
+            if counts[root.component] > 1 and keyword != root.component and keyword in tops:
+                raise self.damaged(f"the record's 'roots' gives {keyword!r} another object's name")
+        return roots
+
+    def root(self, item: Any) -> Root:
+        if [type(part) for part in item] != [str, str] or item[1] not in _ROOT_KINDS:
+            raise self.damaged("the record's 'roots' holds one that is none")
+        return Root(*item)
+
+    def entry(self, item: Any) -> Entry:
+        name: str = self.get(item, "name", str)
+        if not name:
+            raise self.damaged("the record has a value without a name")
+        if unknown := item.keys() - set(_ENTRY_FIELDS):
+            raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
+        role = self.get(item, "role", str, name=name)
+        if role not in Role._value2member_map_:
+            raise self.damaged(f"the record has an unknown role {role!r}", name)
+        shape = self.get(item, "shape", list, type(None), name=name)
+        if shape is not None:
+            if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
+                raise self.damaged("the record's 'shape' is none", name)
+            shape = tuple(shape)
+        crc32c = self.get(item, "crc32c", int, type(None), name=name)
+        if crc32c is not None and not 0 <= crc32c < 1 << 32:
+            raise self.damaged("the record's 'crc32c' is out of range", name)
+        return Entry(
+            name,
+            Role(role),
+            self.get(item, "dtype", str, name=name),
+            shape,
+            self.natural(item, "nbytes", name),
+            self.get(item, "key", str, name=name),
+            self.get(item, "slot", str, name=name),
+            self.get(item, "of", str, name=name),
+            crc32c,
+        )

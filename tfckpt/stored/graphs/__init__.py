@@ -1,0 +1,1 @@
+"""Canonical names from TensorFlow's object graph, SavedModels included."""

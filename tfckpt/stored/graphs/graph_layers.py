@@ -1,0 +1,87 @@
+"""What the layers of a stack, or of a list, are called, as far as a stored graph tells.
+
+Their names are in the names of their variables, with the scopes in which these were made
+(:mod:`tfckpt.stored.graphs.layer_names`); the graph tells how many layers lead to each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfckpt.names import weak_base
+from tfckpt.stored.graphs.layer_names import Scope, layer_names, slashed_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfckpt.stored.graphs.graph import GraphReader
+
+INNER = "_functional"
+OPERATIONS = "_operations"
+
+
+def stack_names(
+    reader: GraphReader, layers: list[int], edges: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """The name of each layer of a stack, and what else it may be called.
+
+    Args:
+        reader: of the graph.
+        layers: their nodes.
+        edges: of the stack.
+    """
+    scopes = _scopes(reader, layers)
+    if not {INNER, OPERATIONS} & edges.keys():
+        return [
+            (long if long and not weak_base(short, reader.bases) else short, short)
+            for long, short in slashed_names(scopes)
+        ]
+    # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
+    return [(name, "") for name in layer_names(scopes, 1 if INNER in edges else 0)]
+
+
+def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]]:
+    """The same for layers in a list."""
+    return [(name, "") for name in layer_names(_scopes(reader, layers))]
+
+
+def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
+    """The scopes below each layer; a variable that several lead to is the nearest one's."""
+    below = [list(_variables(reader, layer)) for layer in layers]
+    nearest: dict[int, int] = {}
+    for found in below:
+        for depth, _, variable in found:
+            nearest[variable] = min(depth, nearest.get(variable, depth))
+    return [
+        [
+            Scope(tuple(reader.full_name(variable).split("/")[:-1]), depth, stacks)
+            for depth, stacks, variable in found
+            if depth == nearest[variable]
+        ]
+        for found in below
+    ]
+
+
+def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]]:
+    """The variables below a layer, with how many layers, and of them stacks, lead to each."""
+    seen, stack = {index}, [(1, int(reader.is_stack(index)), index)]
+    while stack:
+        depth, stacks, current = stack.pop()
+        if reader.is_stack(current) or not reader.is_optimizer(current):
+            for edge, child in _below(reader, current):
+                if child in seen:
+                    continue
+                seen.add(child)
+                if reader.nodes[child].attributes:
+                    yield depth, stacks, child
+                elif edge in {INNER, OPERATIONS} or reader.is_container(child):
+                    stack.append((depth, stacks, child))
+                else:
+                    stack.append((depth + 1, stacks + reader.is_stack(child), child))
+
+
+def _below(reader: GraphReader, index: int) -> Iterator[tuple[str, int]]:
+    if reader.is_stack(index):
+        yield from (("", layer) for layer in reader.stack_layers(index))
+    else:
+        yield from reader.edges[index].items()

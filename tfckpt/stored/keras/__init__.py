@@ -1,0 +1,1 @@
+"""Keras's own files: HDF5 and archives of it."""

@@ -1,0 +1,151 @@
+"""A ``.keras`` archive: a ZIP file of which the weights and the configuration are read.
+
+The configuration is JSON, and tells what layers are called. Nothing in it is imported, built or
+run, and no member is written under its name: the weights are read where they lie, or, where they
+are packed, unpacked into a temporary file without a name, as far as the archive said they would be.
+Refused are members of more than one meaning (the same name twice, encrypted, packed by what Keras
+does not use) and those that grow out of all proportion.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.keras.hdf5 import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfckpt.stored.files import Handle
+
+MAGIC = b"PK\x03\x04"
+
+MAX_MEMBERS = 100_000
+MAX_TEXT = 1 << 28
+MAX_EXPANSION = 1100  # DEFLATE comes to 1032 at most
+MAX_UNPACKED = 1 << 38
+_LOCAL_HEAD = struct.Struct("<4s22xHH")
+_CHUNK = 1 << 20
+_ENCRYPTED = 1
+
+
+class Archive:
+    """An open archive.
+
+    Args:
+        handle: the file.
+        path: what it is called in errors.
+
+    Raises:
+        DamagedCheckpointError: it is no whole archive, or a member is not as it must be.
+        UnsupportedCheckpointError: a member is packed or encrypted in a way Keras does not use.
+    """
+
+    def __init__(self, handle: Handle, path: str) -> None:
+        self._handle = handle
+        self._path = path
+        self._unpacked: list[Any] = []
+        try:
+            with zipfile.ZipFile(io.BufferedReader(Stream(handle))) as opened:
+                members = opened.infolist()
+        except CheckpointError:
+            raise
+        except Exception as error:  # a dozen kinds, from struct.error to UnicodeDecodeError
+            said = str(error) or type(error).__name__
+            raise self._damaged(f"cannot be read as a ZIP archive: {said}") from error
+        if len(members) > MAX_MEMBERS:
+            raise self._damaged(f"it has {len(members)} members")
+        self._members = {member.filename: member for member in members}
+        if len(self._members) != len(members):
+            raise self._damaged("two of its members have one name")
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._members)
+
+    def text(self, name: str) -> bytes | None:
+        """The content of a small member, its checksum checked."""
+        member = self._members.get(name)
+        if member is None:
+            return None
+        if member.file_size > MAX_TEXT:
+            raise self._damaged(f"says that it is {member.file_size} bytes long", name)
+        stream, check = self.stream(name)
+        content = bytes(stream.read() or b"")
+        check()
+        return content
+
+    def stream(self, name: str) -> tuple[io.RawIOBase, Callable[[], None]]:
+        """A member as a file, and what checks its checksum."""
+        member = self._members[name]
+        if member.flag_bits & _ENCRYPTED:
+            raise self._unsupported("is encrypted", name)
+        offset = self._content(member)
+        if offset + member.compress_size > self._handle.size:
+            raise self._damaged("ends before it should", name)
+        packed = Stream(self._handle, offset, member.compress_size)
+        if member.compress_type == zipfile.ZIP_STORED:
+            if member.file_size != member.compress_size:
+                raise self._damaged("has two sizes", name)
+            return packed, lambda: self._check(member, offset)
+        if member.compress_type != zipfile.ZIP_DEFLATED:
+            raise self._unsupported("is packed by a method that Keras does not use", name)
+        return self._inflate(member, packed), lambda: None
+
+    def close(self) -> None:
+        for file in self._unpacked:
+            file.close()
+
+    def _content(self, member: zipfile.ZipInfo) -> int:
+        head = self._handle.pread(member.header_offset, _LOCAL_HEAD.size)
+        if len(head) != _LOCAL_HEAD.size or not head.startswith(MAGIC):
+            raise self._damaged("is not where the archive says", member.filename)
+        _, name, extra = _LOCAL_HEAD.unpack(head)
+        return member.header_offset + _LOCAL_HEAD.size + int(name) + int(extra)
+
+    def _check(self, member: zipfile.ZipInfo, offset: int) -> None:
+        crc = 0
+        for start in range(0, member.file_size, _CHUNK):
+            size = min(_CHUNK, member.file_size - start)
+            crc = zlib.crc32(self._handle.pread(offset + start, size), crc)
+        if crc != member.CRC:
+            raise self._damaged("does not match its checksum", member.filename)
+
+    def _inflate(self, member: zipfile.ZipInfo, packed: Stream) -> io.RawIOBase:
+        """Unpacks a member into a file without a name, no further than it may go."""
+        limit = member.file_size
+        if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):
+            raise self._damaged(f"says that it unpacks to {limit} bytes", member.filename)
+        file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
+        self._unpacked.append(file)
+        inflater, crc, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
+        while not inflater.eof:
+            block = inflater.unconsumed_tail or packed.read(_CHUNK)
+            if not block:
+                break
+            try:
+                part = inflater.decompress(block, _CHUNK)
+            except zlib.error as error:
+                raise self._damaged(f"cannot be unpacked: {error}", member.filename) from error
+            size += len(part)
+            crc = zlib.crc32(part, crc)
+            if size > limit:
+                raise self._damaged("unpacks to more than it says", member.filename)
+            file.write(part)
+        if size != limit or crc != member.CRC:
+            raise self._damaged("does not match its checksum", member.filename)
+        file.seek(0, os.SEEK_SET)
+        return file  # type: ignore[no-any-return]
+
+    def _damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
+        return DamagedCheckpointError(message, path=self._path, name=name)
+
+    def _unsupported(self, message: str, name: str) -> UnsupportedCheckpointError:
+        return UnsupportedCheckpointError(message, path=self._path, name=name)

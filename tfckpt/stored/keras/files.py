@@ -1,0 +1,192 @@
+"""Keras's own files, opened: ``.weights.h5``, alone or in shards, ``.h5`` and ``.keras``.
+
+What a file is, its content says: an HDF5 file whose root lists layers is one of Keras 2, one whose
+groups hold ``vars`` one of Keras 3's kind; a ZIP archive with one of those in it is a ``.keras``
+file; a JSON file with a ``weight_map`` names the shards beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.files import LOCAL, Files, join, reading
+from tfckpt.stored.graphs.graph import KERAS_BASES
+from tfckpt.stored.keras import legacy, model
+from tfckpt.stored.keras.archive import MAX_TEXT, Archive
+from tfckpt.stored.keras.hdf5 import Group, Hdf5, Stream
+from tfckpt.stored.keras.objects import VARS
+from tfckpt.stored.keras.values import KerasValues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from tfckpt.records import Root
+    from tfckpt.stored.files import Handle
+
+CONFIG, WEIGHTS = "config.json", "model.weights"
+MAX_SHARDS = 100_000
+
+
+def open_hdf5(
+    path: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open an HDF5 file that Keras wrote."""
+    with _Parts(path, files) as parts:
+        parts.add(path, Stream(parts.open(path)))
+        return parts.opened({}, bases)
+
+
+def open_archive(
+    path: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open a ``.keras`` archive. Its weights are read, nothing in it is run."""
+    with _Parts(path, files) as parts:
+        archive = Archive(parts.open(path), path)
+        parts.closing.callback(archive.close)
+        config = _json(archive.text(CONFIG) or b"{}", path, CONFIG)
+        for name in _weights(archive, path):
+            stream, check = archive.stream(name)
+            parts.checks.append(check)
+            parts.add(f"{path}:{name}", stream)
+        return parts.opened(config, bases)
+
+
+def open_shards(
+    path: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open the shards that a ``.weights.json`` names, which lie beside it."""
+    with _Parts(path, files) as parts:
+        handle = parts.open(path)
+        for name in _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path):
+            beside = join(os.path.split(path)[0], name)
+            if not files.exists(beside):
+                message = f"is not there, and {path} names it as one of its shards"
+                hint = "Copy all shards along with the `.weights.json`."
+                raise DamagedCheckpointError(message, path=beside, hint=hint)
+            parts.add(beside, Stream(parts.open(beside)))
+        return parts.opened({}, bases)
+
+
+class _Parts:
+    """The files that make up one artefact; closed where something is wrong."""
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.checks: list[Callable[[], None]] = []
+        self.closing = contextlib.ExitStack()
+        self._path = path
+        self._system = files
+        self._files: list[Hdf5] = []
+        self._handles: list[Handle] = []
+
+    def __enter__(self) -> _Parts:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.closing.close()
+
+    def open(self, path: str) -> Handle:
+        with reading(path):
+            handle = self._system.open_read(path)
+        self.closing.callback(handle.close)
+        self._handles.append(handle)
+        return handle
+
+    def add(self, name: str, stream: Any) -> None:
+        file = Hdf5(stream, name)
+        self.closing.callback(file.close)
+        self._files.append(file)
+
+    def opened(self, config: Mapping[str, Any], bases: Collection[str]) -> StoredCheckpoint:
+        """The artefact, its values named."""
+        root, owners = _merged(self._files, self._path)
+        known = KERAS_BASES | set(bases)
+        first = self._files[0]
+        if legacy.is_legacy(root):
+            inventory, kind = legacy.read(first, self._path, known), "keras_h5"
+        elif any(VARS in dataset.path.split("/") for dataset in root.walk()):
+            inventory = model.read(self._files, root, self._path, config, known)
+            kind = "keras"
+        else:
+            message = "is an HDF5 file, and none that Keras wrote: it lists no layers"
+            hint = "Its arrays can be read with h5py."
+            raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
+        values = KerasValues(self._path, owners, self._handles, self.closing, self.checks)
+        return StoredCheckpoint(self._path, inventory, values, kind)
+
+
+def _merged(files: list[Hdf5], path: str) -> tuple[Group, dict[str, Hdf5]]:
+    """The groups of all shards as one tree, and the file that each array is in."""
+    owners: dict[str, Hdf5] = {}
+    for file in files:
+        for dataset in file.root.walk():
+            if owners.setdefault(dataset.path, file) is not file:
+                message = "two shards hold it"
+                raise DamagedCheckpointError(message, path=path, name=dataset.path)
+    if len(files) == 1:
+        return files[0].root, owners
+    root = Group("")
+    todo = [(root, file.root) for file in files]
+    while todo:
+        into, group = todo.pop()
+        into.datasets |= group.datasets
+        into.attributes |= group.attributes
+        for name, child in group.groups.items():
+            todo.append((into.groups.setdefault(name, Group(child.path)), child))
+    return root, owners
+
+
+def _weights(archive: Archive, path: str) -> Iterator[str]:
+    """The members of an archive that hold weights."""
+    names = set(archive.names)
+    if f"{WEIGHTS}.h5" in names:
+        yield f"{WEIGHTS}.h5"
+        return
+    if (text := archive.text(f"{WEIGHTS}.json")) is None:
+        message = f"is a ZIP archive without {WEIGHTS}.h5, so none that Keras wrote with HDF5"
+        raise UnsupportedCheckpointError(message, path=path)
+    for name in _shards(_json(text, path, f"{WEIGHTS}.json"), path):
+        if name not in names:
+            raise DamagedCheckpointError("the shard is not in the archive", path=path, name=name)
+        yield name
+
+
+def _shards(document: Mapping[str, Any], path: str) -> list[str]:
+    """The names of the shards in a map of weights: of files beside it, no paths."""
+    found: dict[str, None] = {}
+    places = document.get("weight_map")
+    for place in places.values() if isinstance(places, dict) else ():
+        for name in place if isinstance(place, list) else [place]:
+            if not isinstance(name, str) or not name or {"/", "\\", "\0"} & set(name):
+                message = f"its weight_map names {name!r}, which is no file beside it"
+                raise DamagedCheckpointError(message, path=path)
+            found[name] = None
+    if not found or len(found) > MAX_SHARDS or found.keys() & {".", ".."}:
+        message = "is JSON, and no map of Keras's weights: its weight_map names no files"
+        raise UnsupportedCheckpointError(message, path=path)
+    return list(found)
+
+
+def _json(text: bytes, path: str, name: str = "") -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedCheckpointError(f"is no JSON: {error}", path=path, name=name) from None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,347 @@
+"""An HDF5 file, opened so that nothing but the file itself is read.
+
+HDF5 can do more than hold arrays: a link or a dataset may lead into another file, a dataset may be
+a view of others, a type may refer to objects, a filter may be a plugin. What Keras writes has none
+of that, so all of it is refused, before any value is looked at. The library is given the open file
+instead of a path, and the whole of the tree is walked once: what is accepted is a plain tree of
+groups, datasets of numbers or strings, with as many bytes as their shapes say, none of which
+overlap. What HDF5's library says about a file that it cannot make sense of becomes one error.
+
+An HDF5 file as Keras writes it has no checksums: that a single bit of a value was flipped cannot
+be seen in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.keras.hdf5_heaps import broken_heap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from tfckpt.records import Shape
+    from tfckpt.stored.files import Handle
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+
+MAX_OBJECTS = 1_000_000
+MAX_DEPTH = 200
+MAX_RANK = 32
+MAX_ATTRIBUTE = 1 << 16  # HDF5's own limit in files of the format that Keras writes
+# Of a compressed dataset; DEFLATE itself comes to 1032.
+MAX_EXPANSION = 2000
+# gzip, shuffle, Fletcher's checksum, szip, n-bit, scale-offset, and h5py's LZF. Any other filter
+# would be looked for among the plugins of the machine.
+_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
+_NUMBERS = frozenset(
+    """
+    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64
+    complex128
+    """.split()  # noqa: SIM905 (words read better than a list of them)
+)
+# HDF5 has no bfloat16, so h5py stores its two bytes as they are, with no word of what they are; of
+# the types that variables have, no other is stored so. Keras 3 alone adds a mark, and not in `.h5`.
+_MARK, _BFLOAT16, _BFLOAT16_BYTES = "dtype", "bfloat16", 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dataset:
+    """An array in the file.
+
+    Attributes:
+        path: where in the file, ``layers/dense/vars/0``.
+        dtype: TensorFlow's name of its type.
+        shape: its shape.
+        nbytes: its size, 0 for strings.
+    """
+
+    path: str
+    dtype: str
+    shape: Shape
+    nbytes: int
+
+
+@dataclasses.dataclass(slots=True)
+class Group:
+    """A group in the file: what is in it, by name, in the order of the names."""
+
+    path: str
+    groups: dict[str, Group] = dataclasses.field(default_factory=dict)
+    datasets: dict[str, Dataset] = dataclasses.field(default_factory=dict)
+    attributes: frozenset[str] = frozenset()
+
+    def find(self, path: str) -> Group | None:
+        """The group at a path below this one."""
+        group: Group | None = self
+        for part in path.split("/") if path else ():
+            group = None if group is None else group.groups.get(part)
+        return group
+
+    def dataset(self, path: str) -> Dataset | None:
+        """The dataset at a path below this one."""
+        parent, _, name = path.rpartition("/")
+        group = self.find(parent)
+        return None if group is None else group.datasets.get(name)
+
+    def walk(self) -> Iterator[Dataset]:
+        """All datasets below it."""
+        stack = [self]
+        while stack:
+            group = stack.pop()
+            yield from group.datasets.values()
+            stack.extend(group.groups.values())
+
+
+class Stream(io.RawIOBase):
+    """A part of an open file, as a file of its own.
+
+    >>> from tfckpt.stored.files import LOCAL
+    >>> Stream(LOCAL.open_read(__file__), 3, 2).read()
+    b'An'
+    """
+
+    def __init__(self, handle: Handle, offset: int = 0, size: int | None = None) -> None:
+        super().__init__()
+        self._handle = handle
+        self._offset = offset
+        self._size = handle.size - offset if size is None else size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), max(self._size - self._at, 0))
+        count = self._handle.readinto(self._offset + self._at, view[:count]) if count else 0
+        self._at += count
+        return count
+
+
+class Hdf5:
+    """An open file, all of its tree checked.
+
+    Args:
+        stream: the file.
+        path: what it is called in errors.
+
+    Raises:
+        DamagedCheckpointError: it is no whole HDF5 file, or contradicts itself.
+        UnsupportedCheckpointError: there is in it what Keras does not write, or h5py is missing.
+    """
+
+    def __init__(self, stream: io.RawIOBase, path: str) -> None:
+        try:
+            import h5py
+        except ImportError as error:
+            message = "is an HDF5 file, and h5py, which reads those, is not installed"
+            hint = "pip install h5py"
+            raise UnsupportedCheckpointError(message, path=path, hint=hint) from error
+        self._h5py = h5py
+        self._path = path
+        self._extents: list[tuple[int, int, str]] = []
+        self._marked: list[str] = []
+        with self._sense():
+            self._file = h5py.File(stream, "r")
+        try:
+            with self._sense():
+                self.root = self._walk()
+            self._check_extents()
+            if (heap := broken_heap(stream, self._extents)) is not None:
+                raise self._damaged(f"the heap at byte {heap} is not as it must be", "")
+            self._check_marks()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, path: str) -> np.ndarray:
+        """The array at a path.
+
+        Raises:
+            DamagedCheckpointError: it cannot be read.
+        """
+        import numpy as np
+
+        with self._sense(path):
+            found = self.root.dataset(path)
+            dataset = self._file[path]
+            if found is None or dataset.shape != found.shape:
+                raise DamagedCheckpointError("is not there any more", path=self._path, name=path)
+            if found.dtype == "string":
+                return np.asarray(dataset.asstr("utf-8", "surrogateescape")[()], object)
+            value = np.empty(dataset.shape, dataset.dtype)
+            if value.size:
+                dataset.read_direct(value)
+            if found.dtype == _BFLOAT16:
+                import ml_dtypes
+
+                return value.view(ml_dtypes.bfloat16)
+            return value.astype(value.dtype.newbyteorder("="), copy=False)
+
+    def texts(self, group: Group, name: str) -> list[str] | None:
+        """A list of texts in the attributes of a group, which Keras cuts up where it is long."""
+        if name in group.attributes:
+            return self._texts(group.path, name)
+        found: list[str] = []
+        number = 0
+        while f"{name}{number}" in group.attributes:
+            found += self._texts(group.path, f"{name}{number}")
+            number += 1
+        return found if number else None
+
+    def text(self, group: Group, name: str) -> str | None:
+        """A text in the attributes of a group."""
+        if name not in group.attributes:
+            return None
+        found = self._texts(group.path, name)
+        if len(found) != 1:
+            message = f"the attribute {name!r} is no text"
+            raise DamagedCheckpointError(message, path=self._path, name=group.path)
+        return found[0]
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._file.close()
+
+    def _texts(self, path: str, name: str) -> list[str]:
+        import numpy as np
+
+        h5 = self._h5py
+        with self._sense(path):
+            holder = self._file[path or "/"]
+            attribute = h5.h5a.open(holder.id, name.encode("utf-8", "surrogateescape"))
+            kind, count = attribute.get_type(), math.prod(attribute.shape)
+            if count * kind.get_size() > MAX_ATTRIBUTE:
+                raise self._damaged(f"the attribute {name!r} is too large", path)
+            if not count:
+                return []
+            if kind.get_class() != h5.h5t.STRING:
+                raise self._damaged(f"the attribute {name!r} is no text", path)
+            value = np.asarray(holder.attrs[name]).ravel().tolist()
+        return [
+            one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
+            for one in value
+        ]
+
+    def _walk(self) -> Group:
+        h5 = self._h5py
+        root = Group("")
+        seen = {self._address(self._file)}
+        stack = [(root, self._file, 0)]
+        while stack:
+            group, opened, depth = stack.pop()
+            group.attributes = frozenset(opened.attrs.keys())
+            for name in opened:
+                path = f"{group.path}/{name}" if group.path else name
+                link = opened.get(name, getlink=True)
+                if not isinstance(link, h5.HardLink):
+                    raise self._unsupported(f"a {type(link).__name__} to elsewhere", path)
+                child = opened[name]
+                address = self._address(child)
+                if address in seen or len(seen) > MAX_OBJECTS or depth > MAX_DEPTH:
+                    raise self._damaged("its tree is not one: an object is met twice", path)
+                seen.add(address)
+                if isinstance(child, h5.Dataset):
+                    group.datasets[name] = self._dataset(path, child)
+                elif isinstance(child, h5.Group):
+                    group.groups[name] = below = Group(path)
+                    stack.append((below, child, depth + 1))
+                else:
+                    raise self._unsupported("an object that is neither group nor array", path)
+        return root
+
+    def _address(self, opened: Any) -> Any:
+        return self._h5py.h5o.get_info(opened.id).addr
+
+    def _dataset(self, path: str, dataset: Any) -> Dataset:
+        if dataset.external or dataset.is_virtual:
+            raise self._unsupported("an array whose values are in other files", path)
+        shape = dataset.shape
+        if shape is None or len(shape) > MAX_RANK:
+            raise self._unsupported("an array without a shape", path)
+        settings = dataset.id.get_create_plist()
+        filters = {settings.get_filter(i)[0] for i in range(settings.get_nfilters())}
+        if filters - _FILTERS:
+            raise self._unsupported("an array packed by a plugin", path)
+        dtype = self._dtype(path, dataset)
+        nbytes = 0 if dtype == "string" else math.prod(shape) * dataset.dtype.itemsize
+        stored = dataset.id.get_storage_size() if math.prod(shape) else 0
+        declared = math.prod(shape) * dataset.id.get_type().get_size()
+        if (declared != stored and not filters) or declared > MAX_EXPANSION * max(stored, 1):
+            message = f"its shape {shape} needs {declared} bytes, and {stored} are stored"
+            raise self._damaged(message, path)
+        if stored and dataset.chunks is None and (offset := dataset.id.get_offset()) is not None:
+            self._extents.append((offset, offset + stored, path))
+        return Dataset(path, dtype, tuple(map(int, shape)), nbytes)
+
+    def _dtype(self, path: str, dataset: Any) -> str:
+        h5 = self._h5py
+        stored = dataset.id.get_type()
+        if stored.get_class() == h5.h5t.STRING:
+            return "string"
+        dtype = dataset.dtype
+        name = str(dtype.newbyteorder("=").name)
+        opaque = stored.get_class() == h5.h5t.OPAQUE and not stored.get_tag()
+        if opaque and stored.get_size() == _BFLOAT16_BYTES:
+            if _MARK in dataset.attrs:
+                self._marked.append(path)
+            return _BFLOAT16
+        if name in _NUMBERS and h5.h5t.py_create(dtype, logical=True).equal(stored):
+            return name
+        raise self._unsupported(f"an array of the type {dtype}", path)
+
+    def _check_marks(self) -> None:
+        """Where Keras 3 says what two opaque bytes are, they must be a bfloat16."""
+        for path in self._marked:
+            if self._texts(path, _MARK) != [_BFLOAT16]:
+                raise self._unsupported("an array of opaque values", path)
+
+    def _check_extents(self) -> None:
+        self._extents.sort()
+        pairs = zip(self._extents, self._extents[1:], strict=False)
+        for (_, end, one), (start, _, other) in pairs:
+            if start < end:
+                raise self._damaged(f"its values overlap those of {other!r}", one)
+
+    @contextlib.contextmanager
+    def _sense(self, name: str = "") -> Iterator[None]:
+        """What the library says about a file that it cannot read, as this package's error."""
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except Exception as error:
+            said = str(error).strip("'\"").rstrip(".") or type(error).__name__
+            raise self._damaged(f"cannot be read as HDF5: {said}", name) from error
+
+    def _damaged(self, message: str, name: str) -> DamagedCheckpointError:
+        return DamagedCheckpointError(message, path=self._path, name=name)
+
+    def _unsupported(self, what: str, name: str) -> UnsupportedCheckpointError:
+        message = f"holds {what}, which Keras does not write and tfckpt does not follow"
+        return UnsupportedCheckpointError(message, path=self._path, name=name)
+
+
+def attributes(file: Hdf5, group: Group, names: Mapping[str, str]) -> dict[str, str]:
+    """Those of the named texts that the group has, by the caller's words for them."""
+    found = {word: file.text(group, name) for word, name in names.items()}
+    return {word: text for word, text in found.items() if text is not None}

@@ -1,0 +1,139 @@
+"""The inventory of a file laid out by objects: see :mod:`tfckpt.stored.keras.objects`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt import names
+from tfckpt.names import Kind, Node, snake_case
+from tfckpt.optimizer_names import LOSS_SCALE, optimizer_class
+from tfckpt.records import Entry, Inventory, Ordered, Role
+from tfckpt.stored.keras import optimizers
+from tfckpt.stored.keras.objects import METRICS, OPTIMIZER, VARS, ObjectReader, natural
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from tfckpt.stored.keras.hdf5 import Dataset, Group, Hdf5
+
+_INNER = "inner_optimizer"
+
+
+def read(
+    files: Sequence[Hdf5],
+    root: Group,
+    path: str,
+    config: Mapping[str, Any],
+    bases: Collection[str],
+) -> Inventory:
+    """The inventory of a model's file.
+
+    Args:
+        files: the file, or all shards.
+        root: the groups of all of them.
+        path: of the artefact.
+        config: the model's configuration, empty where there is none.
+        bases: automatic layer names.
+    """
+    reader = ObjectReader(files, bases)
+    model = reader.model(root, config)
+    roots = {names.MODEL: model}
+    if (state := root.groups.get(OPTIMIZER)) is not None:
+        settings = _optimizer_config(config)
+        roots[OPTIMIZER] = _optimizer(reader, state, settings, reader.trained(model))
+    named = names.assign(roots, {names.MODEL})
+    entries = {value.name: entry(value) for value in named.values}
+    for name, dataset in _metrics(root):
+        entries[name] = Entry(
+            name, Role.METRIC, dataset.dtype, dataset.shape, dataset.nbytes, dataset.path
+        )
+    called = {id(value.node): value.name for value in named.values}
+    orders = {
+        named.paths[id(node)]: tuple(Ordered(called[id(value)]) for value in values)
+        for node, values in reader.orders.values()
+    }
+    unordered, listed = (
+        frozenset(named.paths[node] for node in nodes if node in named.paths)
+        for nodes in (reader.unordered, reader.listed)
+    )
+    return Inventory(
+        path,
+        entries,
+        named.stacks,
+        named.aliases,
+        named.optimizers,
+        own_orders=orders,
+        listed=listed & named.stacks.keys(),
+        unordered=unordered & named.stacks.keys(),
+    )
+
+
+def entry(value: names.Name) -> Entry:
+    """The entry of a named array."""
+    dataset = value.node.value
+    return Entry(
+        value.name,
+        value.role,
+        dataset.dtype,
+        dataset.shape,
+        dataset.nbytes,
+        dataset.path,
+        value.slot,
+        value.of,
+    )
+
+
+def _optimizer(
+    reader: ObjectReader, group: Group, config: Mapping[str, Any], trained: list[Node] | None
+) -> Node:
+    node = Node(Kind.OPTIMIZER)
+    outer: list[Dataset] | None = None
+    if (inner := group.groups.get(_INNER)) is not None:
+        outer, group = _values(group), inner
+        config = _part(_part(config, "config"), _INNER)
+    node.label = snake_case(_word(config, "class_name")) or optimizer_class(reader.label(group))
+    made = optimizers.fill(node, _values(group), _part(config, "config"), trained)
+    if any(name.startswith(VARS) for name, _ in node.children):
+        reader.orders[id(node)] = node, made
+    if outer is not None and optimizers.own_count(outer):
+        node.children.append((LOSS_SCALE, optimizers.scale(outer)))
+    for name, child in group.groups.items():  # optimizers in a list: each for itself
+        if name != VARS:
+            rest = Node(Kind.GROUP)
+            node.children.append((name, rest))
+            for dataset in child.walk():
+                edge = dataset.path.removeprefix(f"{child.path}/")
+                rest.children.append((edge, Node(Kind.VALUE, role=Role.SLOT, value=dataset)))
+    return node
+
+
+def _values(group: Group) -> list[Dataset]:
+    held = group.groups.get(VARS)
+    if held is None:
+        return []
+    return [held.datasets[key] for key in sorted(held.datasets, key=natural)]
+
+
+def _metrics(root: Group) -> Iterator[tuple[str, Dataset]]:
+    """What tf_keras stores of metrics, by its own words, which tell no metric's name."""
+    for name in METRICS:
+        if (group := root.groups.get(name)) is not None:
+            for dataset in group.walk():
+                yield f"{names.METRICS}/{dataset.path.removeprefix(name + '/')}", dataset
+
+
+def _optimizer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = _part(config, "compile_config").get("optimizer")
+    if isinstance(found, str):
+        return {"class_name": found}
+    return found if isinstance(found, dict) else {}
+
+
+def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = config.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _word(config: Mapping[str, Any], key: str) -> str:
+    found = config.get(key)
+    return found if isinstance(found, str) else ""

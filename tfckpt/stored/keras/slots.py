@@ -1,0 +1,104 @@
+"""An optimizer's state in an ``.h5`` file: the names that its variables had tell whose they are.
+
+Three writers, three words for one slot: Keras 3's ``adam/dense_kernel_momentum``, tf_keras's
+``Adam/m/dense/kernel`` and its legacy optimizers' ``Adam/dense/kernel/m``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.names import Kind, Node, Slot, snake_case
+from tfckpt.optimizer_names import (
+    LOSS_SCALE,
+    by_slot_path,
+    optimizer_value,
+    slot_name,
+    split_slot,
+)
+from tfckpt.records import Role
+from tfckpt.stored.graphs.optimizer_graph import told_slot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfckpt.stored.keras.hdf5 import Dataset
+
+_OWN = frozenset(
+    {"iteration", "iter", "iterations", "learning_rate", "momentum_cache", "u_product"}
+)
+_WORDS = {"norm": "velocity"}  # Keras 3's Adamax: its attribute says otherwise
+_SCALE = re.compile(r"loss_scale_optimizer(_\d+)?")
+_INNER = "inner_optimizer"
+
+
+def optimizer_node(
+    listed: Sequence[tuple[str, Dataset]],
+    config: Mapping[str, Any],
+    variables: Sequence[tuple[Node, str]],
+) -> tuple[Node, list[tuple[Node, str]]]:
+    """The node of an optimizer, and its values in the order of the file.
+
+    Args:
+        listed: its values by the names they had.
+        config: of the optimizer.
+        variables: the model's values by the names they had.
+    """
+    while isinstance(inner := _part(config, "config").get(_INNER), dict):
+        config = inner
+    cls = config.get("class_name")
+    cls = cls.rpartition(">")[2] if isinstance(cls, str) else ""  # tf_keras: `Custom>Adam`
+    node = Node(Kind.OPTIMIZER, label=snake_case(cls))
+    unique = _unique(variables)
+    short = by_slot_path((path, value) for value, path in variables)
+    scale = Node(Kind.GROUP)
+    made = []
+    for index, (path, dataset) in enumerate(listed):
+        value = Node(Kind.VALUE, role=Role.SLOT, value=dataset)
+        made.append((value, path))
+        head, _, last = path.rpartition("/")
+        slot, of = _slot(path, unique, short)
+        if of is not None:
+            node.slots.append(Slot(slot_name(_WORDS.get(slot, slot)), of, value))
+        elif _SCALE.fullmatch(head):
+            name, value.role = optimizer_value("iterations" if last == "iteration" else last)
+            scale.children.append((name, value))
+        elif last in _OWN and dataset.shape == ():
+            name, value.role = optimizer_value("iterations" if last == "iteration" else last)
+            node.children.append((name, value))
+        elif node.label == "nadam" and path == "variable" and index == len(listed) - 1:
+            node.children.append(("u_product", value))
+        else:
+            node.children.append((f"vars/{index}", value))
+    if scale.children:
+        node.children.append((LOSS_SCALE, scale))
+    return node, made
+
+
+def _slot(
+    path: str, unique: Mapping[str, Node], short: Mapping[str, Node | None]
+) -> tuple[str, Node | None]:
+    """The slot and the variable that a name tells."""
+    parts = path.split("/")
+    _, slot, variable = told_slot(path, dict.fromkeys(unique, 0))
+    if variable is not None:
+        cut = 1 if "/".join(parts[1:]) in unique else 2
+        return slot, unique["/".join(parts[cut:])]
+    for start in range(len(parts) - 1):
+        if (of := unique.get("/".join(parts[start:-1]))) is not None:
+            return parts[-1], of
+    of, slot = split_slot(parts[-1], short)
+    return slot, of
+
+
+def _unique(variables: Sequence[tuple[Node, str]]) -> dict[str, Node]:
+    found: dict[str, Node | None] = {}
+    for value, path in variables:
+        found[path] = None if path in found else value
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = config.get(key)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""What TF1's ``Saver`` wrote, named by its keys."""

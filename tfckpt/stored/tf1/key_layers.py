@@ -1,0 +1,143 @@
+"""The layers in the keys of a file without an object graph, named as they are named everywhere.
+
+TF1 and Keras numbered the layers that got no name of their own within the whole graph or process:
+``dense_4`` may be a model's first one. So the numbers of a class are taken anew in each scope, in
+their order. What stood between them no key tells.
+
+Keras's own layers are called by what holds them, ``lstm/cell/kernel``, and not by the scopes that
+they opened, ``lstm_1/lstm_cell_3/kernel``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tfckpt.names import name_number, weak_base
+from tfckpt.records import Layer
+from tfckpt.stored.graphs.graph import KERAS_BASES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+# No writer nests deeper; of a key that does, nothing is told.
+DEEPEST = 64
+
+# Scopes that people choose by these names are no layers that were left without one.
+_BASES = KERAS_BASES - {"activation", "functional", "model"}
+_CELL = re.compile(r"(?:lstm|gru|simple_rnn)_cell(?:_[0-9]+)?")
+_ATTENTION = {
+    "query": "query_dense",
+    "key": "key_dense",
+    "value": "value_dense",
+    "attention_output": "output_dense",
+}
+
+
+class KeyLayers:
+    """The scopes of a file's variables, and what their names become.
+
+    Args:
+        names: of the variables, without slots.
+        bases: automatic layer names beyond Keras's own.
+
+    >>> layers = KeyLayers(["dense_4/kernel", "dense_7/kernel", "head/kernel"])
+    >>> layers.rename("dense_7/kernel"), layers.rename("head/kernel")
+    ('dense_1/kernel', 'head/kernel')
+    >>> [layer.name for layer in layers.stacks[""]]
+    ['dense', 'dense_1']
+    """
+
+    def __init__(self, names: Iterable[str], bases: Collection[str] = ()) -> None:
+        self._bases = _BASES | set(bases)
+        self._scopes: dict[str, set[str]] = defaultdict(set)
+        self._variables: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            if name.count("/") <= DEEPEST:
+                self._place(name)
+        self._renamed: dict[str, str] = {"": ""}
+        self.stacks: Mapping[str, tuple[Layer, ...]] = dict(self._walk())
+
+    def rename(self, name: str) -> str:
+        """The canonical name of a variable, without the model's own component."""
+        scope, _, last = name.rpartition("/")
+        if scope not in self._renamed:
+            return name
+        beside = self._variables[scope]
+        if last == "depthwise_kernel" and not beside & {"pointwise_kernel", "kernel"}:
+            last = "kernel"
+        return _join(self._renamed[scope], last)
+
+    def _place(self, name: str) -> None:
+        scope, _, last = name.rpartition("/")
+        self._variables[scope].add(last)
+        while scope:
+            parent, _, component = scope.rpartition("/")
+            if component in self._scopes[parent]:
+                return
+            self._scopes[parent].add(component)
+            scope = parent
+
+    def _walk(self) -> Iterator[tuple[str, tuple[Layer, ...]]]:
+        todo = [""]
+        while todo:
+            scope = todo.pop()
+            here = self._renamed[scope]
+            layers = []
+            for component, base, new in self._components(scope):
+                below = _join(scope, component)
+                self._renamed[below] = _join(here, new + self._inside(below))
+                todo.append(below)
+                if base:
+                    layers.append(Layer(new, base, number=name_number(component)))
+            if layers:
+                yield here, tuple(layers)
+
+    def _components(self, scope: str) -> Iterator[tuple[str, str, str]]:
+        """The scopes below one: as they are, their class if they bear its name, and their new name.
+
+        In the order of classes and numbers.
+        """
+        components = self._scopes[scope]
+        by_base: dict[str, list[str]] = defaultdict(list)
+        for component in components:
+            by_base[weak_base(component, self._bases)].append(component)
+        kept = self._kept(scope, components)
+        for component in sorted(by_base.pop("", [])):
+            yield component, "", kept.get(component, component)
+        for base, members in sorted(by_base.items()):
+            for number, component in enumerate(sorted(members, key=name_number)):
+                new = f"{base}_{number}" if number else base
+                if component in kept:
+                    yield component, "", kept[component]
+                else:
+                    yield component, base, new
+
+    def _kept(self, scope: str, components: set[str]) -> dict[str, str]:
+        """Scopes inside Keras's layers, by the attribute that holds what made them."""
+        if weak_base(scope.rpartition("/")[2], {"multi_head_attention"}):
+            return {c: _ATTENTION[c] for c in components & _ATTENTION.keys()}
+        pair = {"forward_": "forward_layer", "backward_": "backward_layer"}
+        inner = {c.partition("_")[2] for c in components}
+        if len(components) == 2 and len(inner) == 1:
+            both = {c: pair.get(c.partition("_")[0] + "_", "") for c in components}
+            if set(both.values()) == set(pair.values()):
+                return both
+        cells = [c for c in components if _CELL.fullmatch(c)]
+        if len(cells) == len(components) == 1 and self._recurrent(_join(scope, cells[0])):
+            return {cells[0]: "cell"}
+        return {}
+
+    def _inside(self, scope: str) -> str:
+        """What stands between a recurrent layer and its variables, which older files leave out."""
+        last = scope.rpartition("/")[2]
+        direct = self._recurrent(scope) and not _CELL.fullmatch(last)
+        return "/cell" if direct and last != "cell" else ""
+
+    def _recurrent(self, scope: str) -> bool:
+        return {"kernel", "recurrent_kernel"} <= self._variables.get(scope, set())
+
+
+def _join(scope: str, component: str) -> str:
+    return f"{scope}/{component}" if scope else component

@@ -1,0 +1,259 @@
+"""Checkpoints of TF1's first ``Saver``: the values are inside a table, the index of which is in it.
+
+A file is a LevelDB table. Under the empty key it has a ``SavedTensorSlices`` message that lists its
+tensors and the slices they are stored in; under the encoded name of each slice another one with the
+numbers, as fields of a ``TensorProto`` (saved_tensor_slice.proto, tensor_slice_writer.cc). One that
+is sharded is several such files, ``model-00000-of-00002``, each of which lists what is in it alone:
+with one of them missing nobody knows what was there, so all of them must be there.
+
+A file is searched block by block as values are asked for, each block checked against its checksum;
+TensorFlow writes none over a whole value. Refused are: a tensor listed with two shapes or types;
+slices that overlap or leave a part out; a slice with more or fewer numbers than it has elements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.errors import (
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    UnsupportedCheckpointError,
+)
+from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.bundles.index import (
+    ITEM_BYTES,
+    check_tiles,
+    check_version,
+    element_count,
+    resolve,
+    slice_key,
+)
+from tfckpt.stored.bundles.prefix import saver_v1_files
+from tfckpt.stored.bundles.proto import DTYPES, Extent, parse_shape, parse_slice, parse_versions
+from tfckpt.stored.bundles.table import TableFile
+from tfckpt.stored.bundles.wire import WireError, as_message, as_number, as_text, fields
+from tfckpt.stored.files import LOCAL, Files, digest_of
+from tfckpt.stored.tf1.key_names import name_keys
+from tfckpt.stored.tf1.tensor_proto import FIELDS, array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from tfckpt.records import Root, Shape
+    from tfckpt.stored.files import Handle
+
+# What lists the tensors: ten million of them; more is something else.
+_MAX_LIST_BYTES = 1 << 30
+
+
+class Slice(NamedTuple):
+    """A part of a value, and the number of the file it is in."""
+
+    extents: tuple[Extent, ...]
+    file: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Value:
+    """One value as the files list it; ``nbytes`` is 0 for strings, whose size they do not tell.
+
+    There is no checksum of a whole value.
+    """
+
+    dtype: str
+    shape: Shape
+    nbytes: int
+    slices: tuple[Slice, ...]
+    crc32c: None = None
+
+
+class SaverV1:
+    """An open checkpoint of that kind.
+
+    Args:
+        paths: of its files, in the order of their numbers.
+        files: where they are.
+
+    Attributes:
+        entries: key → dtype, shape and size, by key.
+
+    Raises:
+        DamagedCheckpointError: a file is not as it must be.
+        UnsupportedCheckpointError: written for a newer TensorFlow.
+    """
+
+    missing_files: tuple[str, ...] = ()
+
+    def __init__(self, paths: Sequence[str], files: Files) -> None:
+        self._paths = paths
+        self._handles: list[Handle] = []
+        try:
+            self._handles.extend(files.open_read(path) for path in paths)
+            pairs = zip(self._handles, paths, strict=True)
+            self._tables = [TableFile(handle, path) for handle, path in pairs]
+            self.entries: Mapping[str, Value] = self._listed()
+        except BaseException:
+            self.close()
+            raise
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the files' content, one after another."""
+        return digest_of(self._handles)
+
+    def read(self, key: str) -> np.ndarray:
+        """The value of a key; strings are an object array of bytes.
+
+        Raises:
+            KeyError: there is no such key.
+            DamagedCheckpointError: it is not there whole.
+            UnsupportedCheckpointError: of a type that such files cannot hold.
+        """
+        import numpy as np
+
+        entry = self.entries[key]
+        if entry.dtype not in FIELDS:
+            message = f"a {entry.dtype} cannot be read"
+            raise UnsupportedCheckpointError(message, path=self._paths[0], name=key)
+        boxes = [resolve(part.extents, entry.shape) for part in entry.slices]
+        pieces = [
+            self._piece(key, entry.dtype, part, tuple(end - start for start, end in box))
+            for part, box in zip(entry.slices, boxes, strict=True)
+        ]
+        if len(pieces) == 1:
+            return pieces[0]
+        whole = np.empty(entry.shape, pieces[0].dtype)
+        for box, piece in zip(boxes, pieces, strict=True):
+            whole[tuple(slice(*each) for each in box)] = piece
+        return whole
+
+    def verify(self, keys: Iterable[str]) -> None:
+        """Reads these values, and with them checks the blocks they are in.
+
+        Raises:
+            DamagedCheckpointError: the first value that is absent, cut off or altered.
+        """
+        for key in keys:
+            if key not in self.entries:
+                message = "the value is not listed"
+                raise DamagedCheckpointError(message, path=self._paths[0], name=key or "''")
+            if self.entries[key].dtype in FIELDS:
+                self.read(key)
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.close()
+
+    def _listed(self) -> dict[str, Value]:
+        found: dict[str, tuple[str, Shape, list[Slice]]] = {}
+        for number, (table, path) in enumerate(zip(self._tables, self._paths, strict=True)):
+            with _faults(path):
+                for name, dtype, shape, slices in _list(table.get(b""), path):
+                    known = found.setdefault(name, (dtype, shape, []))
+                    if known[:2] != (dtype, shape):
+                        raise WireError(f"{name!r} is {dtype} {shape} here, and not elsewhere")
+                    known[2].extend(Slice(extents, number) for extents in slices)
+        values = {}
+        for name, (dtype, shape, parts) in sorted(found.items()):
+            with _faults(self._paths[parts[0].file] if parts else self._paths[0], name):
+                count = element_count(shape)
+                check_tiles([part.extents for part in parts], shape)
+                values[name] = Value(dtype, shape, count * ITEM_BYTES.get(dtype, 0), tuple(parts))
+        return values
+
+    def _piece(self, key: str, dtype: str, part: Slice, shape: Shape) -> np.ndarray:
+        path = self._paths[part.file]
+        stored = self._tables[part.file].get(slice_key(key, part.extents))
+        with _faults(path, key):
+            if stored is None:
+                raise WireError("it is listed, and not in the table")
+            data = _only(_only(stored, 2), 3)
+            return array_of(data, dtype, shape)
+
+
+def open_saver_v1(
+    prefix: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open a checkpoint of that kind and name its values.
+
+    Args:
+        prefix: its name: of the only file, or of all of them without their numbers.
+        roots: as :func:`tfckpt.stored.checkpoint.open_checkpoint` has it.
+        bases: likewise.
+        files: where the files are.
+
+    Raises:
+        DamagedCheckpointError: a file is missing, or is not as it must be.
+        UnsupportedCheckpointError: written for a newer TensorFlow.
+    """
+    values = SaverV1(saver_v1_files(prefix, files), files)
+    try:
+        inventory = name_keys(prefix, values.entries, roots, bases)
+    except BaseException:
+        values.close()
+        raise
+    return StoredCheckpoint(prefix, inventory, values, "tf1_saver_v1")
+
+
+@contextlib.contextmanager
+def _faults(path: str, name: str = "") -> Iterator[None]:
+    try:
+        yield
+    except WireError as error:
+        raise DamagedCheckpointError(str(error), path=path, name=name) from None
+
+
+def _list(
+    stored: bytes | None, path: str
+) -> Iterator[tuple[str, str, Shape, list[tuple[Extent, ...]]]]:
+    """Name, type, shape and slices of each tensor that a file says it has."""
+    if stored is None:
+        raise WireError("is a table, and has no list of tensors: no checkpoint")
+    if len(stored) > _MAX_LIST_BYTES:
+        raise WireError(f"the list of tensors is {len(stored)} bytes long")
+    if any(number == 1 and isinstance(value, int) for number, value in fields(stored)):
+        message = "is the index of a checkpoint of version 2, under another name"
+        hint = (
+            "Give it the name of its data files, with `.index` for `.data-…`; write their prefix."
+        )
+        raise CheckpointNotFoundError(message, path=path, hint=hint)
+    for number, value in fields(_only(stored, 1)):
+        if number == 1:
+            yield _tensor(as_message(value))
+        elif number == 2:
+            check_version(parse_versions(as_message(value)), path)
+
+
+def _tensor(data: bytes) -> tuple[str, str, Shape, list[tuple[Extent, ...]]]:
+    name, dtype, slices = "", 0, []
+    shape: Shape = ()
+    for number, value in fields(data):
+        if number == 1:
+            name = as_text(value)
+        elif number == 2:
+            shape = parse_shape(as_message(value))
+        elif number == 3:
+            dtype = as_number(value, 1 << 31)
+        elif number == 4:
+            slices.append(parse_slice(as_message(value)))
+    if dtype not in DTYPES:
+        raise WireError(f"{name!r}: dtype number {dtype} is none that TensorFlow has")
+    return name, DTYPES[dtype], shape, slices
+
+
+def _only(data: bytes, wanted: int) -> bytes:
+    """The message in one field of a message; b"" where it is not set."""
+    found = [as_message(value) for number, value in fields(data) if number == wanted]
+    if len(found) > 1:
+        raise WireError(f"a field {wanted} stands twice")
+    return found[0] if found else b""

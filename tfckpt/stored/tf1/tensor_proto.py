@@ -1,0 +1,138 @@
+"""The numbers of a ``TensorProto`` as TF1's first ``Saver`` stores them: a field per kind of type.
+
+tensorflow/core/util/saved_tensor_slice_util.h says which type goes into which field: small integers
+are stored as varints, half floats as the integers that their bits make.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tfckpt.stored.bundles.index import element_count
+from tfckpt.stored.bundles.values import numpy_dtype
+from tfckpt.stored.bundles.wire import WireError, as_message, fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from tfckpt.records import Shape
+
+_STRING = 8
+_FIXED = {5: 4, 6: 8, 9: 4, 12: 8}
+_MAX_VARINT = 10
+
+# TensorFlow's name of a type → the number of the field that holds it.
+FIELDS: Mapping[str, int] = MappingProxyType(
+    {
+        "float32": 5,
+        "float64": 6,
+        **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), 7),
+        **dict.fromkeys(("qint8", "quint8", "qint16", "quint16", "qint32"), 7),
+        "string": _STRING,
+        "complex64": 9,
+        "int64": 10,
+        "bool": 11,
+        "complex128": 12,
+        **dict.fromkeys(("float16", "bfloat16"), 13),
+        "uint32": 16,
+        "uint64": 17,
+    }
+)
+
+
+def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
+    """The array in a TensorProto.
+
+    Args:
+        data: the message; its own type and shape, which the writer leaves out, are not looked at.
+        dtype: what it holds.
+        shape: what it must have.
+
+    Raises:
+        WireError: as many numbers as the shape needs are not in it.
+
+    >>> array_of(bytes([0x3A, 2, 3, 4]), "uint8", (2,)).tolist()
+    [3, 4]
+    """
+    import numpy as np
+
+    number = FIELDS[dtype]
+    found = [value for each, value in fields(data) if each == number]
+    count = element_count(shape)
+    if number == _STRING:
+        _check(len(found), count)
+        strings = np.empty(count, object)
+        strings[:] = [as_message(value) for value in found]
+        return strings.reshape(shape)
+    if number in _FIXED:
+        size = _FIXED[number]
+        content = b"".join(
+            value if isinstance(value, bytes) else value.to_bytes(size, "little") for value in found
+        )
+        kind = numpy_dtype(dtype)
+        _check(len(content) / kind.itemsize, count)
+        # not the bytes of the file: what is returned may be written to
+        return (
+            np.frombuffer(bytearray(content), kind.newbyteorder("<"))
+            .astype(kind, copy=False)
+            .reshape(shape)
+        )
+    numbers = np.concatenate(
+        [np.empty(0, np.uint64)]
+        + [
+            _varints(value) if isinstance(value, bytes) else np.array([value], np.uint64)
+            for value in found
+        ]
+    )
+    _check(len(numbers), count)
+    return _cast(numbers, dtype, number).reshape(shape)
+
+
+def _check(found: float, count: int) -> None:
+    if found != count:
+        raise WireError(f"it has {found:g} numbers, and its shape needs {count}")
+
+
+def _varints(content: bytes) -> np.ndarray:
+    """Packed numbers of seven bits a byte, all at once."""
+    import numpy as np
+
+    raw = np.frombuffer(content, np.uint8)
+    last = np.flatnonzero(raw < 128)
+    if not len(raw):
+        return np.empty(0, np.uint64)
+    if not len(last) or last[-1] != len(raw) - 1:
+        raise WireError("a number runs past the end")
+    lengths = np.diff(last, prepend=-1)
+    if lengths.max() > _MAX_VARINT:
+        raise WireError("a number has more than 64 bits")
+    starts = last - lengths + 1
+    total = np.zeros(len(last), np.uint64)
+    for place in range(int(lengths.max())):
+        longer = lengths > place
+        part = raw[starts[longer] + place].astype(np.uint64) & np.uint64(127)
+        total[longer] |= part << np.uint64(7 * place)
+    return total
+
+
+def _cast(numbers: np.ndarray, dtype: str, field: int) -> np.ndarray:
+    """The low bits of each number as the type; what does not fit it is refused."""
+    import numpy as np
+
+    kind = numpy_dtype(dtype)
+    if kind == np.dtype(bool):
+        return numbers.astype(bool)
+    if field == FIELDS["float16"]:
+        narrow = numbers.astype(np.uint16)
+        fits = narrow == numbers
+    else:
+        inner = np.dtype(kind[0]) if kind.names else kind
+        wide = numbers.view(np.int64) if inner.kind == "i" else numbers
+        narrow = wide.astype(inner)
+        fits = narrow == wide
+    if not np.all(fits):
+        raise WireError(f"a number is out of the range of {dtype}")
+    return narrow.view(kind)
