@@ -1,8 +1,8 @@
 """Bytes of a data file → NumPy arrays, and strings, whose checksums are checked on the way.
 
-What is no string is read by :mod:`tfckpt.stored.bundles.transfer`. Strings carry their lengths before their
-bytes, and a checksum of the lengths between; a length is believed only when all of them add up to
-what the index says is stored.
+What is no string is read by :mod:`tfckpt.stored.bundles.transfer`. Strings carry their lengths
+before their bytes, and a checksum of the lengths between; a length is believed only when all of
+them add up to what the index says is stored.
 """
 
 from __future__ import annotations
