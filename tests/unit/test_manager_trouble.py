@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.stored.commits import staging
+from tfckpt.stored.commits import debris
 from tfckpt.stored.files import LocalFiles
 
 
@@ -181,7 +181,7 @@ def test_a_deletion_that_was_cut_short_is_finished(manager, tmp_path, monkeypatc
         raise OSError(errno.EIO, "the process ends here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(staging, "_delete_files", killed)
+        patch.setattr(debris, "_delete_files", killed)
         one.save()
     assert (tmp_path / "run" / "ckpt-1.tfckpt.deleted").exists()
     newest = manager(1).save()

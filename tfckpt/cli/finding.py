@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Root
     from tfckpt.stored.artefact import StoredCheckpoint
     from tfckpt.stored.commits.discover import Candidate
+    from tfckpt.stored.files import Files
 
 
 class Found(NamedTuple):
@@ -40,13 +41,13 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
     Raises:
         CheckpointError: there is none, or none that can be read.
     """
-    choices = all_in(path)
+    choices, files = all_in(path), files_of(path)
     if not choices:
-        return Found(open_checkpoint(path, roots=roots, bases=bases), [], {})
+        return Found(open_checkpoint(path, roots=roots, bases=bases, files=files), [], {})
     rejected: dict[str, str] = {}
     for choice in choices:
         try:
-            opened = open_checkpoint(choice.prefix, roots=roots, bases=bases)
+            opened = open_checkpoint(choice.prefix, roots=roots, bases=bases, files=files)
         except CheckpointError as error:  # noqa: PERF203 (the next one may be sound)
             rejected[choice.prefix] = str(error)
         else:
@@ -58,14 +59,25 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
 
 def all_in(path: str) -> list[Candidate]:
     """The numbered checkpoints of a directory, newest first; none where it is a checkpoint."""
-    return [] if is_one(path) else candidates(path, None)
+    return [] if is_one(path) else candidates(path, None, files_of(path))
 
 
 def is_one(path: str) -> bool:
     """Whether it is the path of a checkpoint, and not of a directory of them."""
-    if LOCAL.exists(f"{path}.index") or not Path(path).is_dir():
+    files = files_of(path)
+    there = files.is_dir(path) if "://" in path else Path(path).is_dir()  # or a link to one
+    if files.exists(f"{path}.index") or not there:
         return True
-    return any(LOCAL.exists(join(path, name)) for name in SAVED_MODELS)
+    return any(files.exists(join(path, name)) for name in SAVED_MODELS)
+
+
+def files_of(path: str) -> Files:
+    """Where a path is: only what is remote needs TensorFlow."""
+    if "://" not in path:
+        return LOCAL
+    from tfckpt.live import remote
+
+    return remote.files_of(path)
 
 
 def passed_over(found: Found) -> None:

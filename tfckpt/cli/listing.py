@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.document import show_json
+from tfckpt.cli.finding import files_of
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.planning.text import size
 from tfckpt.stored.listing import listing
@@ -23,7 +24,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def run(given: Given) -> int:
     """List a directory; 1 where any checkpoint in it is damaged or torn."""
     directory = given.one("a directory of checkpoints")
-    found = listing(directory)
+    found = listing(directory, files_of(directory))
     if not found:
         raise CheckpointNotFoundError("there is no checkpoint in it", path=directory)
     decision = _decision(given, directory, found)

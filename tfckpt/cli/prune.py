@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
+from tfckpt.cli.finding import files_of
 from tfckpt.cli.listing import show_listing
 from tfckpt.cli.rules import rules_of
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import decide
 from tfckpt.planning.text import printable, size
-from tfckpt.stored.files import LOCAL, absolute
+from tfckpt.stored.files import absolute
 from tfckpt.stored.listing import listing
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def run(given: Given) -> int:
     if not rules:
         raise Misuse("prune needs --keep or --config, which say what stays")
     name, yes = given.text("checkpoint_name"), given.switch("yes")
-    found = listing(path)
+    found = listing(path, files_of(path))
     directory, decision = decide_for(path, found, rules, name)
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # which also finishes what was cut short
-        found = listing(path)  # what another process did until now
+        found = listing(path, files_of(path))  # what another process did until now
         directory, decision = decide_for(path, found, rules, directory.checkpoint_name)
         failed = directory.release(directory.checkpoints(), decision)
     freed = sum(one.nbytes for one in found if one.prefix in {*decision.delete} - {*failed})
@@ -83,7 +84,7 @@ def decide_for(
         raise Misuse(f"{path} holds {' and '.join(names)}; --checkpoint_name says which")
     if name is not None and name not in names:
         raise Misuse(f"{path} holds {' and '.join(names)}, and nothing called {name}")
-    directory = Directory(path, name or names[0], LOCAL)
+    directory = Directory(path, name or names[0], files_of(path))
     sound = {one.prefix for one in found if not one.problem}
     saved = [one for one in directory.saved(directory.checkpoints()) if one.prefix in sound]
     began, preserved = directory.history()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
-from tfckpt.cli.finding import find, passed_over
+from tfckpt.cli.finding import files_of, find, passed_over
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.planning.derive import derive
 from tfckpt.planning.plan import Status
@@ -23,7 +23,6 @@ from tfckpt.records import Origin, Role
 from tfckpt.selectors import Selector
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.bundles.index import ITEM_BYTES
-from tfckpt.stored.files import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +60,7 @@ def opened(given: Given, source: str) -> StoredCheckpoint:
         other.checkpoint.close()
         passed_over(other)
         paths.append(other.checkpoint.prefix)
-    return open_average(Average(tuple(paths)), roots=None, bases=(), files=lambda _: LOCAL)
+    return open_average(Average(tuple(paths)), roots=None, bases=(), files=files_of)
 
 
 def selected(given: Given, stored: StoredCheckpoint) -> Plan:

@@ -8,11 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.document import show_json
-from tfckpt.cli.finding import all_in, is_one
+from tfckpt.cli.finding import all_in, files_of, is_one
 from tfckpt.cli.progress import progress
 from tfckpt.planning.text import collapse, printable, size, wrap
 from tfckpt.stored.commits.discover import Kind
-from tfckpt.stored.files import LOCAL
 from tfckpt.stored.listing import without_number
 from tfckpt.stored.quarantine import quarantine
 from tfckpt.stored.verification import Fault, Verdict, verify
@@ -36,7 +35,7 @@ def run(given: Given) -> int:
     for verdict in _verdicts(path):
         verdicts.append(verdict)
         if verdict.faults and verdict.damaged and given.switch("quarantine"):
-            moved[verdict.path] = quarantine(verdict.path, LOCAL)
+            moved[verdict.path] = quarantine(verdict.path, files_of(path))
         if not given.json:
             _print(verdict, moved.get(verdict.path))
     if given.json:
@@ -48,14 +47,14 @@ def _verdicts(path: str) -> Iterator[Verdict]:
     found = all_in(path)
     paths = [one.prefix for one in found]
     if not is_one(path):
-        paths += without_number(path)
+        paths += without_number(path, files_of(path))
     by_prefix = {one.prefix: one for one in found}
     for number, one in enumerate(paths or [path]):
         if one in by_prefix and (fault := _by_its_names(by_prefix[one])):
             yield fault
             continue
         with progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:
-            verdict = verify(one, LOCAL, advance)
+            verdict = verify(one, files_of(path), advance)
         yield verdict
 
 

@@ -46,8 +46,8 @@ from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.commits.commit import path_of
+from tfckpt.stored.commits.debris import claim
 from tfckpt.stored.commits.numbers import Number, last_in_order
-from tfckpt.stored.commits.staging import claim
 from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, render
 from tfckpt.stored.files import absolute, join
 
@@ -108,8 +108,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         terms, before = Terms(files_of(place)), as_int(counter)
         directory, name = os.path.split(place)
         with failing_as_save(prefix):
-            claim(directory, name, terms.files)
-            above = max(before, last_in_order(place, terms.files))
+            tidied = claim(directory, name, terms.files)
+            above = max(before, tidied, last_in_order(place, terms.files))
             number = Number(place, above, terms.files)
 
         def undo() -> None:

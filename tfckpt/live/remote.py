@@ -5,6 +5,9 @@ The same dozen calls as the local file system's, with the same errors: TensorFlo
 have cannot be had here: nothing is synced (what was closed is as safe as the store makes it), an
 open file may go with its name, and a rename may be a copy.
 
+A store may list a new object late, and a deleted one for a while. What this process has made or
+deleted itself is remembered until a listing shows it, and asked after by name.
+
 ``file://`` is the local file system in another spelling, and TensorFlow follows a link in it even
 to delete what it leads to. What reads, looks and deletes trees is left to the local calls there.
 """
@@ -21,7 +24,7 @@ import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.stored.files import LOCAL, SCRATCH, Files, Handle, temporary
+from tfckpt.stored.files import LOCAL, SCRATCH, Files, Handle, join, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,13 +96,11 @@ class RemoteHandle(Handle):
 
 
 class RemoteOutput:
-    """A new remote file."""
+    """A new remote file; an object is there once it is closed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         with _system_errors(path):
-            if tf.io.gfile.exists(path):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             self._file = tf.io.gfile.GFile(path, "wb")
 
     def write(self, data: Buffer) -> None:
@@ -121,11 +122,23 @@ class RemoteFiles:
     ['file']
     """
 
+    def __init__(self) -> None:
+        # Directory → name → whether it is there, of what was done here and is not listed so yet.
+        self._done: dict[str, dict[str, bool]] = {}
+
+    @property
+    def renames(self) -> bool:
+        return False
+
     def open_read(self, path: str) -> Handle:
         local = _local(path)
         return RemoteHandle(path) if local is None else LOCAL.open_read(local)
 
     def create(self, path: str) -> Output:
+        taken = self.exists(path)
+        self._note(path, there=True)
+        if taken:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         return RemoteOutput(path)
 
     def write_atomic(self, path: str, data: bytes) -> None:
@@ -133,6 +146,7 @@ class RemoteFiles:
 
         An object store makes an object visible when it is closed, whole.
         """
+        self._note(path, there=True)
         with _system_errors(path):
             if not file_io.has_atomic_move(path):
                 _write(path, data)
@@ -147,20 +161,44 @@ class RemoteFiles:
                     raise
 
     def rename(self, source: str, target: str) -> None:
+        self._note(target, there=True)
         with _system_errors(source):
             tf.io.gfile.rename(source, target, overwrite=True)
+        self._note(source, there=False)
 
     def listdir(self, path: str) -> list[str]:
         with _system_errors(path):
             try:
-                names = tf.io.gfile.listdir(path)
+                names = [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
             except tf.errors.NotFoundError as error:
                 # It says so of a directory that it cannot reach or may not see, too; taken for
                 # absent, a run would start anew. `stat` tells them apart.
-                there = tf.io.gfile.stat(path).is_directory
+                try:
+                    there = tf.io.gfile.stat(path).is_directory
+                except tf.errors.NotFoundError:
+                    if path not in self._done:
+                        raise
+                    return self._as_done(path, [])  # made here, and nothing of it is listed yet
                 code = errno.EIO if there else errno.ENOTDIR
                 raise OSError(code, os.strerror(code), path) from error
-        return [name.rstrip("/") for name in names]
+        return self._as_done(path, names)
+
+    def _note(self, path: str, *, there: bool) -> None:
+        directory, name = os.path.split(path)
+        self._done.setdefault(directory, {})[name] = there
+
+    def _as_done(self, path: str, names: list[str]) -> list[str]:
+        """A listing with what this process has made since, without what it has deleted."""
+        done = self._done.get(path, {})
+        listed = set(names)
+        for name, there in tuple(done.items()):
+            if (name in listed) == there or self.exists(join(path, name)) != there:
+                done.pop(name, None)  # it is listed as it is, or somebody else came after
+            elif there:
+                names.append(name)
+            else:
+                names.remove(name)
+        return names
 
     def exists(self, path: str) -> bool:
         local = _local(path)
@@ -176,11 +214,18 @@ class RemoteFiles:
         with _system_errors(path):
             return bool(tf.io.gfile.isdir(path))
 
+    def status(self, path: str) -> tuple[int, float]:
+        with _system_errors(path):
+            found = tf.io.gfile.stat(path)
+        return int(found.length), found.mtime_nsec / 1e9
+
     def remove(self, path: str) -> None:
         with _system_errors(path):
             tf.io.gfile.remove(path)
+        self._note(path, there=False)
 
     def remove_tree(self, path: str) -> None:
+        self._done.pop(path, None)
         local = _local(path)
         if local is not None:
             LOCAL.remove_tree(local)
@@ -190,10 +235,12 @@ class RemoteFiles:
                 tf.io.gfile.rmtree(path)
             else:
                 tf.io.gfile.remove(path)
+        self._note(path, there=False)
 
     def makedirs(self, path: str) -> None:
         with _system_errors(path):
             tf.io.gfile.makedirs(path)
+        self._done.setdefault(path, {})
 
     def fsync(self, path: str) -> None:
         """Nothing: what was closed is as safe as the file system makes it."""

@@ -116,7 +116,7 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
         _object_to(nonfinite, prefix, terms.on_nonfinite)
     live = snapshot.live
     with failing_as_save(prefix), staged(prefix, terms.files) as staging:
-        write_files(staging.inner, snapshot, options, staging.shard_counts, terms.files)
+        write_files(staging, snapshot, options, terms.files)
         with Bundle.open(staging.inner, terms.files) as bundle:
             entries = recorded(live, snapshot.keys, bundle)
             digest = bundle.digest

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfckpt.live.snapshot import Snapshot
+    from tfckpt.stored.commits.staging import Staging
     from tfckpt.stored.files import Files
 
 
@@ -29,22 +30,20 @@ def by_tensorflow(options: Any) -> bool:
     return bool(options.experimental_io_device or options.experimental_sharding_callback)
 
 
-def write_files(
-    prefix: str, snapshot: Snapshot, options: Any, taken: frozenset[int], files: Files
-) -> None:
+def write_files(staging: Staging, snapshot: Snapshot, options: Any, files: Files) -> None:
     """Write data files and index.
 
     Args:
-        prefix: there is nothing of that name.
+        staging: where to, and in which numbers of data files not.
         snapshot: what to write.
         options: ``tf.train.CheckpointOptions``, for TensorFlow's part.
-        taken: numbers of data files that the checkpoint must not have.
-        files: where to.
+        files: of the staging.
 
     Raises:
         OSError: it could not be written.
         tf.errors.OpError: TensorFlow could not write its part.
     """
+    prefix, taken = staging.inner, staging.shard_counts
     if not snapshot.tensors:
         snapshot.write_others(prefix, _in_other_shards(options, taken))
         return
@@ -58,7 +57,9 @@ def write_files(
         num_shards += 1
     for shard in range(theirs):
         files.rename(data_path(prefix, shard, theirs), data_path(prefix, shard, num_shards))
-    with BundleWriter(prefix, num_shards, files, there=theirs, more=coded) as writer:
+    with BundleWriter(
+        prefix, num_shards, files, there=theirs, more=coded, data=staging.data
+    ) as writer:
         for key in sorted(snapshot.tensors, key=str.encode):
             tensor = snapshot.tensors[key]
             writer.add(key, as_array(tensor), dtype=tensor.dtype.name)

@@ -188,11 +188,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         counter, prefix = self._checkpoint.save_counter, self._checkpoint_prefix
         before = as_int(counter), self._last_checkpoint_step
         with failing_as_save(prefix):
-            self._files.claim()
+            tidied = self._files.claim()
             found = self._files.checkpoints()
             preserved = self._decide(found).preserved
             last = self._files.order(found[-1]) if found else (0, -1)
-            number = Number(self._files.prefix, max(before[0], last[0]), self._terms.files)
+            above = max(before[0], last[0], tidied)
+            number = Number(self._files.prefix, above, self._terms.files)
         chosen = number.value if checkpoint_number is None else checkpoint_number
         sequence = None if (chosen, 0) > last else (last[0], last[1] + 1)
         path = f"{prefix}-{chosen}"

@@ -17,7 +17,7 @@ from absl import logging
 from tfckpt.errors import CheckpointError
 from tfckpt.manager.retention import Decision, Saved
 from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits import commit, discover, staging
+from tfckpt.stored.commits import commit, debris, discover
 from tfckpt.stored.commits.discover import Candidate, Kind
 from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, read_state, render
 from tfckpt.stored.files import Files, join
@@ -150,14 +150,17 @@ class Directory:
                 failed[prefix] = error
         return failed
 
-    def claim(self) -> None:
+    def claim(self) -> int:
         """Be the only process that saves here, and tidy what a dead one left.
+
+        Returns:
+            A number that the next one is to be above.
 
         Raises:
             InUseError: another process is.
             OSError: the directory cannot be made or written.
         """
-        staging.claim(self.path, self.checkpoint_name, self.files)
+        return debris.claim(self.path, self.checkpoint_name, self.files)
 
     def forget(self, prefix: str) -> None:
         """Read its record anew: it was saved again under the same number."""
@@ -195,7 +198,7 @@ class Directory:
 
     def delete(self, prefix: str) -> None:
         """Delete a checkpoint of this directory: its record, then its index, then its data."""
-        staging.delete(prefix, self.files)
+        debris.delete(prefix, self.files)
         self.forget(prefix)
 
     def _file(self, name: str) -> str:

@@ -75,6 +75,14 @@ class Output(Protocol):
 class Files(Protocol):
     """A file system. Its failures are :class:`OSError`, absence :class:`FileNotFoundError`."""
 
+    @property
+    def renames(self) -> bool:
+        """Whether a file has another name at one moment, and a listing is of this moment.
+
+        Where not, in an object store, what is large is written where it stays, and what is small
+        is written there again; and names that matter are asked after one by one.
+        """
+
     def open_read(self, path: str) -> Handle: ...
 
     def create(self, path: str) -> Output:
@@ -94,6 +102,9 @@ class Files(Protocol):
     def is_dir(self, path: str) -> bool:
         """Whether it is a directory, and no link to one."""
 
+    def status(self, path: str) -> tuple[int, float]:
+        """The size of a file in bytes, and the Unix time at which it was written."""
+
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
@@ -105,6 +116,15 @@ class Files(Protocol):
     def fsync(self, path: str) -> None: ...
 
     def fsync_dir(self, path: str) -> None: ...
+
+
+def content(path: str, files: Files) -> bytes:
+    """All of a small file."""
+    handle = files.open_read(path)
+    try:
+        return handle.pread(0, handle.size)
+    finally:
+        handle.close()
 
 
 def join(directory: str, name: str) -> str:
@@ -248,6 +268,10 @@ class LocalFiles:
     def __init__(self, *, durable: bool = True) -> None:
         self._durable = durable
 
+    @property
+    def renames(self) -> bool:
+        return True
+
     def open_read(self, path: str) -> LocalHandle:
         return LocalHandle(path)
 
@@ -286,6 +310,10 @@ class LocalFiles:
 
     def is_dir(self, path: str) -> bool:
         return Path(path).is_dir() and not Path(path).is_symlink()
+
+    def status(self, path: str) -> tuple[int, float]:
+        found = Path(path).stat()
+        return found.st_size, found.st_mtime
 
     def remove(self, path: str) -> None:
         Path(path).unlink()

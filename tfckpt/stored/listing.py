@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
@@ -54,29 +53,37 @@ class Listed:
     problem: str = ""
 
 
-def listing(directory: str) -> list[Listed]:
+def listing(directory: str, files: Files = LOCAL) -> list[Listed]:
     """What a directory holds, newest first, and after that what has no number.
+
+    Args:
+        directory: its path.
+        files: where it is.
 
     Raises:
         CheckpointError: the directory cannot be read.
     """
-    there = _names(directory)
-    numbered = candidates(directory, None)
-    found = [_listed(one.prefix, one.number, one.kind, there) for one in numbered]
-    return found + [_listed(path, None, Kind.FOREIGN, there) for path in without_number(directory)]
+    there = _names(directory, files)
+    numbered = candidates(directory, None, files)
+    found = [_listed(one.prefix, one.number, one.kind, there, files) for one in numbered]
+    others = without_number(directory, files)
+    return found + [_listed(path, None, Kind.FOREIGN, there, files) for path in others]
 
 
-def without_number(directory: str) -> list[str]:
+def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     """The paths of checkpoints in a directory that are not numbered, and of Keras's files."""
-    there = _names(directory)
-    numbered = {index_path(os.path.split(one.prefix)[1]) for one in candidates(directory, None)}
-    indices = [name.removesuffix(".index") for name in there - numbered if name.endswith(".index")]
-    files = [name for name in there if name.endswith(_FILES) and not _SHARD_OF_KERAS.search(name)]
-    return [join(directory, name) for name in sorted(indices) + sorted(files)]
+    there, numbered = _names(directory, files), candidates(directory, None, files)
+    known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
+    indices = [name.removesuffix(".index") for name in there - known if name.endswith(".index")]
+    keras = [name for name in there if name.endswith(_FILES) and not _SHARD_OF_KERAS.search(name)]
+    return [join(directory, name) for name in sorted(indices) + sorted(keras)]
 
 
-def _names(directory: str) -> set[str]:
-    return set(LOCAL.listdir(directory)) if Path(directory).is_dir() else set()
+def _names(directory: str, files: Files) -> set[str]:
+    try:
+        return set(files.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
@@ -96,18 +103,18 @@ def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
     return [*(one for one in first if one in there), *sorted(rest - {*first})]
 
 
-def _listed(prefix: str, number: int | None, kind: Kind, there: set[str]) -> Listed:
+def _listed(prefix: str, number: int | None, kind: Kind, there: set[str], files: Files) -> Listed:
     state, problem, readable, head = kind.value, "", True, None
     try:
-        head = commit.read_head(commit.path_of(prefix), prefix)
+        head = commit.read_head(commit.path_of(prefix), prefix, files)
         if kind in (Kind.TORN, Kind.DAMAGED):
             problem = _NO_INDEX
         elif head is None:
-            with open_checkpoint(prefix) as stored:
+            with open_checkpoint(prefix, files=files) as stored:
                 state = "uncommitted" if stored.kind == "uncommitted" else state
                 problem = _missing(stored.values.missing_files)
         else:
-            with Bundle.open(prefix) as bundle:
+            with Bundle.open(prefix, files) as bundle:
                 problem = _missing(bundle.missing_files)
                 if bundle.digest != head.index_sha256:
                     problem = "its record was written for another index than the one beside it"
@@ -118,11 +125,11 @@ def _listed(prefix: str, number: int | None, kind: Kind, there: set[str]) -> Lis
     if problem and readable and kind is not Kind.TORN:
         state = Kind.DAMAGED.value
     sizes, times = [0], [0.0]
-    for name in parts(prefix, there):
+    for name in parts(prefix, there, files):
         with contextlib.suppress(OSError):  # it may be deleted meanwhile
-            status = Path(join(os.path.split(prefix)[0], name)).stat()
-            sizes.append(status.st_size)
-            times.append(status.st_mtime)
+            nbytes, written = files.status(join(os.path.split(prefix)[0], name))
+            sizes.append(nbytes)
+            times.append(written)
     time = head.time if head else max(times)
     return Listed(prefix, number, state, head, sum(sizes), time, problem)
 

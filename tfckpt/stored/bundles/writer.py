@@ -186,6 +186,7 @@ class BundleWriter:
         files: where to.
         there: how many of them, the first ones, somebody else has written.
         more: what an index says of the values in those, coded.
+        data: what the names of the data files begin with, where it is not the prefix.
 
     >>> import numpy as np, tempfile
     >>> from tfckpt.stored.bundles.bundle import Bundle
@@ -206,6 +207,7 @@ class BundleWriter:
         *,
         there: int = 0,
         more: Iterable[tuple[bytes, bytes]] = (),
+        data: str = "",
     ) -> None:
         self._prefix = prefix
         self._num_shards = num_shards
@@ -214,7 +216,7 @@ class BundleWriter:
         self._shards: list[Shard] = []
         try:
             for number in range(there, num_shards):
-                path = data_path(prefix, number, num_shards)
+                path = data_path(data or prefix, number, num_shards)
                 self._shards.append(Shard(path, number, files))
         except BaseException:
             self.close()

@@ -18,7 +18,7 @@ from tfckpt.stored.bundles.writer import BundleWriter, spread
 from tfckpt.stored.commits import commit
 from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.staging import staged
-from tfckpt.stored.files import LOCAL, Files, absolute
+from tfckpt.stored.files import LOCAL, Files, absolute, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,8 @@ def write_checkpoint(
     refuse_taken(place, files)
     shards = spread([value.nbytes for value in values], shard_bytes)
     with _failing_as_save(prefix), staged(place, files) as staging:
-        with BundleWriter(staging.inner, max(shards, default=0) + 1, files) as writer:
+        count = max(shards, default=0) + 1
+        with BundleWriter(staging.inner, count, files, data=staging.data) as writer:
             for value, shard in zip(values, shards, strict=True):
                 if value.entry is None:
                     writer.add(value.key, value.read(), shard)
@@ -77,13 +78,13 @@ def write_checkpoint(
         with Bundle.open(staging.inner, files) as bundle:
             record = describe(bundle, staging.files())
         commit.write(staging.inner, record, files)
-        refuse_taken(place, files)  # somebody else may have come first
+        refuse_taken(place, files, data=files.renames)  # somebody else may have come first
         staging.publish()
     return record
 
 
-def refuse_taken(prefix: str, files: Files) -> None:
-    """Refuse a prefix that any file of a checkpoint has.
+def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
+    """Refuse a prefix that any file of a checkpoint has; ``data``: or a data file alone.
 
     Raises:
         SaveError: which file that is.
@@ -91,11 +92,14 @@ def refuse_taken(prefix: str, files: Files) -> None:
     directory, name = os.path.split(prefix)
     try:
         there = files.listdir(directory)
+        if not files.renames:  # they may be listed late
+            by_name = (f"{name}.index", commit.path_of(name))
+            there += [other for other in by_name if files.exists(join(directory, other))]
     except (FileNotFoundError, NotADirectoryError):
         return
     own = {name, f"{name}.index", commit.path_of(name)}
     for other in sorted(there):
-        if other in own or (is_part(other, name) and other.startswith(f"{name}.data-")):
+        if other in own or (data and is_part(other, name) and other.startswith(f"{name}.data-")):
             message = f"{prefix}: {other!r} is there already, and nothing is written over it"
             raise SaveError(message, hint="write to a name that nothing has")
 

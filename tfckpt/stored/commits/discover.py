@@ -16,7 +16,8 @@ import re
 from enum import Enum
 
 from tfckpt.stored.commits.commit import SUFFIX
-from tfckpt.stored.commits.staging import DELETED
+from tfckpt.stored.commits.debris import DELETED
+from tfckpt.stored.commits.late import as_of_now
 from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
 
 # Eighteen digits: save counters are 64 bits wide.
@@ -104,6 +105,7 @@ def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files =
 def _listing(directory: str, files: Files) -> list[str]:
     with reading(directory):
         try:
-            return files.listdir(directory)
+            names = files.listdir(directory)
         except FileNotFoundError:
-            return []
+            names = []
+        return names if files.renames else as_of_now(names, directory, files)

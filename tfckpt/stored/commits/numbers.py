@@ -1,7 +1,8 @@
 """The number of the next save: above all that files have, and that this process is about to use.
 
 Two managers of one directory may save at the same time, in two threads or in the background; the
-files of the first may not be there yet when the second asks.
+files of the first may not be there yet when the second asks. In an object store, a request that was
+given up may still arrive: there a number that was tried is not tried again.
 """
 
 from __future__ import annotations
@@ -37,12 +38,16 @@ class Number:
             self._others = _taken.setdefault((place, name), set())
             highest = highest_number(directory, name, files)
             self.value = max(above, highest, *self._others) + 1
+            if not files.renames:
+                self._others.clear()
             self._others.add(self.value)
+            self._for_good = not files.renames
 
     def give_back(self) -> None:
         """The save is over: its files tell its number, or it left none."""
         with _lock:
-            self._others.discard(self.value)
+            if not self._for_good:
+                self._others.discard(self.value)
 
 
 def last_in_order(file_prefix: str, files: Files) -> int:

@@ -1,0 +1,193 @@
+"""An object store that fails, lists late, or loses its writer, at every call made to it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from zoo.bucket import Bucket, Killed, Strike
+
+import tfckpt
+
+KEEP = 2
+
+
+class Life:
+    """Processes that save into one bucket, one after the other, and what they were told."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.acknowledged: dict[int, str] = {}
+        self.tried = 0
+        self.failed: set[int] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        self.value = tf.Variable(tf.zeros([50]))
+        self.step = tf.Variable(0, dtype=tf.int64)
+        self.checkpoint = tfckpt.Checkpoint(value=self.value, step=self.step)
+
+    def open(self) -> None:
+        self.manager = tfckpt.CheckpointManager(self.checkpoint, self.bucket.directory, KEEP)
+
+    def save(self) -> None:
+        self.tried += 1
+        self.value.assign(tf.fill([50], float(self.tried)))
+        self.step.assign(self.tried)
+        try:
+            path = self.manager.save()
+        except tfckpt.SaveError as error:
+            if "nor could what is there of it be removed" not in str(error):
+                self.failed.add(self.tried)
+            raise
+        assert path not in self.acknowledged.values()
+        self.acknowledged[self.tried] = path
+
+    def restored(self) -> int:
+        """The step that a new process restores, 0 for none."""
+        self.begin()
+        self.open()
+        self.manager.restore_or_initialize()
+        step = int(self.step.numpy())
+        np.testing.assert_array_equal(self.value.numpy(), np.full(50, step, np.float32))
+        return step
+
+    def judge(self) -> None:
+        """A new process finds what it must, and saves; when all is listed, nothing is left over."""
+        bucket = self.bucket
+        bucket.restart()
+        newest = max(self.acknowledged, default=0)
+        allowed = {newest, *range(newest + 1, self.tried + 1)} - self.failed
+        found = self.restored()
+        assert found in allowed | ({0} if not newest else set()), bucket.calls
+        for step, path in sorted(self.acknowledged.items())[-KEEP:]:
+            if step > found - KEEP:
+                again = tf.Variable(0, dtype=tf.int64)
+                tfckpt.Checkpoint(step=again).read(path).expect_partial()
+                assert int(again.numpy()) == step
+        self.save()
+        assert self.manager.latest_checkpoint == self.acknowledged[self.tried]
+        bucket.settle()
+        bucket.restart()
+        assert self.restored() == self.tried
+        self.save()
+        assert bucket.replaced == []
+        assert bucket.names() == self.expected()
+
+    def expected(self) -> list[str]:
+        bases = [path.rpartition("/")[2] for path in self.manager.checkpoints]
+        assert self.acknowledged[self.tried].endswith(bases[-1])
+        names = [f"{b}.{end}" for b in bases for end in ("data-00000-of-00001", "index")]
+        return sorted(["checkpoint", *names, *(f"{base}.tfckpt.json" for base in bases)])
+
+
+def saves(life: Life) -> None:
+    """Three, so that the third deletes the first."""
+    life.open()
+    for _ in range(KEEP + 1):
+        life.save()
+
+
+def lived(patch: pytest.MonkeyPatch, n: int, strike: Strike, late: float) -> int:
+    """One struck call in the life of a writer; how many calls there were."""
+    bucket = Bucket(patch)
+    life = Life(bucket)
+    life.open()
+    life.save()
+    if late:
+        bucket.list_late(late, seed=n)
+    bucket.arm(n, strike)
+    expected = () if strike is Strike.TWICE else (Killed, OSError, tfckpt.TfckptError)
+    with contextlib.suppress(*expected):
+        life.open()
+        life.save()
+        life.save()
+    calls = len(bucket.calls)
+    life.judge()
+    return calls
+
+
+def every_case() -> list[tuple[Strike, float]]:
+    return [(strike, late) for strike in Strike for late in (0.0, 0.5, 1.0)]
+
+
+@pytest.fixture(scope="module")
+def calls() -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        return lived(patch, 10**9, Strike.FAIL, 0.0)
+
+
+def test_no_failing_call_costs_a_checkpoint(calls: int) -> None:
+    rng = random.Random(20250131)
+    for strike, late in every_case():
+        for n in rng.sample(range(1, calls + 1), 3):
+            with pytest.MonkeyPatch.context() as patch:
+                lived(patch, n, strike, late)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strike", Strike)
+@pytest.mark.parametrize("late", [0.0, 0.5, 1.0])
+def test_every_failing_call(strike: Strike, late: float, calls: int) -> None:
+    for n in range(1, calls + 2):
+        with pytest.MonkeyPatch.context() as patch:
+            lived(patch, n, strike, late)
+
+
+def two(patch: pytest.MonkeyPatch, n: int, late: float, keep: int | None = None) -> int:
+    """A second process saves while the first is at its n-th call; how many the first one made."""
+    bucket = Bucket(patch)
+    first, told = Writer(bucket, 100, keep), {}
+    told |= first.saves(1)
+    if late:
+        bucket.list_late(late, seed=n)
+    bucket.between(n, lambda: told.update(Writer(bucket, 200, keep).saves(2)))
+    told |= first.saves(1)
+    calls = len(bucket.calls)
+    bucket.settle()
+    for path, value in told.items():
+        assert whole(path) == value, (path, n)
+    last = Writer(bucket, 300, keep)
+    told |= last.saves(1)
+    assert last.manager.latest_checkpoint == next(reversed(told))
+    assert whole(last.manager.latest_checkpoint) == 300
+    assert len([name for name in bucket.names() if name.endswith(".json")]) == len(told)
+    return calls
+
+
+class Writer:
+    """One of several processes that save into one bucket."""
+
+    def __init__(self, bucket: Bucket, value: int, keep: int | None) -> None:
+        self.value = value
+        self.variable = tf.Variable(tf.zeros([50]))
+        checkpoint = tfckpt.Checkpoint(value=self.variable)
+        self.manager = tfckpt.CheckpointManager(checkpoint, bucket.directory, keep)
+
+    def saves(self, count: int) -> dict[str, int]:
+        """Path → value, of the saves that returned."""
+        told = {}
+        for _ in range(count):
+            self.variable.assign(tf.fill([50], float(self.value)))
+            with contextlib.suppress(tfckpt.SaveError):
+                told[self.manager.save()] = self.value
+            self.value += 1
+        return told
+
+
+def whole(path: str) -> int:
+    variable = tf.Variable(tf.zeros([50]))
+    tfckpt.Checkpoint(value=variable).read(path).expect_partial()
+    (value,) = set(variable.numpy().tolist())
+    return int(value)
+
+
+def test_two_writers_cost_each_other_no_checkpoint_that_was_acknowledged() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        calls = two(patch, 10**9, 0.0)
+    for n in random.Random(20250131).sample(range(1, calls + 1), 12):
+        with pytest.MonkeyPatch.context() as patch:
+            two(patch, n, 0.0)
