@@ -10,7 +10,7 @@ help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
 	@echo "make test       ruff, mypy and the tests"
 	@echo "make test-long  the tests, with those that take long"
-	@echo "make bench      time planning, retention and start-up; compare ways to resume"
+	@echo "make bench      measure speed and memory beside TensorFlow and others, into benchmarks/results"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
 setup: $(STAMP)
@@ -38,11 +38,7 @@ test-long: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/bench_planning.py
-	$(BIN)/python benchmarks/bench_retention.py
-	$(BIN)/python benchmarks/bench_rewrite.py
-	$(BIN)/python benchmarks/bench_resume.py
-	$(BIN)/python benchmarks/bench_startup.py
+	$(BIN)/python -m benchmarks --results benchmarks/results
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

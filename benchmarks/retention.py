@@ -1,21 +1,20 @@
-"""What a year of saves every ten minutes costs beside the writing of the values.
+"""What a month of saves every ten minutes costs beside the writing of the values.
 
-Run it with ``python benchmarks/bench_retention.py [SAVES]``. First the decision what to delete
-alone, then everything that a manager does with the directory: listing it, reading the records it
-does not know, deciding, writing the state file, deleting. The rules keep for good one checkpoint
-per twelve hours, 730 in a year, and a handful besides. A save should grow more expensive with how
-many are kept, and not with how many there were.
+First the decision what to delete alone, then everything that a manager does with the directory:
+listing it, reading the records it does not know, deciding, writing the state file, deleting. The
+rules keep for good one checkpoint per twelve hours, and a handful besides. A save should grow more
+expensive with how many are kept, and not with how many there were. The first month is run.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.measure import Result, Settings
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Saved, decide
 from tfckpt.policy import Keep
@@ -27,14 +26,15 @@ from tfckpt.stored.files import SCRATCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SAVES = 50_000
-SECONDS = 365 * 24 * 3600 / SAVES
+SAVES = 4_320
+SECONDS = 600  # from one save to the next
+PARTS = 4
 SEED = 1
 RULES = (
     Keep(latest=3),
     Keep(best=2, monitor="val_loss", mode="min"),
     Keep(every_n_hours=12),
-    Keep(pin=(17, 4_000, 31_000)),
+    Keep(pin=(17, 4_000)),
 )
 
 
@@ -66,7 +66,7 @@ def with_files(path: str) -> Callable[[int], tuple[float, int]]:
     loss = random.Random(SEED)
     directory = Directory(path, "ckpt", SCRATCH)
     value = Entry("model/dense/kernel", Role.WEIGHT, "float32", (2, 2), 16, "model/kernel")
-    began = time.time() - 365 * 24 * 3600
+    began = time.time() - SAVES * SECONDS
 
     def save(number: int) -> tuple[float, int]:
         prefix = f"{path}/ckpt-{number}"
@@ -96,24 +96,22 @@ def with_files(path: str) -> Callable[[int], tuple[float, int]]:
     return save
 
 
-def measure(title: str, save: Callable[[int], tuple[float, int]], saves: int) -> None:
-    print(f"\n{title}\n{'saves':>8}{'kept':>8}{'seconds':>10}{'ms each':>10}")
-    spent, shown = 0.0, max(saves // 5, 1)
+def run(settings: Settings) -> list[Result]:
+    saves = 40 if settings.quick else SAVES
+    found = _measured("deciding what to delete", deciding(), saves)
+    with tempfile.TemporaryDirectory(dir=settings.disk) as path:
+        return found + _measured("with the files of a directory, disk", with_files(path), saves)
+
+
+def _measured(case: str, save: Callable[[int], tuple[float, int]], saves: int) -> list[Result]:
+    """The milliseconds of a save, in each part of the run."""
+    found, spent = [], []
     for number in range(1, saves + 1):
         seconds, kept = save(number)
-        spent += seconds
-        if number % shown == 0:
-            print(f"{number:>8,}{kept:>8,}{spent:>10.1f}{1000 * spent / shown:>10.3f}")
-            spent = 0.0
-
-
-def main() -> None:
-    saves = int(sys.argv[1]) if len(sys.argv) > 1 else SAVES
-    print(f"seed {SEED}")
-    measure("deciding what to delete", deciding(), saves)
-    with tempfile.TemporaryDirectory() as path:
-        measure("with the files of a directory", with_files(path), saves)
-
-
-if __name__ == "__main__":
-    main()
+        spent.append(1000 * seconds)
+        if number % (saves // PARTS) == 0:
+            to = f"up to save {number:,}"
+            found.append(Result("retention", case, to, "ms a save", tuple(spent)))
+            found.append(Result("retention", case, to, "kept at its end", (kept,)))
+            spent = []
+    return found

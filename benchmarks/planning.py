@@ -1,0 +1,95 @@
+"""Inventories, plans, reports and differences, per value, as the number of values grows.
+
+All should grow in proportion to it. The live inventory asks Keras for each variable; a plan with
+rules costs a match per value and rule.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import keras
+
+import tfckpt
+from benchmarks.measure import Result, Settings, clock, in_turns, results_in_child
+from tfckpt.planning import make_plan, render_text
+from tfckpt.planning.diff import Mark, diff
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Layer, Role
+
+SIZES = (2_000, 10_000, 30_000)
+ROUNDS = 5
+STRICT = Policy()
+RULES = Policy(
+    rename=({"checkpoint": "net/**", "model": "model/**"},),
+    exclude=("model/block_7/**", "**/block_9/bias"),
+    expect_missing=("model/block_8/**",),
+    exclude_checkpoint=("net/block_8/**", "optimizer/*/net/block_8/**"),
+    assert_="none",
+)
+
+
+def run(settings: Settings) -> list[Result]:
+    return [r for size in SIZES for r in results_in_child(_case, size, settings)]
+
+
+def inventory(values: int, model: str = "model") -> Inventory:
+    """A stack of named blocks with Adam's slots: a third of the values are weights."""
+    entries = {}
+    layers = []
+    for index in range(values // 6):
+        layers.append(Layer(f"block_{index}"))
+        for variable, shape in (("kernel", (64, 64)), ("bias", (64,))):
+            short = f"block_{index}/{variable}"
+            weight = Entry(f"{model}/{short}", Role.WEIGHT, "float32", shape, 4 * 64 * len(shape))
+            entries[weight.name] = weight
+            for slot in ("momentum", "velocity"):
+                of = weight.name.removeprefix("model/")
+                name = f"optimizer/{slot}/{of}"
+                entries[name] = Entry(
+                    name, Role.SLOT, "float32", shape, weight.nbytes, slot=slot, of=weight.name
+                )
+    return Inventory("bench", entries, {model: tuple(layers)}, optimizers={"optimizer": "adam"})
+
+
+class Blocks(keras.Model):
+    """As many small layers in a list, with Adam's slots: a third of the values are weights."""
+
+    def __init__(self, values: int) -> None:
+        super().__init__()
+        self.blocks = [keras.layers.Dense(1, name=f"block_{n}") for n in range(values // 6)]
+        for block in self.blocks:
+            block.build((None, 1))
+        self.built = True
+        self.optimizer = keras.optimizers.Adam()
+        self.optimizer.build(self.trainable_variables)
+
+
+def _marks(side: Inventory, altered: int) -> dict[str, Mark]:
+    """A checksum for each value; those of each ``altered``-th are as no other's."""
+    return {
+        name: Mark(number if number % altered else -number - altered, telling=True)
+        for number, name in enumerate(side.entries)
+    }
+
+
+def _case(number: int, settings: Settings) -> list[Result]:
+    size = number // 100 if settings.quick else number
+    live, same, other = inventory(size), inventory(size), inventory(size, "net")
+    plan = make_plan(STRICT, same, live)
+    marks = _marks(same, size + 1), _marks(live, 100)
+    model = Blocks(size)
+
+    def each(task: Any, *arguments: Any) -> dict[str, float]:
+        return {"µs a value": 1000 * clock(partial(task, *arguments)) / size}
+
+    turns = {
+        "plan": partial(each, make_plan, STRICT, same, live),
+        "plan with five rules": partial(each, make_plan, RULES, other, live),
+        "report of a plan": partial(each, render_text, plan),
+        "diff": partial(each, diff, same, live, *marks),
+        "live inventory": partial(each, lambda: tfckpt.inventory(model=model)),
+    }
+    rounds = dict.fromkeys(turns, settings.rounds(ROUNDS))
+    return in_turns("planning", f"{number:,} values", turns, rounds, settings)

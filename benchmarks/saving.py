@@ -1,0 +1,145 @@
+"""Saves and restores of whole subjects: seconds, and peaks of memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks import subjects
+from benchmarks.contestants import CORE, FRAMEWORK, Contestant, TensorFlow, Tfckpt
+from benchmarks.limits import LIMITS
+from benchmarks.measure import (
+    MIB,
+    Result,
+    Settings,
+    clock,
+    high_water,
+    in_turns,
+    resident,
+    results_in_child,
+)
+from benchmarks.others import OTHERS, Safetensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.subjects import Subject
+
+KIB = 1 << 10
+LESS = 3  # rounds of those with whom nothing is to be proved
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A subject, and who saves it.
+
+    Attributes:
+        title: in tables.
+        build: the subject.
+        tiny: one of its kind for tests, and to warm up with where memory is measured.
+        everyone: on disk; in memory (tmpfs) it is ``CORE``, ``LIMITS`` and safetensors.
+        rounds: of ``CORE`` and ``LIMITS``.
+        measured: whose peaks of memory are measured.
+    """
+
+    title: str
+    build: Callable[[], Subject]
+    tiny: Callable[[], Subject]
+    everyone: Sequence[type[Contestant]]
+    rounds: int = 5
+    measured: Sequence[type[Contestant]] = ()
+
+
+ALL = (*CORE, *FRAMEWORK, *OTHERS)
+WHOLE = (*CORE, *LIMITS)
+SMALL = partial(subjects.values, 20, KIB)
+CASES = {
+    "16x64": Case(
+        "16 × 64 MiB",
+        partial(subjects.values, 16, 64 * MIB),
+        partial(subjects.values, 4, MIB),
+        (*ALL, *LIMITS),
+        measured=(Tfckpt, TensorFlow, *OTHERS),
+    ),
+    "8x128": Case(
+        "8 × 128 MiB",
+        partial(subjects.values, 8, 128 * MIB),
+        partial(subjects.values, 2, MIB),
+        WHOLE,
+    ),
+    "transformer": Case(
+        "transformer, 109M + Adam",
+        subjects.transformer,
+        partial(subjects.transformer, small=True),
+        (*ALL, *LIMITS),
+        measured=(Tfckpt, TensorFlow, *FRAMEWORK[2:]),
+    ),
+    "resnet50": Case(
+        "ResNet50 + Adam",
+        subjects.resnet50,
+        partial(subjects.resnet50, small=True),
+        (*ALL, *LIMITS),
+        rounds=7,
+    ),
+    "small2k": Case("2,000 × 1 KiB", partial(subjects.values, 2_000, KIB), SMALL, ALL, 7),
+    "small10k": Case("10,000 × 1 KiB", partial(subjects.values, 10_000, KIB), SMALL, ALL, 5),
+    "small30k": Case("30,000 × 1 KiB", partial(subjects.values, 30_000, KIB), SMALL, CORE, 3),
+}
+
+
+def run(name: str, settings: Settings) -> list[Result]:
+    case = CASES[name]
+    found = results_in_child(_timed, name, settings)
+    for contestant in case.measured[:1] if settings.quick else case.measured:
+        if not contestant.absent():
+            found += results_in_child(_peaks, name, contestant, settings)
+    return found
+
+
+def _timed(name: str, settings: Settings) -> list[Result]:
+    case = CASES[name]
+    subject = (case.tiny if settings.quick else case.build)()
+    found = []
+    for place, directory in settings.places.items():
+        kinds = case.everyone
+        if place != "disk":
+            kinds = [kind for kind in kinds if kind in (*WHOLE, Safetensors)]
+        present = [
+            kind(subject, directory)
+            for kind in kinds
+            if not kind.absent() and (subject.model is not None or not kind.of_models)
+        ]
+        turns = {one.name: partial(_turn, one) for one in present}
+        rounds = {
+            one.name: settings.rounds(case.rounds if type(one) in WHOLE else LESS)
+            for one in present
+        }
+        found += in_turns(name, f"{case.title}, {place}", turns, rounds, settings)
+    return found
+
+
+def _turn(contestant: Contestant) -> dict[str, float]:
+    try:
+        contestant.ready()
+        return {"save ms": clock(contestant.save), "restore ms": clock(contestant.restore)}
+    finally:
+        contestant.clear()
+
+
+def _peaks(name: str, kind: type[Contestant], settings: Settings) -> list[Result]:
+    case = CASES[name]
+    _turn(kind(case.tiny(), settings.disk))
+    contestant = kind((case.tiny if settings.quick else case.build)(), settings.disk)
+    contestant.ready()
+    found = {}
+    for what, task in {"save": contestant.save, "restore": contestant.restore}.items():
+        before = resident()
+        found[what] = high_water(task) - before
+    contestant.clear()
+    largest = sum(contestant.subject.sizes[:2]) / MIB
+    where = name, f"{case.title}, disk", contestant.name
+    return [
+        *(Result(*where, f"{what} peak MiB", (rise,)) for what, rise in found.items()),
+        Result(*where, "two largest MiB", (largest,)),
+    ]
