@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 import tfckpt
-from tfckpt.live import apply
+from tfckpt.live import apply, buffers, incoming
 from tfckpt.stored.files import LocalHandle
 
 if TYPE_CHECKING:
@@ -229,10 +229,16 @@ def test_every_read_that_fails_however_it_is_verified(source, trained, bad_read,
     assert target.state() == source.state()
 
 
-@pytest.fixture(params=["before", "after", "for ever", "interrupt"])
+WAYS = ["before", "after", "for ever", "interrupt"]
+
+
+@pytest.fixture(params=WAYS + [f"{way}, by the operation" for way in WAYS])
 def bad_assign(request: pytest.FixtureRequest, monkeypatch) -> Callable[[int], Any]:
-    """``with bad_assign(n)``: the nth variable does not take its value."""
-    how = request.param
+    """``with bad_assign(n)``: the nth variable does not take its value.
+
+    By its method, or by the operation that is called without it.
+    """
+    how, operation, _ = request.param.partition(", ")
     error: Any = KeyboardInterrupt() if how == "interrupt" else ValueError("no")
 
     @contextlib.contextmanager
@@ -252,7 +258,11 @@ def bad_assign(request: pytest.FixtureRequest, monkeypatch) -> Callable[[int], A
             return assign
 
         with monkeypatch.context() as patch:
-            patch.setattr(VARIABLE, "assign", failing(VARIABLE.assign))
+            if operation:
+                name = "assign_variable_op"
+                patch.setattr(buffers, name, failing(getattr(buffers, name)))
+            else:
+                patch.setattr(VARIABLE, "assign", failing(VARIABLE.assign))
             name = "shape_safe_assign_variable_handle"  # TensorFlow's own restoration
             patch.setattr(
                 resource_variable_ops, name, failing(getattr(resource_variable_ops, name))
@@ -280,20 +290,21 @@ def keras_trained(request: pytest.FixtureRequest) -> Callable[..., Trained]:
     return lambda seed, **more: Trained(keras, seed, **more)
 
 
+@pytest.mark.parametrize("where", [(VARIABLE, "assign"), (buffers, "assign_variable_op")])
 def test_verify_values_finds_a_variable_that_holds_something_else(
-    keras_trained, tmp_path, monkeypatch
+    keras_trained, tmp_path, monkeypatch, where
 ) -> None:
     source, target = keras_trained(1), keras_trained(2)
     path = source.checkpoint.save(str(tmp_path / "ckpt"))
-    real, wrong = VARIABLE.assign, target.model.trainable_variables[-1]
+    real, wrong = getattr(*where), target.model.trainable_variables[-1]
     wrong = getattr(wrong, "_value", wrong)
     turn = iter([True])
 
     def assign(variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        off = variable is wrong and next(turn, False)
+        off = (variable is wrong or variable is wrong.handle) and next(turn, False)
         return real(variable, value + 1 if off else value, *args, **kwargs)
 
-    monkeypatch.setattr(VARIABLE, "assign", assign)
+    monkeypatch.setattr(*where, assign)
     config = {"version": 1, "restore": {"path": path, "policy": {"verify": "values"}}}
     with unchanged(target), pytest.raises(tfckpt.RestoreError, match="does not hold the value"):
         tfckpt.restore(config, **target.objects)
@@ -313,6 +324,7 @@ def test_an_iterator_that_does_not_take_its_state_costs_no_variable(tmp_path) ->
 
 def test_what_cannot_be_put_back_is_said(keras_trained, tmp_path, monkeypatch, bad_read) -> None:
     monkeypatch.setattr(apply, "UNDO_BYTES", 100)
+    monkeypatch.setattr(incoming, "KEPT_BYTES", 0)  # what does not fit is read again
     source, target = keras_trained(1), keras_trained(2)
     path = source.checkpoint.save(str(tmp_path / "ckpt"))
     before = target.state()

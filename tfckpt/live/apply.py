@@ -1,12 +1,18 @@
 """Carrying out a plan, all of it or none of it: the only place that assigns a restored value.
 
-Every needed value is checked on disk first, in small pieces and without being kept; then what is no
-variable is restored, by TensorFlow; then one value after the other is read and assigned, so that a
-restore needs little more memory than its largest value. A variable's old value is kept by
-reference, which costs memory only once the variable has a new one: always for the first
-``UNDO_BYTES``, and beyond that only where the caller says that an assertion may still ask for it.
-Past the check, only a device that fails between two reads of the same bytes could need more, and
-that is reported as what it is.
+All that is needed is read and checked before the first assignment. What it is kept in meanwhile is
+bounded: small values are kept, and the larger ones as far as ``limit`` goes; the others are checked
+in small pieces, and read again, a few at a time, when their turn comes. Between the check and the
+first assignment, what is no variable is restored, by TensorFlow.
+
+A variable's old value is kept by reference, which costs memory only once the variable has a new
+one: always for the first ``UNDO_BYTES``, and beyond that only where the caller says that an
+assertion may still ask for it; then the new values are all kept too, since that costs the same, and
+nothing is read twice. Past the check, only a device that fails between two reads of the same bytes
+could need more, and that is reported as what it is.
+
+Values as they are stored go the short way (:mod:`tfckpt.live.buffers`). What is adapted or cast,
+strings, slices, other formats and variables with an ``assign`` of their own go the long one.
 """
 
 from __future__ import annotations
@@ -19,23 +25,23 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.errors import RestoreError
-from tfckpt.live import delayed
-from tfckpt.live.adapt import adapted, may_fail, unrepeatable
-from tfckpt.live.casting import cast
+from tfckpt.live import buffers, delayed
+from tfckpt.live.incoming import Incoming, cast_for, limit
 from tfckpt.live.variables import raw
-from tfckpt.planning import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfckpt.planning import Plan, Step
+    from tfckpt.live.incoming import Direct
+    from tfckpt.planning import Plan
     from tfckpt.stored.checkpoint import StoredCheckpoint
 
 UNDO_BYTES = 64 << 20
 TRIM_BYTES = 32 << 20
+_REFUSALS = (ValueError, TypeError, tf.errors.OpError)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Kept:
     """A variable's old value, and the new one: None while that is being assigned."""
 
@@ -60,21 +66,46 @@ class Undo:
     _freed: int = 0
 
     def assign(self, variable: Any, value: Any) -> None:
-        """Give a variable a new value, and remember the old one."""
+        """Give a variable a new value, by its own method, and remember the old one."""
         inner = raw(variable)
-        self._bytes += inner.dtype.size * (inner.shape.num_elements() or 0)
-        if not self.keep_all and self._bytes > UNDO_BYTES:
-            self.complete = False
+        if self._keeps(inner.dtype.size * (inner.shape.num_elements() or 0)):
+            kept = _Kept(inner, inner.read_value())
+            self._kept.append(kept)
             inner.assign(value)
-            self._freed += value.nbytes
-            if self._freed > TRIM_BYTES:
-                self._freed = 0
-                _trim()
-            return
-        kept = _Kept(inner, inner.read_value())
-        self._kept.append(kept)
-        inner.assign(value)
-        kept.new = inner.read_value()
+            kept.new = inner.read_value()
+        else:
+            inner.assign(value)
+            self._trim(value.nbytes)
+
+    def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
+        """The same by the short way."""
+        if self._keeps(nbytes):
+            kept = _Kept(inner, buffers.read_plain(inner))
+            self._kept.append(kept)
+            kept.new = buffers.assign_plain(inner, value)
+        else:
+            buffers.assign_plain(inner, value)
+            self._trim(nbytes)
+
+    def _keeps(self, nbytes: int) -> bool:
+        self._bytes += nbytes
+        if self.keep_all or self._bytes <= UNDO_BYTES:
+            return True
+        self.complete = False
+        return False
+
+    def _trim(self, nbytes: int) -> None:
+        """Old values go back to the system: glibc would keep them, in pieces too short for new.
+
+        Measured on 768 MiB in values of 16 MiB: 600 MiB of holes (malloc_trim(3); others have
+        none).
+        """
+        self._freed += nbytes
+        if self._freed > TRIM_BYTES:
+            self._freed = 0
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
 
     def watch(self, variables: Iterable[Any]) -> None:
         """Remember variables that something else is about to assign."""
@@ -116,19 +147,9 @@ class Undo:
         self._kept.clear()
 
 
-def _trim() -> None:
-    """Old values go back to the system: glibc would keep them, in pieces too short for new ones.
-
-    Measured on 768 MiB in values of 16 MiB: 600 MiB of holes (malloc_trim(3); others have none).
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
 def _same(one: tf.Tensor, other: tf.Tensor) -> bool:
     """Whether two tensors hold the same bytes; the same buffer, on a CPU that is all it takes."""
-    return _same_bytes(np.asarray(one.numpy()), np.asarray(other.numpy()))
+    return _same_bytes(buffers.array_of(one), buffers.array_of(other))
 
 
 def _same_bytes(one: Any, other: Any) -> bool:
@@ -169,76 +190,48 @@ def apply(
             hold it; no variable was changed.
     """
     steps = [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
-    values = _Values(plan.source, stored, variables, keep=verify == "values")
-    if verify != "none":
-        values.verify(steps)
-    for step in steps:
+    undo = Undo(keep_all=keep_all or verify == "none")
+    values = Incoming(plan.source, stored, variables, keep=verify == "values")
+    direct = values.direct(steps)
+    others = [step for step in steps if step.name not in direct]
+    bound = limit([one.entry.nbytes for one in direct.values()])
+    values.keep(direct.values(), None if undo.keep_all else bound)
+    values.read(steps if verify != "none" else [one.step for one in direct.values()], direct)
+    for step in others:
         values.check(step)
     for prefix, found in (objects or {}).items():
         _restore_objects(prefix, found)
-    undo = Undo(keep_all=keep_all or verify == "none")
     try:
-        for step in steps:
+        for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+            _assign_direct(undo, one, buffer)
+        for step in others:
             _assign(undo, step.name, variables[step.name], values.take(step))
         for name, value in (resets or {}).items():
             _assign(undo, name, variables[name], value.numpy())
         if verify == "values":
-            for step in steps:
+            for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+                _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
+            for step in others:
                 _compare(step.name, raw(variables[step.name]), values.take(step))
     except BaseException as error:
-        undo.roll_back()
-        if undo.complete or not isinstance(error, Exception):
-            raise
-        raise RestoreError(
-            f"{plan.source}: the files changed or failed after they had been checked, when some "
-            f"variables had their new values already, and not all could be put back: {error}",
-            hint="restore again, from this or another checkpoint, before using the model",
-        ) from error
+        _roll_back(undo, plan.source, error)
+        raise
     return undo
 
 
-class _Values:
-    """What the steps of a plan assign."""
+def _roll_back(undo: Undo, source: str, error: BaseException) -> None:
+    """Put old values back; raise only where not all could be.
 
-    def __init__(
-        self,
-        source: str,
-        stored: Mapping[str, StoredCheckpoint],
-        variables: Mapping[str, Any],
-        *,
-        keep: bool,
-    ) -> None:
-        self._source = source
-        self._stored = stored
-        self._variables = variables
-        self._keep = keep
-        self._ready: dict[str, Any] = {}
-
-    def verify(self, steps: Iterable[Step]) -> None:
-        """Check what is stored, of each checkpoint at once."""
-        keys: dict[str, list[str]] = {}
-        for step in steps:
-            keys.setdefault(step.origin or self._source, []).extend(e.key for e in step.reads)
-        for source, wanted in keys.items():
-            self._stored[source].values.verify(wanted)
-
-    def check(self, step: Step) -> None:
-        """Compute a value that may fail; one that would be another the next time is kept."""
-        if step.status is Status.CAST or may_fail(step):
-            value = _cast(step.name, self._variables[step.name], self._compute(step))
-            if unrepeatable(step):
-                self._ready[step.name] = value
-
-    def take(self, step: Step) -> Any:
-        """The value of a step, for the last time unless all of them are compared later."""
-        if step.name not in self._ready:
-            return self._compute(step)
-        return self._ready[step.name] if self._keep else self._ready.pop(step.name)
-
-    def _compute(self, step: Step) -> Any:
-        stored = self._stored[step.origin or self._source].values
-        values = [stored.read(entry.key) for entry in step.reads]
-        return adapted(step, values, self._variables[step.name]) if step.changes else values[0]
+    Raises:
+        RestoreError: so it is.
+    """
+    undo.roll_back()
+    if not undo.complete and isinstance(error, Exception):
+        raise RestoreError(
+            f"{source}: the files changed or failed after they had been checked, when some "
+            f"variables had their new values already, and not all could be put back: {error}",
+            hint="restore again, from this or another checkpoint, before using the model",
+        ) from error
 
 
 def _restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
@@ -252,19 +245,29 @@ def _restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
         ) from error
 
 
-def _cast(name: str, variable: Any, value: Any) -> Any:
-    return cast(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)
-
-
 def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
-    value = _cast(name, variable, value)
+    value = cast_for(name, variable, value)
     try:
         undo.assign(variable, value)
-    except (ValueError, TypeError, tf.errors.OpError) as error:
-        raise RestoreError(f"{name}: the variable does not take the value: {error}") from error
+    except _REFUSALS as error:
+        raise _refused(name, error) from error
+
+
+def _assign_direct(undo: Undo, one: Direct, buffer: buffers.Buffer) -> None:
+    try:
+        if one.plain:
+            undo.assign_plain(one.variable, buffer.value, one.entry.nbytes)
+        else:
+            undo.assign(one.variable, buffer.value)
+    except _REFUSALS as error:
+        raise _refused(one.step.name, error) from error
+
+
+def _refused(name: str, error: Exception) -> RestoreError:
+    return RestoreError(f"{name}: the variable does not take the value: {error}")
 
 
 def _compare(name: str, variable: Any, expected: Any) -> None:
-    value = np.asarray(variable.numpy())
+    value = buffers.array_of(variable.read_value())
     if not _same_bytes(value, expected.astype(value.dtype, copy=False)):
         raise RestoreError(f"{name}: the variable does not hold the value that was read for it")
