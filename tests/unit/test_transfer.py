@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored import transfer, verification
+from tfckpt.stored import verification
+from tfckpt.stored.bundles import transfer
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.crc import combine
 from tfckpt.stored.bundles.writer import BundleWriter

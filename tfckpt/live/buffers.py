@@ -23,11 +23,11 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op, read_variable_op
 
-from tfckpt.stored.values import numpy_dtype
+from tfckpt.stored.bundles.values import numpy_dtype
 
 if TYPE_CHECKING:
     from tfckpt.records import Shape
-    from tfckpt.stored.proto import BundleEntry
+    from tfckpt.stored.bundles.proto import BundleEntry
 
 _PLAIN = resource_variable_ops.ResourceVariable
 _ASSIGN = _PLAIN.assign

@@ -1,8 +1,8 @@
 """What a restore assigns: read, checked, and in memory no more of it than a bound says.
 
 A value that a variable takes as it is stored is read straight into what becomes the variable's
-memory, several at once (:mod:`tfckpt.stored.transfer`). What is adapted or cast, strings, slices
-and other formats are read one after the other by what opened them.
+memory, several at once (:mod:`tfckpt.stored.bundles.transfer`). What is adapted or cast, strings,
+slices and other formats are read one after the other by what opened them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tfckpt.live.adapt import adapted, may_fail, unrepeatable
 from tfckpt.live.casting import cast
 from tfckpt.live.variables import raw
 from tfckpt.planning import Status
-from tfckpt.stored.bundle import OPAQUE, Bundle
+from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.planning import Step
     from tfckpt.stored.artefact import Values
+    from tfckpt.stored.bundles.proto import BundleEntry
     from tfckpt.stored.checkpoint import StoredCheckpoint
-    from tfckpt.stored.proto import BundleEntry
 
 KEPT_BYTES = 96 << 20
 
