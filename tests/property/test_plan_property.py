@@ -157,35 +157,70 @@ def test_the_order_of_values_does_not_matter(policy, stored, live, random):
     assert make_plan(policy, shuffled(stored), shuffled(live)) == plan
 
 
-# Of two sides that are nearly the same: with a value of another variable, slot, role or type.
-odd = st.builds(
-    lambda entry, of, slot, role: entry._replace(
-        of=of or entry.of, slot=slot or entry.slot, role=role or entry.role
+def whole(order, slots, kind, aliases):
+    """Layers of two weights each, and an optimizer's slots of all."""
+    entries = [
+        Entry(f"model/{name}/{word}", Role.WEIGHT, "float32", (2,), 8)
+        for name, _ in order
+        for word in ("w", "b")
+    ]
+    entries += [
+        Entry(f"optimizer/{slot}/{of.name[6:]}", Role.SLOT, "float32", (2,), 8, "", slot, of.name)
+        for of in tuple(entries)
+        for slot in slots
+    ]
+    entries.append(Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", (), 4))
+    stack = tuple(Layer(n, "dense" if "dense" in n else "", label) for n, label in order)
+    named = {entry.name: entry for entry in entries}
+    return Inventory("here", named, {"model": stack}, aliases, {"optimizer": kind})
+
+
+wholes = st.builds(
+    whole,
+    st.permutations(LAYERS).flatmap(
+        lambda found: st.tuples(
+            *(st.tuples(st.just(n), st.sampled_from("  ab")) for n in found[1:])
+        )
     ),
-    weights | slots | others,
-    st.sampled_from(("", "", "model/dense/w", "dense/w")),
-    st.sampled_from(("", "", "momentum", "moving_average")),
-    st.sampled_from((None, None, None, *Role)),
+    st.sampled_from((("momentum", "velocity"), ("momentum",))),
+    st.sampled_from(("", "adam", "adam", "sgd")),
+    st.sampled_from(({}, {"model/tied": "model/dense"})),
 )
-near = st.builds(
-    lambda one, more, stack, aliases: (
-        one,
-        dataclasses.replace(
-            one,
-            entries={**one.entries, **{entry.name: entry for entry in more}},
-            stacks=one.stacks if stack is None else {"model": stack},
-            aliases=aliases,
+# Values as they are not: of another variable, slot, role or type.
+changes = st.lists(
+    st.tuples(
+        st.integers(0, 30),
+        st.sampled_from(
+            (
+                {"of": "model/dense/w"},
+                {"of": "dense/w"},
+                {"slot": "moving_average"},
+                {"role": Role.SLOT},
+                {"role": Role.SEED},
+                {"role": Role.STATE, "name": "save_counter"},
+                {"shape": (3,)},
+                {"dtype": "float16"},
+            )
         ),
     ),
-    inventories,
-    st.lists(odd, max_size=3),
-    st.none() | layers,
-    st.sampled_from(({}, {"model/tied": "model/dense"})),
+    max_size=2,
+)
+
+
+def altered(inventory, changed):
+    entries = list(inventory.entries.values())
+    for place, change in changed:
+        entries[place % len(entries)] = entries[place % len(entries)]._replace(**change)
+    return dataclasses.replace(inventory, entries={entry.name: entry for entry in entries})
+
+
+near = st.tuples(wholes, wholes, st.booleans(), changes).map(
+    lambda drawn: (drawn[0] if drawn[2] else drawn[1], altered(drawn[0], drawn[3]))
 )
 
 
 @settings(max_examples=400)
-@given(policies, near, st.booleans())
+@given(st.just(Policy()) | policies, near, st.booleans())
 def test_what_goes_straight_to_its_own_name_is_what_the_long_way_finds(policy, sides, turned):
     stored, live = reversed(sides) if turned else sides
     plan = make_plan(policy, stored, live)
