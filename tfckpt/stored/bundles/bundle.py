@@ -97,7 +97,7 @@ class Bundle:
         """
         data = _index_bytes(prefix, files)
         index = read_index(data, index_path(prefix))
-        used = sorted({entry.shard for entry in _stored(index)})
+        used = sorted(index.ends)
         handles: dict[int, Handle] = {}
         missing = []
         try:
@@ -264,6 +264,8 @@ class Bundle:
 
     def _check_extents(self) -> None:
         sizes = {shard: handle.size for shard, handle in self._handles.items()}
+        if all(self.index.ends[shard] <= size for shard, size in sizes.items()):
+            return
         for key, entry in self.entries.items():
             parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
             for part in parts:
@@ -275,12 +277,6 @@ class Bundle:
                         f"{part.offset + part.nbytes}: truncated, or of another checkpoint"
                     )
                     raise DamagedCheckpointError(message, path=path, name=key)
-
-
-def _stored(index: Index) -> Iterator[BundleEntry]:
-    """Every entry that has bytes of its own."""
-    yield from (entry for entry in index.entries.values() if not entry.slices)
-    yield from index.pieces.values()
 
 
 def _index_bytes(prefix: str, files: Files) -> bytes:

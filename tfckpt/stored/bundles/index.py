@@ -11,9 +11,10 @@ their value, or do not cover it exactly once. Whether values lie inside the data
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import secrets
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.proto import (
@@ -25,10 +26,10 @@ from tfckpt.stored.bundles.proto import (
     parse_header,
 )
 from tfckpt.stored.bundles.table import read_table
-from tfckpt.stored.bundles.wire import INT64, WireError
+from tfckpt.stored.bundles.wire import INT64, WireError, put_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tfckpt.records import Shape
 
@@ -45,6 +46,8 @@ ITEM_BYTES = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
     "complex128": 16,
 }
+_CHECKSUM = b"\x35"  # field 6, four bytes
+_LONGEST = 70  # bits of a number, seven in each of ten bytes
 _PRIME = (1 << 127) - 1
 
 
@@ -56,11 +59,13 @@ class Index:
         header: its first entry.
         entries: key → value, in the order of the keys' bytes.
         pieces: encoded key → slice, of the values that are stored in slices.
+        ends: number of each data file that is told of → where the last value in it ends.
     """
 
     header: BundleHeader
     entries: Mapping[str, BundleEntry]
     pieces: Mapping[bytes, BundleEntry]
+    ends: Mapping[int, int]
 
 
 def read_index(data: bytes, path: str) -> Index:
@@ -79,20 +84,21 @@ def read_index(data: bytes, path: str) -> Index:
         check_version(header.versions, path)
         whole: dict[str, BundleEntry] = {}
         pieces: dict[bytes, BundleEntry] = {}
-        extents: list[tuple[int, int, int, bytes]] = []
         shapes: dict[bytes, Shape] = {}
         counts: dict[Shape, int] = {}
+        kinds: dict[bytes, _Kind] = {}
         for name, value in table:
-            entry = parse_entry(value, shapes)
-            _check_entry(entry, header.num_shards, counts)
-            if entry.nbytes and not entry.slices:
-                extents.append((entry.shard, entry.offset, entry.offset + entry.nbytes, name))
+            entry = _known(value, kinds, header.num_shards)
+            if entry is None:
+                entry = parse_entry(value, shapes)
+                _check_entry(entry, header.num_shards, counts)
+                _learn(value, entry, kinds)
             if name[0]:
                 whole[name.decode()] = entry
             else:
                 pieces[name] = entry
         name = None
-        _check_overlaps(extents)
+        ends = _ends([*pieces.items(), *whole.items()])
         for key in [key for key, entry in whole.items() if entry.slices]:
             name = key.encode()
             whole[key] = _gather(key, whole[key], pieces)
@@ -103,7 +109,62 @@ def read_index(data: bytes, path: str) -> Index:
         raise DamagedCheckpointError(str(error), path=path, name=shown) from None
     except UnicodeDecodeError:
         raise DamagedCheckpointError(f"key {name!r} is not UTF-8", path=path) from None
-    return Index(header, MappingProxyType(whole), MappingProxyType(pieces))
+    return Index(header, MappingProxyType(whole), MappingProxyType(pieces), MappingProxyType(ends))
+
+
+class _Kind(NamedTuple):
+    """What all values of one type and shape have in common.
+
+    Attributes:
+        dtype: of such a value.
+        shape: likewise.
+        nbytes: likewise.
+        size: how its entry goes on behind the place: with the size, up to the checksum.
+    """
+
+    dtype: str
+    shape: Shape
+    nbytes: int
+    size: bytes
+
+
+def _learn(value: bytes, entry: BundleEntry, kinds: dict[bytes, _Kind]) -> None:
+    """Remember what an entry that was taken apart and checked begins with: type and shape."""
+    if entry.dtype in ITEM_BYTES and not entry.slices and value[:1] + value[2:3] == b"\x08\x12":
+        size = put_number(5, entry.nbytes) + _CHECKSUM
+        if value[-4 - len(size) : -4] == size and max(value[1], value[3]) < 128:
+            kinds[value[: 4 + value[3]]] = _Kind(entry.dtype, entry.shape, entry.nbytes, size)
+
+
+def _known(value: bytes, kinds: Mapping[bytes, _Kind], num_shards: int) -> BundleEntry | None:
+    """An entry that differs from one before in place and checksum alone; None for any other.
+
+    Values of a model have few types and shapes, and most of an index is said over and over; what
+    is left is the place, in which nothing but two numbers is let pass.
+    """
+    begin = 4 + value[3] if len(value) > 9 else 0
+    if (kind := kinds.get(value[:begin])) is None:
+        return None
+    dtype, shape, nbytes, size = kind
+    end = len(value) - 4 - len(size)
+    if begin > end or value[end:-4] != size:
+        return None
+    shard = offset = shift = 0
+    if begin < end and value[begin] == 0x18:
+        shard = value[begin + 1]
+        begin += 2
+    if begin < end and value[begin] == 0x20:
+        for byte in value[begin + 1 : end]:
+            offset |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                begin += 1 + shift // 7
+                break
+    if begin != end or shard >= min(num_shards, 128) or offset >= INT64 or shift > _LONGEST:
+        return None
+    crc32c = int.from_bytes(value[-4:], "little")
+    # what BundleEntry(…) does, without the detour by a function in Python
+    return tuple.__new__(BundleEntry, (dtype, shape, shard, offset, nbytes, crc32c, ()))
 
 
 def slice_key(name: str, extents: tuple[Extent, ...]) -> bytes:
@@ -174,14 +235,36 @@ def _too_small(dtype: str, count: int, nbytes: int) -> bool:
     return dtype == "string" and nbytes < count + 4 and bool(count or nbytes)
 
 
-def _check_overlaps(extents: list[tuple[int, int, int, bytes]]) -> None:
-    extents.sort()
-    last_shard, last_end, last_name = -1, 0, b""
-    for shard, start, end, name in extents:
+def _ends(found: Collection[tuple[str | bytes, BundleEntry]]) -> dict[int, int]:
+    """Data file → where the last value in it ends; no two values may have bytes in common."""
+    ends: dict[int, int] = {}
+    ascending = True
+    for _, (_, _, shard, offset, nbytes, _, slices) in found:
+        if not slices:
+            end = ends.get(shard, -1)
+            if offset < end and nbytes:
+                ascending = False
+            if offset + nbytes > end:
+                ends[shard] = offset + nbytes
+    if not ascending:
+        _check_overlaps(found)
+    return ends
+
+
+def _check_overlaps(found: Iterable[tuple[str | bytes, BundleEntry]]) -> None:
+    """Raise if two values, which are not stored one after another, have bytes in common."""
+    extents = sorted(
+        (entry.shard, entry.offset, entry.offset + entry.nbytes, _text(name))
+        for name, entry in found
+        if entry.nbytes and not entry.slices
+    )
+    for (last_shard, _, last_end, last), (shard, start, _, name) in itertools.pairwise(extents):
         if shard == last_shard and start < last_end:
-            both = f"{last_name.decode(errors='replace')!r} and {name.decode(errors='replace')!r}"
-            raise WireError(f"{both} overlap in shard {shard}")
-        last_shard, last_end, last_name = shard, end, name
+            raise WireError(f"{last!r} and {name!r} overlap in shard {shard}")
+
+
+def _text(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode(errors="replace")
 
 
 def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> BundleEntry:

@@ -71,7 +71,7 @@ class TableFile:
                 handle.pread(max(handle.size - FOOTER_BYTES, 0), FOOTER_BYTES)
             )
             self._raw(metaindex)
-            for upper, value in _block_entries(self._raw(index)):
+            for upper, value in zip(*_block_entries(self._raw(index)), strict=True):
                 place, used = _place(value, 0)
                 if used != len(value) or (self._uppers and upper <= self._uppers[-1]):
                     raise WireError("the index of the table is out of order")
@@ -86,7 +86,7 @@ class TableFile:
         place = self._places[number]
         with self._naming():
             if place != self._place:
-                self._held = dict(_block_entries(self._raw(place)))
+                self._held = dict(zip(*_block_entries(self._raw(place)), strict=True))
                 self._place = place
         return self._held.get(key)
 
@@ -136,18 +136,19 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     previous: bytes | None = None
     separator: bytes | None = None
     end = 0
-    for upper, value in _block_entries(_block(data, index)):
+    for upper, value in zip(*_block_entries(_block(data, index)), strict=True):
         place, used = _place(value, 0)
         if used != len(value) or place.offset < end:
             raise WireError(f"the index points to a block at {place.offset}, which is none")
         end = place.offset + place.size + TRAILER_BYTES
-        for key, content in _block_entries(_block(data, place)):
-            if previous is not None and key <= previous:
-                raise WireError(f"key {key!r} is out of order, after {previous!r}")
-            if separator is not None and key <= separator:
-                raise WireError(f"key {key!r} is in a block where it cannot be found")
-            previous = key
-            yield key, content
+        keys, contents = _block_entries(_block(data, place))
+        for before, key in itertools.pairwise(keys if previous is None else [previous, *keys]):
+            if key <= before:
+                raise WireError(f"key {key!r} is out of order, after {before!r}")
+        if keys and separator is not None and keys[0] <= separator:
+            raise WireError(f"key {keys[0]!r} is in a block where it cannot be found")
+        yield from zip(keys, contents, strict=True)
+        previous = keys[-1] if keys else previous
         if previous is None or previous > upper:
             raise WireError(f"the index names {upper!r} as the bound of a block that passes it")
         separator = upper
@@ -209,7 +210,8 @@ def _unsnap(content: bytes, start: int) -> bytes:
         raise WireError(f"the block at byte {start} is not Snappy: {error}") from None
 
 
-def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The keys of a block, and what each has."""
     if len(block) < 8:
         raise WireError("a block is too short to hold its restart points")
     (count,) = struct.unpack_from("<I", block, len(block) - 4)
@@ -218,6 +220,8 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise WireError(f"a block names {count} restart points, more than it can hold")
     restarts = struct.unpack_from(f"<{count}I", block, limit)
     heads = []
+    keys, contents = [], []
+    most = MAX_PREFIX_RATIO * len(block)
     position = unfolded = 0
     key = b""
     while position < limit:
@@ -235,11 +239,13 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
             heads.append(position)
         key = key[:shared] + block[start:middle]
         unfolded += len(key)
-        if unfolded > MAX_PREFIX_RATIO * len(block):
+        if unfolded > most:
             raise WireError("the keys of a block unfold to far more than it holds")
-        yield key, block[middle:end]
+        keys.append(key)
+        contents.append(block[middle:end])
         position = end
     if not set(restarts).issubset(heads or [0]) or restarts[0]:
         raise WireError("a restart point of a block is not an entry of it")
     if any(one >= other for one, other in itertools.pairwise(restarts)):
         raise WireError("the restart points of a block are out of order")
+    return keys, contents
