@@ -26,21 +26,13 @@ entries = st.builds(
     st.integers(0, 2**32 - 1),
 )
 # A number as it is written, or as it should not be.
-numbers = st.sampled_from(
+numbers = st.binary(max_size=4) | st.sampled_from(
     (
-        b"\x00",
-        b"\x02",
-        b"\x04",
-        b"\x7f",
-        b"\x80\x00",
-        b"\x80\x02",
-        b"\xff" * 9 + b"\x01",
-        b"\xff" * 8 + b"\x7f",
-        b"\xff" * 8 + b"\x01",
-        b"\x80" * 9 + b"\x00",
-        b"\x80" * 10 + b"\x00",
+        *(b"\x00", b"\x02", b"\x04", b"\x7f", b"\x80\x00", b"\x80\x02"),
+        *(b"\xff" * 9 + b"\x01", b"\xff" * 8 + b"\x7f", b"\xff" * 8 + b"\x01"),
+        *(b"\x80" * 9 + b"\x00", b"\x80" * 10 + b"\x00"),
     )
-) | st.binary(max_size=4)
+)
 HEAD, SIZE = b"\x08\x01\x12\x04\x12\x02\x08\x06", b"\x28\x18"  # float32 (6,), 24 bytes
 values = st.builds(
     lambda shard, place, size, crc: HEAD + shard + place + size + crc,

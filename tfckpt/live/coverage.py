@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.variables import Trackable, is_variable, raw
+from tfckpt.records import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
-    from tfckpt.records import Entry
     from tfckpt.stored.bundles.bundle import Bundle
     from tfckpt.stored.bundles.proto import ObjectGraph
 
@@ -130,7 +130,8 @@ def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, E
             message = f"read back after writing, {entry.dtype} {entry.shape} {wrong}"
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
         nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, entry.crc32c)
-        entries[name] = entry._replace(key=key, nbytes=nbytes, crc32c=crc32c)
+        _, role, dtype, shape, _, _, slot, of, _ = entry
+        entries[name] = Entry(name, role, dtype, shape, nbytes, key, slot, of, crc32c)
     return entries
 
 

@@ -91,19 +91,18 @@ def open_bundle(
 
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     """A record must describe the files that it lies beside."""
-    for entry in inventory.entries.values():
-        if entry.shape is None or not entry.key:  # written under keys of the object's own choice
+    index = bundle.entries
+    for name, _, dtype, shape, _, key, *_ in inventory.entries.values():
+        if shape is None or not key:  # written under keys of the object's own choice
             continue
-        found = bundle.entries.get(entry.key)
-        if found is None:
-            message = f"the commit record names the key {entry.key!r}, which the index has not"
-            raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
-        if (found.dtype, found.shape) != (entry.dtype, entry.shape):
+        if (found := index.get(key)) is None:
+            message = f"the commit record names the key {key!r}, which the index has not"
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+        if found.dtype != dtype or found.shape != shape:
             message = (
-                f"the commit record says {entry.dtype} {entry.shape}, "
-                f"the index {found.dtype} {found.shape}"
+                f"the commit record says {dtype} {shape}, the index {found.dtype} {found.shape}"
             )
-            raise DamagedCheckpointError(message, path=bundle.prefix, name=entry.name)
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
     return dataclasses.replace(inventory, source=bundle.prefix)
 
 

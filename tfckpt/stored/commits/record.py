@@ -20,17 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.records import Entry, Inventory, Layer, Restored, Role, Root
-from tfckpt.stored.commits import lineage
+from tfckpt.stored.commits import entries, lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 FORMAT = 1
 MAX_DIGITS = 20
+# A run of as many digits is not found in a record, but for one in thousands by chance.
+_LONG = b"0" * MAX_DIGITS
+_DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byte in range(256))
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-_ENTRY_FIELDS = Entry._fields
 # What may be absent; the first records had none of the last four.
 _DEFAULTS = {
     "nbytes": 0,
@@ -143,8 +145,7 @@ def render(record: CommitRecord) -> bytes:
         "left_out": dict(inventory.left_out),
     }
     lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
-    entries = ",\n".join(_json(_plain(entry)) for entry in inventory.entries.values())
-    lines.append(f"{_ENTRIES.decode()}{entries}\n]")
+    lines.append(f"{_ENTRIES.decode()}{entries.render(inventory.entries.values())}\n]")
     body = ("{\n" + ",\n".join(lines)).encode()
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
 
@@ -187,11 +188,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    plain = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
-    return {k: v for k, v in plain.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
-
-
 def _short(layer: Layer) -> list[str | bool]:
     """Its two fields that most layers have no more than, or all four."""
     usual = not layer.label and layer.told
@@ -223,7 +219,9 @@ class _Reader:
         if head:
             data = data[: data.find(_ENTRIES)] + _ENTRIES + b"]}"
         try:
-            tree = json.loads(data, parse_int=_integer)
+            tree = json.loads(
+                data, parse_int=_integer if _LONG in data.translate(_DIGITS) else None
+            )
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"the record is not JSON that can be read: {error}") from None
         if self.get(tree, "format", int) != FORMAT:
@@ -306,23 +304,30 @@ class _Reader:
         return text
 
     def inventory(self, tree: Any, prefix: str) -> Inventory:
-        entries: dict[str, Entry] = {}
-        for item in self.get(tree, "entries", list):
-            entry = self.entry(item)
-            if entry.name in entries:
-                raise self.damaged("the record has two values of one name", entry.name)
-            entries[entry.name] = entry
+        items = self.get(tree, "entries", list)
+        if (found := entries.parse(items)) is None:
+            found = self.entries(items)
         stacks = self.mapping(tree, "stacks", list)
         return Inventory(
             prefix,
-            entries,
+            found,
             {path: tuple(map(self.layer, layers)) for path, layers in stacks.items()},
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
-            self.roots(tree, entries),
+            self.roots(tree, found),
             self.mapping(tree, "left_out", str),
         )
+
+    def entries(self, items: Sequence[Any]) -> dict[str, Entry]:
+        """The values, one after the other: the first that is amiss is named."""
+        found: dict[str, Entry] = {}
+        for item in items:
+            entry = self.entry(item)
+            if entry.name in found:
+                raise self.damaged("the record has two values of one name", entry.name)
+            found[entry.name] = entry
+        return found
 
     def layer(self, item: Any) -> Layer:
         types = [type(part) for part in item] if type(item) is list else []
@@ -333,10 +338,11 @@ class _Reader:
     def roots(self, tree: Any, entries: Mapping[str, Entry]) -> dict[str, Root]:
         roots = {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()}
         counts = collections.Counter(root.component for root in roots.values())
-        tops = {name.partition("/")[0] for name in entries}
-        for keyword, root in roots.items():
+        again = {k for k, r in roots.items() if counts[r.component] > 1 and k != r.component}
+        tops = {name.partition("/")[0] for name in entries} if again else set()
+        for keyword in roots:
             # One object under two keywords has one name; what has its own is another object.
-            if counts[root.component] > 1 and keyword != root.component and keyword in tops:
+            if keyword in again & tops:
                 raise self.damaged(f"the record's 'roots' gives {keyword!r} another object's name")
         return roots
 
@@ -349,7 +355,7 @@ class _Reader:
         name: str = self.get(item, "name", str)
         if not name:
             raise self.damaged("the record has a value without a name")
-        if unknown := item.keys() - set(_ENTRY_FIELDS):
+        if unknown := item.keys() - entries.FIELDS:
             raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
         role = self.get(item, "role", str, name=name)
         if role not in Role._value2member_map_:
