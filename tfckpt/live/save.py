@@ -22,6 +22,7 @@ from tfckpt.live.errors import also
 from tfckpt.live.variables import as_int
 from tfckpt.live.writer import write_files
 from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.shard import BRISK, Pace
 from tfckpt.stored.commits import commit, record
 from tfckpt.stored.commits.staging import staged
 from tfckpt.stored.files import LOCAL, Files
@@ -71,11 +72,13 @@ class Terms:
         files: where to.
         on_nonfinite: what follows where weights or slots are not finite: save, warn or refuse.
         on_unsavable: what follows where something cannot be saved: warn or error.
+        pace: how much is written at a time.
     """
 
     files: Files = LOCAL
     on_nonfinite: str = "warn"
     on_unsavable: str = "warn"
+    pace: Pace = BRISK
 
 
 @contextlib.contextmanager
@@ -111,14 +114,14 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
         SaveError: it could not be written, does not read back as what was to be written, or holds
             numbers that are not finite and the terms refuse that.
     """
-    nonfinite = snapshot.nonfinite()
-    if nonfinite:
-        _object_to(nonfinite, prefix, terms.on_nonfinite)
-    live = snapshot.live
+    live, keys = snapshot.live, snapshot.keys
     with failing_as_save(prefix), staged(prefix, terms.files) as staging:
-        write_files(staging, snapshot, options, terms.files)
+        spoilt = write_files(staging, snapshot, options, terms)
+        nonfinite = [name for name in live.inventory.entries if keys[name] in spoilt]
+        if nonfinite:
+            _object_to(nonfinite, prefix, terms.on_nonfinite)
         with Bundle.open(staging.inner, terms.files) as bundle:
-            entries = recorded(live, snapshot.keys, bundle)
+            entries = recorded(live, keys, bundle)
             digest = bundle.digest
         commit.write(
             staging.inner,
@@ -150,7 +153,7 @@ def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
     if how == "refuse":
         raise SaveError(
             f"{prefix}: is not saved, since not all numbers are finite: {names}",
-            hint="nothing was written; on_nonfinite: warn saves all the same",
+            hint="nothing of it is left; on_nonfinite: warn saves all the same",
         )
     if how == "warn":
         logging.warning("%s: not all numbers are finite: %s", prefix, names)

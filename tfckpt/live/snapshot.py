@@ -59,19 +59,25 @@ class Snapshot:
         saver = functional_saver.MultiDeviceSaver(self.others, self.savers)
         saver.save(tf.constant(prefix), options)
 
-    def nonfinite(self) -> list[str]:
-        """The weights, slots and other arrays that hold an infinity or a NaN.
+    def computed(self) -> frozenset[str]:
+        """The keys of the weights, slots and other arrays: numbers that should be finite.
 
         Not so numbers of the program's own, such as a best loss that begins at infinity.
         """
-        by_key: dict[str, Any] = dict(self.tensors)
-        for specs in self.others.values():
-            by_key.update(specs)
-        return [
-            name
+        return frozenset(
+            self.keys[name]
             for name, entry in self.live.inventory.entries.items()
-            if (entry.role in _COMPUTED or (entry.role is Role.STATE and entry.shape))
-            and not _finite(by_key.get(self.keys[name]))
+            if entry.role in _COMPUTED or (entry.role is Role.STATE and entry.shape)
+        )
+
+    def nonfinite_others(self) -> list[str]:
+        """The keys of those among ``others`` that hold an infinity or a NaN."""
+        computed = self.computed()
+        return [
+            key
+            for specs in self.others.values()
+            for key, spec in specs.items()
+            if key in computed and not _finite(spec)
         ]
 
 

@@ -4,25 +4,35 @@ What TensorFlow alone can write (slices of a variable, iterators, what registere
 writes first, as a checkpoint of its own under the same prefix. Its data files then go by the number
 of all of them, ours follow, and an index of both takes the place of its own. Where the options ask
 for what only TensorFlow does, it writes everything.
+
+What is on an accelerator is copied off when its turn comes, a large value piece by piece.
 """
 
 from __future__ import annotations
 
 import copy
+import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.stored.bundles.bundle import data_path
-from tfckpt.stored.bundles.writer import BundleWriter, read_coded
+from tfckpt.stored.bundles.bundle import data_path, index_path
+from tfckpt.stored.bundles.index import ITEM_BYTES
+from tfckpt.stored.bundles.proto import DTYPES
+from tfckpt.stored.bundles.side_by_side import Place, Value, files_for, write_side_by_side
+from tfckpt.stored.bundles.writer import encode_index, read_coded
+from tfckpt.stored.files import Files, join
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from tfckpt.live.save import Terms
     from tfckpt.live.snapshot import Snapshot
     from tfckpt.stored.commits.staging import Staging
-    from tfckpt.stored.files import Files
+
+PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
 
 
 def by_tensorflow(options: Any) -> bool:
@@ -30,48 +40,77 @@ def by_tensorflow(options: Any) -> bool:
     return bool(options.experimental_io_device or options.experimental_sharding_callback)
 
 
-def write_files(staging: Staging, snapshot: Snapshot, options: Any, files: Files) -> None:
-    """Write data files and index.
+def write_files(staging: Staging, snapshot: Snapshot, options: Any, terms: Terms) -> frozenset[str]:
+    """Write data files and index; when this returns, they are on disk.
 
     Args:
         staging: where to, and in which numbers of data files not.
-        snapshot: what to write.
+        snapshot: what to write; its tensors are let go one by one.
         options: ``tf.train.CheckpointOptions``, for TensorFlow's part.
-        files: of the staging.
+        terms: how much at a time, and by which file system.
+
+    Returns:
+        The keys of the weights, slots and arrays of numbers that are not finite.
 
     Raises:
         OSError: it could not be written.
         tf.errors.OpError: TensorFlow could not write its part.
     """
+    files, tensors = terms.files, snapshot.tensors
     prefix, taken = staging.inner, staging.shard_counts
-    if not snapshot.tensors:
-        snapshot.write_others(prefix, _in_other_shards(options, taken))
-        return
-    theirs: int = 0
-    coded: list[tuple[bytes, bytes]] = []
     if snapshot.others:
-        snapshot.write_others(prefix, options)
-        theirs, coded = read_coded(prefix, files)
-    num_shards = theirs + 1
-    while num_shards in taken:
-        num_shards += 1
+        snapshot.write_others(prefix, options if tensors else _in_other_shards(options, taken))
+        _sync_all(prefix, files)
+    spoilt = snapshot.nonfinite_others()
+    if not tensors:
+        return frozenset(spoilt)
+    theirs, coded = read_coded(prefix, files) if snapshot.others else (0, [])
+    looked = snapshot.computed()
+    values = [_value(key, tensors.pop(key), key in looked) for key in sorted(tensors)]
+    ours = files_for(sum(value.nbytes for value in values))
+    while theirs + ours in taken:
+        ours += 1
+    place = Place(staging.data, range(theirs, theirs + ours), theirs + ours, files)
     for shard in range(theirs):
-        files.rename(data_path(prefix, shard, theirs), data_path(prefix, shard, num_shards))
-    with BundleWriter(
-        prefix, num_shards, files, there=theirs, more=coded, data=staging.data
-    ) as writer:
-        for key in sorted(snapshot.tensors, key=str.encode):
-            tensor = snapshot.tensors[key]
-            writer.add(key, as_array(tensor), dtype=tensor.dtype.name)
-        writer.finish()
+        old, new = (data_path(prefix, shard, number) for number in (theirs, place.num_shards))
+        files.rename(old, new)
+    written = write_side_by_side(values, _pieces, place, terms.pace)
+    index = encode_index([*coded, *written.coded], place.num_shards)
+    files.write_atomic(index_path(prefix), index)
+    return frozenset([*spoilt, *written.nonfinite])
 
 
-def as_array(tensor: Any) -> Any:
-    """The values of an eager tensor; those on a CPU are not copied, strings are objects."""
-    array = tensor._numpy_internal()
-    if tensor.dtype == tf.string:
-        return np.array(array, object)
-    return np.asarray(array)
+def _sync_all(prefix: str, files: Files) -> None:
+    """What TensorFlow and registered savers wrote is on disk."""
+    directory, name = os.path.split(prefix)
+    for file in files.listdir(directory):
+        if file.startswith(name) and file != f"{name}_temp":
+            files.fsync(join(directory, file))
+
+
+def _value(key: str, tensor: Any, look: bool) -> Value:
+    dtype, shape = DTYPES[tensor._datatype_enum()], tensor._shape_tuple()
+    nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
+    return Value(key, dtype, shape, nbytes, look, tensor)
+
+
+def _pieces(value: Value) -> Iterable[np.ndarray]:
+    """The bytes of an eager tensor: in place where it is on the CPU, else some at a time."""
+    tensor = value.held
+    if value.dtype == "string":
+        return (np.array(tensor._numpy_internal(), object),)
+    if value.nbytes <= PIECE or tensor.device.endswith("CPU:0"):
+        return (np.asarray(tensor._numpy_internal()),)
+    return _taken_off(tensor, PIECE // ITEM_BYTES[value.dtype])
+
+
+def _taken_off(tensor: Any, count: int) -> Iterator[np.ndarray]:
+    with tf.device(tensor.device):
+        flat = tf.reshape(tensor, [-1])
+    for start in range(0, flat.shape[0], count):
+        with tf.device(tensor.device):
+            piece = flat[start : start + count]
+        yield np.asarray(piece._numpy_internal())
 
 
 class _OtherShards(tf.train.experimental.ShardByTaskPolicy):  # type: ignore[misc]

@@ -68,8 +68,11 @@ class Output(Protocol):
     def write(self, data: Buffer) -> None:
         """Appends all of it."""
 
+    def sync(self) -> None:
+        """What was written is on disk, as far as the file system has that."""
+
     def close(self) -> None:
-        """What was written is in the file; on disk it is after :meth:`Files.fsync`."""
+        """What was written is in the file."""
 
 
 class Files(Protocol):
@@ -244,14 +247,19 @@ class LocalHandle(Handle):
 class LocalOutput:
     """A new file of the local file system."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, durable: bool = True) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         self._file = io.FileIO(os.open(path, flags, 0o666), "wb")
+        self._durable = durable
 
     def write(self, data: Buffer) -> None:
         rest = memoryview(data).cast("B")
         while rest:
             rest = rest[self._file.write(rest) or 0 :]
+
+    def sync(self) -> None:
+        if self._durable:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
@@ -276,7 +284,7 @@ class LocalFiles:
         return LocalHandle(path)
 
     def create(self, path: str) -> LocalOutput:
-        return LocalOutput(path)
+        return LocalOutput(path, durable=self._durable)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from tfckpt.stored.bundles.index import VERSION
 from tfckpt.stored.bundles.proto import DTYPES
-from tfckpt.stored.bundles.wire import put_message, put_number, put_text
+from tfckpt.stored.bundles.wire import put_message, put_number, put_text, put_varint
 
 if TYPE_CHECKING:
     from tfckpt.records import Shape
     from tfckpt.stored.bundles.proto import BundleEntry, Node, ObjectGraph
 
 _NUMBERS = {name: number for number, name in DTYPES.items()}
-_CRC32C = b"\x35"  # field 6, four bytes
+# Tags of a BundleEntryProto: numbers, and four bytes.
+_SHARD, _OFFSET, _SIZE, _CRC32C = b"\x18", b"\x20", b"\x28", b"\x35"
 
 
 def encode_header(num_shards: int) -> bytes:
@@ -34,21 +35,22 @@ def encode_entry(entry: BundleEntry) -> bytes:
     >>> parse_entry(encode_entry(entry), {}) == entry
     True
     """
-    return b"".join(
-        (
-            put_number(1, _NUMBERS[entry.dtype]),
-            put_message(2, _shape(entry.shape)),
-            put_number(3, entry.shard),
-            put_number(4, entry.offset),
-            put_number(5, entry.nbytes),
-            _CRC32C + entry.crc32c.to_bytes(4, "little") if entry.crc32c else b"",
-        )
-    )
+    coded = _kind(entry.dtype, entry.shape)
+    if entry.shard:
+        coded += _SHARD + put_varint(entry.shard)
+    if entry.offset:
+        coded += _OFFSET + put_varint(entry.offset)
+    if entry.nbytes:
+        coded += _SIZE + put_varint(entry.nbytes)
+    if entry.crc32c:
+        coded += _CRC32C + entry.crc32c.to_bytes(4, "little")
+    return coded
 
 
 @functools.lru_cache(1024)
-def _shape(shape: Shape) -> bytes:
-    return b"".join(put_message(2, put_number(1, size)) for size in shape)
+def _kind(dtype: str, shape: Shape) -> bytes:
+    sizes = b"".join(put_message(2, put_number(1, size)) for size in shape)
+    return put_number(1, _NUMBERS[dtype]) + put_message(2, sizes)
 
 
 def encode_object_graph(graph: ObjectGraph) -> bytes:

@@ -1,10 +1,10 @@
 """A save is made in a directory of its own, and moves into place when it is whole.
 
 ``ckpt-12.1a2b3c4d.tmp/`` takes the data, the index and the commit record. Once all of it is on disk
-and was read back, the data files are renamed into place, then the index, then the record. Until
-the index moves, readers see what was there before; from then on, the new checkpoint. There is no
-moment at which they see half of one, even where ``write`` replaces a checkpoint of the same name,
-since the data files of the new one go by another number of shards.
+(who writes a file syncs it) and was read back, the data files are renamed into place, then the
+index, then the record. Until the index moves, readers see what was there before; from then on, the
+new checkpoint. There is no moment at which they see half of one, even where ``write`` replaces a
+checkpoint of the same name, since the data files of the new one go by another number of shards.
 
 A writer that dies leaves that directory behind, and :mod:`tfckpt.stored.commits.debris` completes
 or undoes what it had begun.
@@ -135,8 +135,6 @@ class Staging:
         index, record = index_path(self._name), commit.path_of(self._name)
         for name in (index, record):
             self._keep(name)
-        for name in (*names, index):
-            files.fsync(join(self._directory, name))
         # The directory itself was synced with the record, which came last; here is its own name.
         files.fsync_dir(self._parent)
         for name in names:
