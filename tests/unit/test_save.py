@@ -16,7 +16,7 @@ import tf_keras
 import tfckpt
 from tfckpt.live import snapshot
 from tfckpt.stored.commits import commit
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.files import LocalFiles, LocalOutput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,14 +160,23 @@ def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch)
     assert int(checkpoint.save_counter) == 0
 
 
-@pytest.mark.parametrize("fails", ["makedirs", "fsync", "fsync_dir", "rename", "write_atomic"])
-def test_a_save_that_fails_leaves_the_older_one_of_that_name(tmp_path, monkeypatch, fails) -> None:
+@pytest.mark.parametrize(
+    ("owner", "fails"),
+    [
+        *((LocalFiles, name) for name in ("makedirs", "create", "fsync_dir", "rename")),
+        (LocalFiles, "write_atomic"),
+        *((LocalOutput, name) for name in ("write", "sync", "close")),
+    ],
+)
+def test_a_save_that_fails_leaves_the_older_one_of_that_name(
+    tmp_path, monkeypatch, owner, fails
+) -> None:
     variable = tf.Variable(1.0)
     checkpoint = tfckpt.Checkpoint(v=variable)
     checkpoint.write(tmp_path / "ckpt")
     before = files(tmp_path)
     variable.assign(2.0)
-    genuine = getattr(LocalFiles, fails)
+    genuine = getattr(owner, fails)
     for number in range(1, 20):
         calls = iter(range(1, 99))
 
@@ -177,7 +186,7 @@ def test_a_save_that_fails_leaves_the_older_one_of_that_name(tmp_path, monkeypat
             return genuine(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(LocalFiles, fails, full)
+            patch.setattr(owner, fails, full)
             try:
                 checkpoint.write(tmp_path / "ckpt")
             except tfckpt.SaveError as error:

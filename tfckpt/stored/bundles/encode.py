@@ -41,7 +41,7 @@ def encode_entry(entry: BundleEntry) -> bytes:
     if entry.offset:
         coded += _OFFSET + put_varint(entry.offset)
     if entry.nbytes:
-        coded += _SIZE + put_varint(entry.nbytes)
+        coded += _size(entry.nbytes)
     if entry.crc32c:
         coded += _CRC32C + entry.crc32c.to_bytes(4, "little")
     return coded
@@ -51,6 +51,11 @@ def encode_entry(entry: BundleEntry) -> bytes:
 def _kind(dtype: str, shape: Shape) -> bytes:
     sizes = b"".join(put_message(2, put_number(1, size)) for size in shape)
     return put_number(1, _NUMBERS[dtype]) + put_message(2, sizes)
+
+
+@functools.lru_cache(1024)
+def _size(nbytes: int) -> bytes:
+    return _SIZE + put_varint(nbytes)
 
 
 def encode_object_graph(graph: ObjectGraph) -> bytes:

@@ -11,6 +11,7 @@ have ended; so is an interrupt. Where no more threads can be had, one writes all
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
 from functools import partial
@@ -109,15 +110,13 @@ def write_side_by_side(
     values.clear()
     together = _Together()
     opened: list[Shard] = []
-    try:
+    with contextlib.ExitStack() as stack:
         for number in place.shards:
             path = data_path(place.prefix, number, place.num_shards)
             opened.append(Shard(path, number, place.files, pace, together.go_on))
+            stack.callback(opened[-1].close)
         fills = [partial(_fill, *each, read) for each in zip(opened, parts, strict=True)]
         together.run(fills)
-    finally:
-        for shard in opened:
-            shard.close()
     return Written(
         [each for shard in opened for each in shard.coded],
         [key for shard in opened for key in shard.nonfinite],

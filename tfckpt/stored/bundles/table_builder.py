@@ -89,10 +89,8 @@ class _Block:
             self._restarts.append(len(self._buffer))
             self._count = 0
         rest = key[shared:]
-        for number in (shared, len(rest), len(value)):
-            self._buffer += put_varint(number)
-        self._buffer += rest
-        self._buffer += value
+        lengths = map(put_varint, (shared, len(rest), len(value)))
+        self._buffer += b"".join((*lengths, rest, value))
         self._last = key
         self._count += 1
 
@@ -112,16 +110,9 @@ def _append(table: bytearray, block: _Block) -> bytes:
 
 def _common(one: bytes, other: bytes) -> int:
     """How many bytes two keys begin with in common."""
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+    size = min(len(one), len(other))
+    different = int.from_bytes(one[:size], "big") ^ int.from_bytes(other[:size], "big")
+    return size - (different.bit_length() + 7 >> 3)
 
 
 def _between(start: bytes, limit: bytes) -> bytes:

@@ -42,6 +42,9 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
             raise WireError("a number has more than 64 bits")
 
 
+_SHORT = tuple(bytes((value,)) for value in range(128))
+
+
 def put_varint(value: int) -> bytes:
     """A number in the variable length that :func:`varint` reads.
 
@@ -49,7 +52,7 @@ def put_varint(value: int) -> bytes:
     'ac02'
     """
     if value < 128:
-        return bytes((value,))
+        return _SHORT[value]
     coded = bytearray()
     while value > 127:
         coded.append(value & 127 | 128)
