@@ -15,11 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.files import LocalFiles, LocalOutput
 
 SOURCE = Path(__file__).with_name("preload.c")
 
@@ -95,43 +96,53 @@ class Libc:
 class Seam:
     """What goes through `LocalFiles`, be it the object that everybody shares or another."""
 
-    CALLS = ("write_atomic", "rename", "remove", "remove_tree", "makedirs", "fsync", "fsync_dir")
+    CALLS = (
+        *("create", "write_atomic", "rename", "remove", "remove_tree", "makedirs"),
+        *("fsync", "fsync_dir"),
+    )
+    OUTPUT_CALLS = ("write", "sync", "close")
     DELETE = ("remove", "remove_tree")
-    TEAR = ("write_atomic", "remove_tree")
+    TEAR = ("write_atomic", "remove_tree", "write")
 
     def __init__(self) -> None:
         self._calls = dict.fromkeys(Mode, 0)
-        self._originals: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._originals: list[tuple[type, str, Any]] = []
 
     def arm(self, directory: str, fault: Fault, log: int) -> None:
         self._root, self._fault, self._log = os.path.realpath(directory), fault, log
         self._calls = dict.fromkeys(Mode, 0)
-        for name in self.CALLS:
-            self._originals[name] = getattr(LocalFiles, name)
-            setattr(LocalFiles, name, self._wrapped(name))
+        for owner, names in ((LocalFiles, self.CALLS), (LocalOutput, self.OUTPUT_CALLS)):
+            for name in names:
+                original = getattr(owner, name)
+                self._originals.append((owner, name, original))
+                setattr(owner, name, self._wrapped(name, original, owner))
 
     def disarm(self) -> None:
         while self._originals:
-            setattr(LocalFiles, *self._originals.popitem())
+            setattr(*self._originals.pop())
 
     def counts(self) -> dict[int, int]:
         return dict(self._calls)
 
-    def _wrapped(self, name: str) -> Any:
-        original = self._originals[name]
-
-        def call(own: LocalFiles, path: str, *rest: Any) -> Any:
-            if not self._strikes(name, path):
-                return original(own, path, *rest)
+    def _wrapped(self, name: str, original: Any, owner: type) -> Any:
+        def call(own: Any, *arguments: Any, **keywords: Any) -> Any:
+            path = arguments[0] if owner is LocalFiles else own._file.name
+            if owner is LocalOutput and own._file.closed:
+                return original(own, *arguments)
+            with self._lock:
+                strikes = self._strikes(name, path)
+            if not strikes:
+                return original(own, *arguments, **keywords)
             os.write(self._log, f"fault {name} {path}\n".encode())
             if self._fault.mode is Mode.NO_SPACE:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             if self._fault.mode is Mode.IO_ERROR:
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
             if self._fault.mode is Mode.TORN:
-                tear(name, path, *rest)
+                half(own, *arguments) if name == "write" else tear(name, *arguments)
             if self._fault.mode is Mode.KILL_AFTER:
-                original(own, path, *rest)
+                original(own, *arguments, **keywords)
             die()
 
         return call
@@ -152,6 +163,11 @@ class Seam:
         if mode is Mode.TORN:
             return name in self.TEAR
         return mode is not Mode.NO_SPACE or name not in self.DELETE
+
+
+def half(output: Any, data: Any) -> None:
+    """Write one half."""
+    output._file.write(memoryview(data).cast("B")[: len(memoryview(data).cast("B")) // 2])
 
 
 def tear(name: str, path: str, data: bytes = b"") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
+from tfckpt.live import checkpoint as checkpoint_module
+from tfckpt.live import writer
+from tfckpt.stored.bundles.shard import Pace
+from tfckpt.stored.files import LocalOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,3 +131,83 @@ def test_what_is_no_variable_is_of_the_moment_as_well(gate, tmp_path) -> None:
     assert int(table.lookup(tf.constant("a"))) == 1
     assert int(next(iterator)) == 1
     np.testing.assert_array_equal(generator.normal((3,)), drawn)
+
+
+class Slow:
+    """A disk that takes its time over every piece, and says how many it has got."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pieces = 0
+        genuine = LocalOutput.write
+
+        def write(output: LocalOutput, data: Any) -> None:
+            self.pieces += 1
+            time.sleep(0.002)
+            genuine(output, data)
+
+        monkeypatch.setattr(LocalOutput, "write", write)
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
+    slow = Slow(monkeypatch)
+    monkeypatch.setattr(writer, "files_for", lambda _: files)
+    monkeypatch.setattr(checkpoint_module, "BESIDE", Pace(1 << 12, 1 << 14))
+    values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
+    checkpoint = tfckpt.Checkpoint(values=values)
+    saved, steps = [], 0
+    for _ in range(4):
+        before = [value.numpy().tobytes() for value in values]
+        saved.append((checkpoint.save(tmp_path / "ckpt", options=ASYNC), before))
+        while checkpoint._tfckpt_background.busy:
+            for value in values:
+                value.assign_add(tf.ones_like(value))
+                value.scatter_update(tf.IndexedSlices(tf.constant([-1.0]), tf.constant([steps])))
+            steps += 1
+    checkpoint.sync()
+    assert slow.pieces > 4 * 50
+    assert steps > 4
+    for path, before in saved:
+        reader = tf.train.load_checkpoint(path)
+        keys = [f"values/{number}/.ATTRIBUTES/VARIABLE_VALUE" for number in range(8)]
+        assert [reader.get_tensor(key).tobytes() for key in keys] == before
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision", "steps", "jit_compile"),
+    [
+        ("adam", "mixed_float16", 2, False),
+        pytest.param("sgd", "float32", 1, True, marks=pytest.mark.long),
+        pytest.param("adam", "mixed_float16", 2, True, marks=pytest.mark.long),
+        pytest.param("adam", "mixed_bfloat16", 3, False, marks=pytest.mark.long),
+    ],
+)
+def test_fit_goes_on_while_the_values_of_the_moment_are_written(
+    flavour, optimizer, precision, steps, jit_compile, gate, tmp_path
+) -> None:
+    policy = (
+        flavour.mixed_precision.global_policy()
+        if hasattr(flavour.mixed_precision, "global_policy")
+        else flavour.mixed_precision.dtype_policy()
+    )
+    flavour.mixed_precision.set_global_policy(precision)
+    try:
+        layers = flavour.layers
+        model = flavour.Sequential(
+            [flavour.Input((4,)), layers.Dense(8, name="a"), layers.Dense(2, name="b")]
+        )
+        model.compile(optimizer, "mse", steps_per_execution=steps, jit_compile=jit_compile)
+        x, y = np.ones((12, 4), "float32"), np.zeros((12, 2), "float32")
+        model.fit(x, y, batch_size=2, verbose=0)
+        checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
+        before = values(model)
+        path = checkpoint.save(tmp_path / "ckpt", options=ASYNC)
+        model.fit(x, y, batch_size=2, verbose=0)
+        trained = values(model)
+        gate.open()
+        checkpoint.sync()
+    finally:
+        flavour.mixed_precision.set_global_policy(policy)
+    checkpoint.restore(path).assert_consumed()
+    assert values(model) == before
+    assert sum(old != new for old, new in zip(before, trained, strict=True)) >= 5

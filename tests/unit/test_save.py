@@ -14,7 +14,8 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from tfckpt.live import snapshot
+from tfckpt.live import snapshot, writer
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit
 from tfckpt.stored.files import LocalFiles, LocalOutput
 
@@ -168,9 +169,11 @@ def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch)
         *((LocalOutput, name) for name in ("write", "sync", "close")),
     ],
 )
+@pytest.mark.parametrize("shards", [1, 3])
 def test_a_save_that_fails_leaves_the_older_one_of_that_name(
-    tmp_path, monkeypatch, owner, fails
+    tmp_path, monkeypatch, owner, fails, shards
 ) -> None:
+    monkeypatch.setattr(writer, "files_for", lambda _: shards)
     variable = tf.Variable(1.0)
     checkpoint = tfckpt.Checkpoint(v=variable)
     checkpoint.write(tmp_path / "ckpt")
@@ -230,3 +233,50 @@ def test_a_root_object_and_a_weak_reference_to_one_are_saved(tmp_path) -> None:
         module.v.assign(2.0)
         checkpoint.restore(path).assert_consumed()
         assert float(module.v) == 1.0
+
+
+def test_what_tensorflow_alone_can_write_is_in_the_same_checkpoint(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(writer, "files_for", lambda _: 2)
+    values = {name: tf.Variable(tf.range(9.0) + number) for number, name in enumerate("abcd")}
+    iterator = iter(tf.data.Dataset.range(100))
+    checkpoint = tfckpt.Checkpoint(iterator=iterator, **values)
+    for time in range(3):
+        assert int(next(iterator)) == time
+        path = checkpoint.write(str(tmp_path / "ckpt"))  # over the one before
+        assert len(list(tmp_path.glob("ckpt.data-*"))) == 3 + time % 2
+        other = iter(tf.data.Dataset.range(100))
+        fresh = {name: tf.Variable(tf.zeros(9)) for name in values}
+        status = tf.train.Checkpoint(iterator=other, **fresh).read(path)
+        status.assert_existing_objects_matched()
+        assert int(next(other)) == time + 1
+        for name, value in values.items():
+            np.testing.assert_array_equal(fresh[name], value)
+            value.assign_add(tf.ones(9))
+    with Bundle.open(path) as bundle:
+        bundle.verify(key for key, entry in bundle.entries.items() if entry.dtype != "variant")
+
+
+def test_what_the_options_ask_of_tensorflow_it_does(tmp_path) -> None:
+    seen = []
+
+    class Each(tf.train.experimental.ShardByTaskPolicy):
+        def __call__(self, tensors: Any) -> Any:
+            seen.extend(tensor.trackable for tensor in tensors)
+            return super().__call__(tensors)
+
+    options = tf.train.CheckpointOptions(experimental_sharding_callback=Each())
+    value = tf.Variable(1.0)
+    path = tfckpt.Checkpoint(value=value).save(tmp_path / "ckpt", options)
+    assert any(trackable is value for trackable in seen)
+    assert tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE") == 1
+
+
+def test_a_value_that_is_not_finite_leaves_nothing_of_many_files(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(writer, "files_for", lambda _: 2)
+    model = model_with_everything(keras)
+    model.layers[0].kernel.assign(tf.fill((3, 3), np.inf))
+    checkpoint = tfckpt.Checkpoint(model=model)
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, 1, on_nonfinite="refuse")
+    with pytest.raises(tfckpt.SaveError, match="kernel"):
+        manager.save()
+    assert files(tmp_path) == {}

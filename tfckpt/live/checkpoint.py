@@ -45,6 +45,7 @@ from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
+from tfckpt.stored.bundles.shard import BESIDE
 from tfckpt.stored.commits.commit import path_of
 from tfckpt.stored.commits.debris import claim
 from tfckpt.stored.commits.numbers import Number, last_in_order
@@ -196,6 +197,10 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
                 about = about_now(about, snapshot.live, lineage)
 
+        in_background = in_background and not snapshot.savers  # they write live objects themselves
+        if in_background:
+            terms = dataclasses.replace(terms, pace=BESIDE)
+
         def work() -> None:
             with _or(undo):
                 write(place, snapshot, options, terms, about)
@@ -203,7 +208,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 then()
             run_callbacks(callbacks, prefix)
 
-        if in_background and not snapshot.savers:  # those write live objects by themselves
+        if in_background:
             self._tfckpt_background.start(work)
         else:
             work()

@@ -248,8 +248,7 @@ class LocalOutput:
     """A new file of the local file system."""
 
     def __init__(self, path: str, *, durable: bool = True) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        self._file = io.FileIO(os.open(path, flags, 0o666), "wb")
+        self._file = io.FileIO(path, "x")
         self._durable = durable
 
     def write(self, data: Buffer) -> None:

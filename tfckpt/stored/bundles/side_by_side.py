@@ -150,13 +150,15 @@ def _fill(
 ) -> None:
     try:
         while values:
-            value = values.popleft()
-            key, dtype, shape, nbytes, look, _ = value
-            shard.add_pieces(key, dtype, shape, nbytes, read(value), look=look)
-        del value
+            _add(shard, values.popleft(), read)
         shard.finish()
     finally:
         values.clear()  # the traceback of a failure would keep them
+
+
+def _add(shard: Shard, value: Value, read: Callable[[Value], Iterable[np.ndarray]]) -> None:
+    key, dtype, shape, nbytes, look, _ = value
+    shard.add_pieces(key, dtype, shape, nbytes, read(value), look=look)
 
 
 class _StoppedError(Exception):
