@@ -28,6 +28,7 @@ def draw(results: Sequence[Result], directory: Path) -> list[str]:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "font.size": 9,
+        "svg.fonttype": "none",
         "svg.hashsalt": "tfckpt",
     }
     figures = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.contestants import TENSORFLOW
-from benchmarks.goals import outcomes
+from benchmarks.contestants import TENSORFLOW, TFCKPT
+from benchmarks.goals import LARGE, RESNET, SMALL, TRANSFORMER, Of, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +41,8 @@ def markdown(
     """
     parts = [HEAD, *(f"![{plot}]({plot})\n" for plot in plots)]
     parts.append(table(["", ""], [[name, str(value)] for name, value in machine.items()]))
+    if in_short := summary(results):
+        parts += ["## In short\n", in_short]
     found = outcomes(results)
     if found:
         met = sum(one.met for one in found)
@@ -56,6 +59,25 @@ def markdown(
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Durable saves and whole restores beside TensorFlow's, on disk."""
+    rows = []
+    for workload, title in (LARGE, TRANSFORMER, RESNET, SMALL):
+        row = [title]
+        for measure in COMPARED:
+            theirs, ours = (
+                Of(workload, f"{title}, disk", who, measure).among(results)
+                for who in (TENSORFLOW, TFCKPT)
+            )
+            if theirs and ours:
+                medians = statistics.median(theirs), statistics.median(ours)
+                row += [*map(number, medians), number(medians[0] / medians[1])]
+        if len(row) > 1:
+            rows.append(row)
+    heads = (f"{what}, {who}" for what in COMPARED for who in ("TensorFlow", "tfckpt", "×"))
+    return table(["", *(head.replace(" ms, ×", ", ×") for head in heads)], rows) if rows else ""
 
 
 def goals_table(found: Iterable[Outcome]) -> str:

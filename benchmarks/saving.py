@@ -19,7 +19,7 @@ from benchmarks.measure import (
     resident,
     results_in_child,
 )
-from benchmarks.others import OTHERS, Safetensors
+from benchmarks.others import OTHERS, Safetensors, Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +53,7 @@ class Case:
 
 ALL = (*CORE, *FRAMEWORK, *OTHERS)
 WHOLE = (*CORE, *LIMITS)
+FEW = (*CORE, Safetensors, Torch)
 SMALL = partial(subjects.values, 20, KIB)
 CASES = {
     "16x64": Case(
@@ -83,8 +84,8 @@ CASES = {
         rounds=7,
     ),
     "small2k": Case("2,000 × 1 KiB", partial(subjects.values, 2_000, KIB), SMALL, ALL, 7),
-    "small10k": Case("10,000 × 1 KiB", partial(subjects.values, 10_000, KIB), SMALL, ALL, 5),
-    "small30k": Case("30,000 × 1 KiB", partial(subjects.values, 30_000, KIB), SMALL, CORE, 3),
+    "small10k": Case("10,000 × 1 KiB", partial(subjects.values, 10_000, KIB), SMALL, FEW, 5),
+    "small30k": Case("30,000 × 1 KiB", partial(subjects.values, 30_000, KIB), SMALL, CORE, 2),
 }
 
 
