@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.subjects import Subject
 
 KIB = 1 << 10
-LESS = 3  # rounds of those with whom nothing is to be proved
+LESS = 2  # rounds of those with whom nothing is to be proved
 
 
 @dataclasses.dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _timed(settings: Settings) -> list[Result]:
             each = tuple(1000 * stall / values for stall in one.values)
             found.append(dataclasses.replace(one, measure="stall µs a value", values=each))
         elif one.measure == "5 steps ms" and one is not nothing and one.values:
-            lost = tuple(a - b for a, b in zip(one.values, nothing.values, strict=True))
+            lost = tuple(a - b for a, b in zip(one.values, nothing.values, strict=False))
             found.append(dataclasses.replace(one, measure="time lost ms", values=lost))
     return found
 
