@@ -170,6 +170,8 @@ class Inventory:
         >>> inventory.find("model/tied/kernel").name
         'model/a/kernel'
         """
+        if not self.aliases:
+            return self.entries.get(name)
         for _ in range(name.count("/") + 2):
             if (entry := self.entries.get(name)) is not None:
                 return entry

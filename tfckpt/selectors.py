@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import re
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -61,7 +62,7 @@ class Selector:
         if self.pattern.startswith(REGEX):
             match: Callable[[str], Any] = Regex(self.pattern[len(REGEX) :]).match
         else:
-            match = _Glob(self.pattern).match
+            match = _Glob(self.pattern).whether
         object.__setattr__(self, "_match", match)
 
     def matches(self, name: str) -> bool:
@@ -200,6 +201,8 @@ class _Level:
         return tuple(level[a:b] for test, (a, b) in pairs if not isinstance(test, str))
 
     def fill(self, captures: Iterable[str]) -> str:
+        if not self.wildcards:
+            return self.text
         rest = iter(captures)
         return "".join(test if isinstance(test, str) else next(rest) for test in self.tests)
 
@@ -228,6 +231,10 @@ class _Glob:
             hint = f"; all below it is {pattern + '**'!r}" if pattern.endswith("/") else ""
             raise ValueError(f"{pattern!r} has an empty level{hint}")
         self.levels = [None if text == "**" else _Level.parse(text) for text in texts]
+        expression = _expression(self.levels)
+        self._fullmatch = re.compile(expression, re.DOTALL).fullmatch if expression else None
+        # something for a name that matches, else None
+        self.whether: Callable[[str], Any] = self._fullmatch or self.match
 
     @property
     def wildcards(self) -> list[str]:
@@ -235,6 +242,9 @@ class _Glob:
 
     def match(self, name: str) -> list[_Captures] | None:
         """What the wildcards took: of a ``**`` its levels, of another level the text of each."""
+        if self._fullmatch is not None:
+            found = self._fullmatch(name)
+            return None if found is None else self._taken(found.groups())
         parts = name.split("/")
         taken = _align(self.levels, parts, _Level.fits)
         if taken is None:
@@ -243,6 +253,45 @@ class _Glob:
             tuple(parts[a:b]) if level is None else level.take(parts[a]) or ()
             for level, (a, b) in zip(self.levels, taken, strict=True)
         ]
+
+    def _taken(self, groups: Sequence[str]) -> list[_Captures]:
+        """As :meth:`match`, from the groups of the regular expression."""
+        rest, found = iter(groups), list[_Captures]()
+        for place, level in enumerate(self.levels):
+            if level is not None:
+                found.append(tuple(itertools.islice(rest, len(level.wildcards))))
+                continue
+            parts = next(rest).split("/")
+            if len(self.levels) > 1:  # a slash stands before or behind them
+                parts = parts[1:] if place else parts[:-1]
+            found.append(tuple(parts))
+        return found
+
+
+def _expression(levels: Sequence[_Level | None]) -> str:
+    """A glob as a regular expression for `re`, where that has but one way to match a name.
+
+    It is ``""`` where a level has two stars, or a glob two that stand for levels: `re` would try
+    each place of the one with each of the other.
+    """
+    if levels.count(None) > 1 or any(level and level.tests.count(None) > 1 for level in levels):
+        return ""
+    if len(levels) == 1 and levels[0] is None:
+        return "(.*)"
+    text = ""
+    for place, level in enumerate(levels):
+        if level is None:
+            text += r"((?:/[^/]*)*)" if place else r"((?:[^/]*/)*)"
+        else:
+            between = "/" if place and levels[:place] != [None] else ""
+            text += between + "".join(map(_part, level.tests))
+    return text
+
+
+def _part(test: re.Pattern[str] | str | None) -> str:
+    if test is None:
+        return "([^/]*)"
+    return re.escape(test) if isinstance(test, str) else f"((?!/){test.pattern})"
 
 
 class _GlobRename:

@@ -9,7 +9,7 @@ import warnings
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfckpt.selectors import Selector, compile_rename, suggest
+from tfckpt.selectors import Selector, _Glob, compile_rename, suggest
 
 LEVEL = st.text("ab_", min_size=1, max_size=4)
 NAME = st.lists(LEVEL, min_size=1, max_size=5).map("/".join)
@@ -30,6 +30,14 @@ def naive(levels: list[str], parts: list[str]) -> bool:
 @given(GLOB, NAME)
 def test_a_glob_matches_what_its_rules_say(glob: str, name: str) -> None:
     assert Selector(glob).matches(name) == naive(glob.split("/"), name.split("/"))
+
+
+@given(GLOB, NAME | st.text("ab_/\n", max_size=12))
+def test_what_a_glob_takes_is_the_same_where_re_looks_for_it(glob: str, name: str) -> None:
+    searched, aligned = _Glob(glob), _Glob(glob)
+    aligned._fullmatch = None
+    assert searched.match(name) == aligned.match(name)
+    assert (searched.whether(name) is None) == (aligned.match(name) is None)
 
 
 @given(GLOB, NAME)

@@ -74,21 +74,19 @@ class Comparison:
         """One for a live value and what is meant for it: a value, or several that are joined."""
         route, stored = routes[0], routes[0].stored
         parts = tuple(other.stored for other in routes[1:])
-        found = Step(Status.LOADED, live.name, stored.name, live, stored, parts=parts)
-        step, error = found._replace, Severity.ERROR
+        error, about = Severity.ERROR, (live.name, stored.name, live, stored)
         try:
             changes = self._adaptations.changes(routes, live) if self._adapts else ()
         except Impossible as why:
             hint = why.hint or _EXCLUDE
-            return step(status=Status.MISMATCH, severity=error, reason=why.reason, hint=hint)
+            return Step(Status.MISMATCH, *about, error, why.reason, hint, parts=parts)
         made = changes[-1].after[0] if changes else stored
         if (refused := self._unequal(made, live, changes)) is not None:
             severity, reason, hint = refused
-            found = step(status=Status.MISMATCH, severity=severity, reason=reason)
-            return found._replace(hint=hint, changes=changes)
+            return Step(Status.MISMATCH, *about, severity, reason, hint, "", parts, changes)
         doubt, hint = self._doubt(stored, live, explicit=route.explicit)
         if doubt and self._match != {"name"}:
-            return step(status=Status.SUSPECT, severity=error, reason=doubt, hint=hint)
+            return Step(Status.SUSPECT, *about, error, doubt, hint, parts=parts)
         cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
         trusted = f"{doubt} (match: name)" if doubt else ""
         how = "" if route.adapt >= 0 else _how(route)
@@ -97,7 +95,7 @@ class Comparison:
         severity = Severity.NOTE if changes or cast or trusted or route.untold else Severity.OK
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
         status = Status.ADAPTED if changes else Status.CAST if cast else status
-        return step(status=status, severity=severity, reason=reason, changes=changes)
+        return Step(status, *about, severity, reason, "", "", parts, changes)
 
     def _unequal(
         self, made: Entry | Kind, live: Entry, changes: Sequence[Change]

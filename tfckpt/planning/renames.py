@@ -54,8 +54,8 @@ class _Rule:
 
     def apply(self, name: str) -> tuple[str, ...]:
         """The new names; none where the rule does not match."""
-        targets = (pair.apply(name) for pair in self.pairs)
-        return tuple(target for target in targets if target is not None)
+        found = [pair.apply(name) for pair in self.pairs]
+        return tuple([target for target in found if target is not None])
 
 
 class Renames:

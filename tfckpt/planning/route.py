@@ -168,42 +168,40 @@ class Router:
                 aim = aimed._replace(target=variable.target, untold=variable.untold)
                 if follows:
                     aim = aim._replace(adapt=variable.adapt, part=variable.part)
-                yield self._slot_route(stored, place, target, aim, follows=follows)
+                explicit = aimed.explicit
+                yield self._slot_route(stored, place, target, aim, explicit, follows=follows)
         for variable in () if moved else self._variables(stored.of):
             if variable.target is None:
                 yield Route(stored, stored.name, None, variable.rule)
                 continue
             moves = head and variable.target != stored.of
             target = head + slot_tail(variable.target) if moves else stored.name
-            aim = variable._replace(explicit=False)
-            yield self._slot_route(stored, head, target, aim, follows=variable.adapt >= 0)
+            follows = variable.adapt >= 0
+            yield self._slot_route(stored, head, target, variable, explicit=False, follows=follows)
 
     def _slot_route(
-        self, stored: Entry, head: str, target: str, variable: _Aim, *, follows: bool
+        self,
+        stored: Entry,
+        head: str,
+        target: str,
+        variable: _Aim,
+        explicit: bool,
+        *,
+        follows: bool,
     ) -> Route:
         """A slot's route by the name that it would have, and by its slot and variable."""
         of = variable.target
         own = self._live.find(of) if of else None
         name = own.name if own else of
-        route = Route(
-            stored,
-            target,
-            None,
-            variable.rule,
-            variable.explicit,
-            untold=variable.untold,
-            adapt=variable.adapt,
-            part=variable.part,
-            follows=follows,
-        )
-        live = self._live.find(target)
+        misled, live = "", self._live.find(target)
         if live is None or (name and self._another(stored, live, name)):
             other, live = live, self._live_slots.get((head, name)) if name else None
             if live is None:
                 misled = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
-                return route._replace(misled=misled)
-        alias = live.name != target
-        return route._replace(target=live.name, live=live, alias=alias)
+        found = (target, None, False) if live is None else (live.name, live, live.name != target)
+        name, live, alias = found
+        how = variable.untold, misled, variable.adapt, variable.part
+        return Route(stored, name, live, variable.rule, explicit, alias, *how, follows)
 
     def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
         """Whether a live slot is another variable's; an optimizer alone knows labels, not names."""

@@ -76,6 +76,7 @@ class Layers:
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
+        self._places: dict[str, dict[str, int]] = {}
 
     @cached_property
     def alike(self) -> bool:
@@ -129,7 +130,9 @@ class Layers:
         """The stored layer of the same name and that of the same position, and how to take each."""
         if there in self._unordered:
             return TRUST_HINT
-        place = [each.name for each in self._live[here]].index(layer)
+        if here not in self._places:
+            self._places[here] = {each.name: at for at, each in enumerate(self._live[here])}
+        place = self._places[here][layer]
         at_place = [f"{there}/{each.name}" for each in self._stored[there][place : place + 1]]
         return (
             f"`match: name` takes {there}/{layer} of the checkpoint, `match: structure` "

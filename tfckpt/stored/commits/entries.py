@@ -16,10 +16,12 @@ from tfckpt.records import Entry, Role
 from tfckpt.stored.bundles.wire import INT64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tfckpt.records import Shape
 
+_END, _LINE = b"\n]", b",\n"
+_PIECE = 1 << 16
 FIELDS = frozenset(Entry._fields)
 _ROLES: dict[str, Role] = {role.value: role for role in Role}
 
@@ -53,6 +55,31 @@ def render(entries: Iterable[Entry]) -> str:
             for name, role, dtype, shape, nbytes, key, slot, of, crc32c in entries
         ]
     )
+
+
+def read(text: bytes, parse_int: Callable[[str], int] | None = None) -> dict[str, Entry] | None:
+    """Name → value, of what :func:`render` wrote and the bracket behind it; None as :func:`parse`.
+
+    Piece by piece: a piece is forgotten before the next one is read, which leaves less to remember,
+    and to be looked through for what may be forgotten. No line ends inside of a text in JSON; so
+    what is cut between lines is either not read at all, or as it would be in the whole.
+    """
+    found: dict[str, Entry] = {}
+    start, end, count = 0, len(text) - len(_END), 0
+    if text[end:] != _END:
+        return None
+    while start < end:
+        cut = text.find(_LINE, start + _PIECE, end)
+        stop = end if cut < 0 else cut
+        try:
+            items = json.loads(b"[" + text[start:stop] + b"]", parse_int=parse_int)
+        except (ValueError, RecursionError):
+            return None
+        if not items or (values := parse(items)) is None:
+            return None
+        found.update(values)
+        start, count = stop + len(_LINE), count + len(items)
+    return found if len(found) == count else None
 
 
 def parse(items: Sequence[Any]) -> dict[str, Entry] | None:

@@ -216,12 +216,13 @@ class _Reader:
             raise self.damaged("the record has no end: truncated")
         if hashlib.sha256(body).hexdigest().encode() != rest[:-4]:
             raise self.damaged("the record does not match its own checksum")
-        if head:
-            data = data[: data.find(_ENTRIES)] + _ENTRIES + b"]}"
+        number = _integer if _LONG in data.translate(_DIGITS) else None
+        before, mark, text = body.partition(_ENTRIES)
+        values = entries.read(text, number) if mark and not head else None
+        if head or values is not None:
+            data = before + _ENTRIES + b"]}"
         try:
-            tree = json.loads(
-                data, parse_int=_integer if _LONG in data.translate(_DIGITS) else None
-            )
+            tree = json.loads(data, parse_int=number)
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"the record is not JSON that can be read: {error}") from None
         if self.get(tree, "format", int) != FORMAT:
@@ -229,7 +230,7 @@ class _Reader:
             raise UnsupportedCheckpointError(message, path=self.path)
         return CommitRecord(
             number=self.natural(tree, "number"),
-            inventory=self.inventory(tree, prefix),
+            inventory=self.inventory(tree, prefix, values),
             index_sha256=self.get(tree, "index_sha256", str),
             created=self.time(tree),
             step=self.natural(tree, "step", optional=True),
@@ -303,10 +304,9 @@ class _Reader:
             raise self.damaged("the record's 'created' is no time in UTC")
         return text
 
-    def inventory(self, tree: Any, prefix: str) -> Inventory:
+    def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
-        if (found := entries.parse(items)) is None:
-            found = self.entries(items)
+        found = self.entries(items) if values is None else values
         stacks = self.mapping(tree, "stacks", list)
         return Inventory(
             prefix,

@@ -1,0 +1,132 @@
+"""Work on metadata grows in proportion to the number of values: calls are counted, not time."""
+
+from __future__ import annotations
+
+import cProfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tfckpt.planning import make_plan, render_text
+from tfckpt.planning.diff import Mark, diff
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.stored.bundle_names import open_bundle
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.writer import BundleWriter
+from tfckpt.stored.commits import commit, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FEW, MANY = 2_000, 8_000
+# Calls that are made once, or once for each doubling, whatever there is.
+SLACK = 1.05
+
+
+def inventory(values: int, model: str = "model", layer: str = "block") -> Inventory:
+    """A stack of layers, each with a kernel, a bias and Adam's slots of both."""
+    entries: dict[str, Entry] = {}
+    layers = []
+    for index in range(values // 6):
+        layers.append(Layer(f"{layer}_{index}" if index else layer, "" if index else layer))
+        for word, shape in (("kernel", (2, 3)), ("bias", (3,))):
+            of = f"{model}/{layers[-1].name}/{word}"
+            nbytes, key = 4 * int(np.prod(shape)), f"v/{len(entries)}/.ATTRIBUTES/VARIABLE_VALUE"
+            entries[of] = Entry(of, Role.WEIGHT, "float32", shape, nbytes, key)
+            for slot in ("momentum", "velocity"):
+                name = f"optimizer/{slot}/{of.removeprefix('model/')}"
+                key = f"v/{len(entries)}/.ATTRIBUTES/VARIABLE_VALUE"
+                entries[name] = Entry(name, Role.SLOT, "float32", shape, nbytes, key, slot, of)
+    kinds = {"optimizer": "adam"}
+    return Inventory("here", entries, {model: tuple(layers)}, optimizers=kinds, complete=True)
+
+
+def calls(task: Callable[[], Any]) -> int:
+    """How many functions are called, C's own included."""
+    profile = cProfile.Profile()
+    profile.runcall(task)
+    return sum(one.callcount for one in profile.getstats())  # type: ignore[attr-defined]
+
+
+def assert_linear(task: Callable[[int], Callable[[], Any]], few: int = FEW) -> None:
+    task(few)()  # what is done but once, such as imports, is done
+    assert calls(task(few * MANY // FEW)) < SLACK * MANY / FEW * calls(task(few))
+
+
+def numbered(values: int) -> Inventory:
+    """With layers of automatic names, in the order in which they are told of."""
+    found = inventory(values)
+    layers = tuple(Layer(layer.name, "block") for layer in found.stacks["model"])
+    return Inventory("here", found.entries, {"model": layers}, optimizers=found.optimizers)
+
+
+def shifted(values: int) -> Inventory:
+    """The same without its first layer: every name is that of another layer."""
+    found = numbered(values)
+    layers = found.stacks["model"][1:]
+    entries = {n: e for n, e in found.entries.items() if "/block/" not in n}
+    return Inventory("here", entries, {"model": layers}, optimizers=found.optimizers)
+
+
+RENAME = {"checkpoint": "net/**", "model": "model/**"}
+PLANS = {
+    "the same": (Policy(), inventory, inventory),
+    "renamed": (Policy(rename=(RENAME,)), lambda n: inventory(n, "net"), inventory),
+    "excluded": (Policy(exclude=("model/block_7/**", "**/bias")), inventory, inventory),
+    "by position": (Policy(match=("structure",)), lambda n: inventory(n, layer="a"), inventory),
+    "another model": (Policy(), lambda n: inventory(n, layer="a"), inventory),
+    "suspect": (Policy(), shifted, numbered),
+    "nothing here": (Policy(), inventory, lambda n: Inventory("here", {})),
+}
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_a_plan_and_its_report(case: str) -> None:
+    policy, there, here = PLANS[case]
+
+    def task(size: int) -> Callable[[], Any]:
+        stored, live = there(size), here(size)
+        return lambda: render_text(make_plan(policy, stored, live))
+
+    assert_linear(task, FEW if case in {"the same", "excluded", "renamed"} else FEW // 4)
+
+
+def test_a_diff() -> None:
+    def task(size: int) -> Callable[[], Any]:
+        a, b = inventory(size), inventory(size, layer="a")
+        marks = [{n: Mark(i, telling=i % 3 > 0) for i, n in enumerate(s.entries)} for s in (a, b)]
+        return lambda: diff(a, b, *marks)
+
+    assert_linear(task)
+
+
+@pytest.fixture(scope="module")
+def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    found = {}
+    for size in (FEW, MANY):
+        directory: Path = tmp_path_factory.mktemp(f"values_{size}")
+        prefix = found[size] = str(directory / "ckpt-1")
+        values = inventory(size)
+        with BundleWriter(prefix) as writer:
+            for entry in values.entries.values():
+                writer.add(entry.key, np.zeros(entry.shape, np.float32))
+            writer.finish()
+        digest = commit.index_digest(prefix)
+        commit.write(prefix, record.CommitRecord(1, values, digest, record.now()))
+    return found
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        lambda prefix: Bundle.open(prefix).close(),
+        lambda prefix: open_bundle(prefix).close(),
+        lambda prefix: record.render(commit.read(prefix)),
+    ],
+    ids=["index", "checkpoint", "record"],
+)
+def test_what_is_stored(prefixes: dict[int, str], task: Callable[[str], Any]) -> None:
+    assert_linear(lambda size: lambda: task(prefixes[size]))
