@@ -23,10 +23,9 @@ from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
 from tfckpt.live.aliases import readable
-from tfckpt.live.apply import Undo
 from tfckpt.live.background import Background
 from tfckpt.live.coverage import EXTRA
-from tfckpt.live.delayed import Late
+from tfckpt.live.delayed import Late, nothing_left, restore_rest
 from tfckpt.live.errors import also
 from tfckpt.live.inventory import collect
 from tfckpt.live.lineage import Descent
@@ -280,7 +279,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
             except CheckpointNotFoundError as error:
                 raise also(error, tf.errors.NotFoundError(None, None, "")) from None
-            if prepared.stored.graph and not prepared.live.keras_roots:
+            plain = prepared.stored.graph and not prepared.live.keras_roots
+            if plain and not nothing_left(prepared):
                 return self._tfckpt_plain(prepared, options)
             late = Late(prepared, objects if prepared.stored.graph else {}, options)
             may_come = bool(late.objects) or (prepared.stored.graph and _nothing_here(prepared))
@@ -293,16 +293,18 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return LoadStatus(prepared.report(), undo, forget, later=later, late=late)
 
     def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
-        """Objects without a Keras object among them: TensorFlow restores, guarded."""
+        """No Keras object, and values that may come later, which TensorFlow waits for."""
         prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
-        read = [entry for step in prepared.plan.assignments for entry in step.reads]
-        # the values of a table have keys of its own choice
-        keys = [entry.key for entry in read if entry.shape is not None or entry.nbytes]
-        prepared.stored.values.verify([*keys, OBJECT_GRAPH])
-        undo = Undo(keep_all=True)
-        undo.watch(filter(is_variable, prepared.live.variables.values()))
+        live, assignments = prepared.live.variables, prepared.plan.assignments
+        # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
+        theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
+        prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
+        undo = carry_out(prepared, keep_all=True, objects=False)
+        ours = [step.name for step in assignments if is_variable(live[step.name])]
+        undo.watch(v for name, v in live.items() if name not in {*ours} and is_variable(v))
+        read = partial(super().read, readable(prepared.stored.prefix), _synchronous(options))
         try:
-            later = super().read(readable(prepared.stored.prefix), _synchronous(options))
+            later = restore_rest(read, [live[name] for name in ours])
         except BaseException:
             undo.roll_back()
             raise

@@ -2,12 +2,13 @@
 
 Iterators, lookup tables and other trackables that are no variables are restored by their own
 methods, each alone, through a chain of empty checkpoints that spells its path in the stored graph.
-Plain trackables whose variables come to exist later are given to TensorFlow's delayed restoration
-as a whole; a Keras object never is.
+Plain trackables some of whose variables may come to exist later are given to TensorFlow's delayed
+restoration as a whole; a Keras object never is.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -15,10 +16,12 @@ from absl import logging
 
 from tfckpt.live.aliases import readable
 from tfckpt.live.inventory import collect
+from tfckpt.live.variables import is_variable, raw
+from tfckpt.planning import Status
 from tfckpt.stored.graphs.keys import edges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tfckpt.live.restore import Prepared
 
@@ -37,6 +40,41 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
             setattr(holder, edge, chain)
             chain = holder
         chain.read(readable(prefix)).assert_existing_objects_matched().expect_partial()
+
+
+def nothing_left(prepared: Prepared) -> bool:
+    """Whether every stored value is for a variable of its own that exists: none can come later."""
+    steps, variables = prepared.plan.steps, prepared.live.variables
+    sources = {step.source for step in steps}
+    return len(sources) == len(steps) == len(variables) and all(
+        step.status is Status.LOADED and is_variable(variables[step.name]) for step in steps
+    )
+
+
+def restore_rest(read: Callable[[], Any], restored: Iterable[Any]) -> Any:
+    """What TensorFlow restores now and later, past the variables that have their values already.
+
+    It passes over an object with a higher ``_update_uid`` than its own
+    (tensorflow/python/checkpoint/restore.py), and takes one with that very number for restored.
+
+    Args:
+        read: calls TensorFlow.
+        restored: those variables.
+    """
+    inner = [raw(variable) for variable in restored]
+    before = [variable._update_uid for variable in inner]
+    for variable in inner:
+        variable._update_uid = sys.maxsize
+    try:
+        status = read()
+        after = [status._checkpoint.restore_uid] * len(inner)
+    except BaseException:
+        after = before
+        raise
+    finally:
+        for variable, uid in zip(inner, after, strict=True):
+            variable._update_uid = uid
+    return status
 
 
 class Late:

@@ -212,8 +212,13 @@ def refuse(plan: Plan) -> None:
         raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
 
 
-def carry_out(prepared: Prepared, *, keep_all: bool = False) -> Undo:
-    """Apply a plan, objects that are not variables included, all of it or none of it.
+def carry_out(prepared: Prepared, *, keep_all: bool = False, objects: bool = True) -> Undo:
+    """Apply a plan, all of it or none of it.
+
+    Args:
+        prepared: the plan, and what it is of.
+        keep_all: whether the old values are kept whatever their size.
+        objects: whether objects that are no variables are restored, too.
 
     Raises:
         RefusedError: the plan has errors.
@@ -222,11 +227,11 @@ def carry_out(prepared: Prepared, *, keep_all: bool = False) -> Undo:
     plan, live = prepared.plan, prepared.live
     refuse(plan)
     stored = {part.source: part.stored for part in prepared.parts}
-    objects: dict[str, dict[str, Any]] = {}
-    for step in plan.assignments:
+    others: dict[str, dict[str, Any]] = {}
+    for step in plan.assignments if objects else ():
         if step.stored is not None and step.stored.shape is None:
             prefix = stored[step.origin or plan.source].prefix
-            objects.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
+            others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
     return apply(
         plan,
         stored,
@@ -234,5 +239,5 @@ def carry_out(prepared: Prepared, *, keep_all: bool = False) -> Undo:
         verify=max((part.policy.verify for part in prepared.parts), key=_CARE.index),
         keep_all=keep_all,
         resets=initial_values(plan, live),
-        objects=objects,
+        objects=others,
     )
