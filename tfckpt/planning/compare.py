@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from tfckpt.planning.casting import castable
 from tfckpt.planning.changes import Change, Impossible, Kind
+from tfckpt.planning.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
 from tfckpt.planning.plan import Severity, Status, Step
-from tfckpt.planning.structure import SETTING_HINT, SLOTS_HINT, Layers, Optimizers
+from tfckpt.planning.structure import Layers
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
