@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo.tensors import KEYS, assert_same, save, values
 
-from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writer import BundleWriter
+from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.bundles.shard import Pace, dtype_name
+from tfckpt.stored.bundles.side_by_side import Place, Value, write_side_by_side
+from tfckpt.stored.bundles.writer import BundleWriter, encode_index
 from tfckpt.stored.files import SCRATCH
 
 
@@ -76,6 +78,46 @@ def test_tensorflow_reads_what_is_spread_over_data_files(
             )
             assert_same(tf, read.numpy() if written.shape else as_array(read, written), written)
             assert_same(tf, bundle.read(key), written)
+
+
+def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> list[set[str]]:
+    """By tfckpt, several files at once; the keys in each."""
+    for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
+        file.unlink()
+    given = [
+        Value(key, dtype_name(value.dtype), value.shape, value.nbytes, True, value)
+        for key, value in sorted(content.items())
+    ]
+    place = Place(prefix, range(num_shards), num_shards, SCRATCH)
+    written = write_side_by_side(given, lambda value: (value.held,), place, Pace(64, 128))
+    SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
+    with Bundle.open(prefix, SCRATCH) as bundle:
+        bundle.verify()
+        shards = {key: entry.shard for key, entry in bundle.entries.items()}
+    return [{key for key in shards if shards[key] == number} for number in range(num_shards)]
+
+
+@settings(max_examples=50)
+@given(
+    content=st.dictionaries(KEYS, values(), min_size=1, max_size=8),
+    num_shards=st.integers(1, 4),
+)
+def test_what_is_written_at_once_is_tensorflows_byte_for_byte(
+    tf: Any, directory: Path, content: dict[str, Any], num_shards: int
+) -> None:
+    ours, theirs = str(directory / "at-once"), str(directory / "merged")
+    parts = write_together(ours, content, num_shards)
+    reader = tf.train.load_checkpoint(ours)
+    assert set(reader.get_variable_to_shape_map()) == set(content)
+    if not all(parts):
+        return  # TensorFlow cannot write an empty file
+    prefixes = [str(directory / f"part-{number}") for number in range(num_shards)]
+    for prefix, keys in zip(prefixes, parts, strict=True):
+        save(tf, prefix, {key: content[key] for key in sorted(keys)})
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=theirs)
+    assert files(ours) == files(theirs)
+    for file in directory.glob("merged.*"):
+        file.unlink()
 
 
 def as_array(tensor: Any, written: Any) -> Any:
