@@ -1,15 +1,19 @@
 """Inventories, plans, reports and differences, per value, as the number of values grows.
 
 All should grow in proportion to it. The live inventory asks Keras for each variable; a plan with
-rules costs a match per value and rule.
+rules costs a match per value and rule. A checkpoint is opened by its index, its commit record and
+their comparison; a save writes the record, and reads the index back.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 from functools import partial
 from typing import Any
 
 import keras
+import numpy as np
 
 import tfckpt
 from benchmarks.measure import Result, Settings, clock, in_turns, results_in_child
@@ -17,11 +21,17 @@ from tfckpt.planning import make_plan, render_text
 from tfckpt.planning.diff import Mark, diff
 from tfckpt.policy import Policy
 from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.writer import BundleWriter
+from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.commits import commit
+from tfckpt.stored.commits.record import CommitRecord, now, render
 
 SIZES = (2_000, 10_000, 30_000)
 LIVE = 10_000  # to build a model of more takes longer than all the rest
 ROUNDS = 5
 STRICT = Policy()
+EXCLUDING = Policy(exclude=("model/block_7/**", "**/block_9/bias"))
 RULES = Policy(
     rename=({"checkpoint": "net/**", "model": "model/**"},),
     exclude=("model/block_7/**", "**/block_9/bias"),
@@ -75,10 +85,30 @@ def _marks(side: Inventory, altered: int) -> dict[str, Mark]:
     }
 
 
+def _stored(prefix: str, values: Inventory) -> CommitRecord:
+    """A checkpoint of tfckpt's with these names and small values, and its record."""
+    entries = {}
+    with BundleWriter(prefix) as writer:
+        for number, entry in enumerate(values.entries.values()):
+            key = f"model/blocks/{number}/.ATTRIBUTES/VARIABLE_VALUE"
+            writer.add(key, np.zeros((4, 4), np.float32))
+            entries[entry.name] = entry._replace(shape=(4, 4), nbytes=64, key=key, crc32c=number)
+        writer.finish()
+    found = dataclasses.replace(values, entries=entries, complete=True)
+    record = CommitRecord(1, found, commit.index_digest(prefix), now())
+    commit.write(prefix, record)
+    return record
+
+
 def _case(number: int, settings: Settings) -> list[Result]:
+    with tempfile.TemporaryDirectory() as directory:
+        return _measured(number, f"{directory}/ckpt-1", settings)
+
+
+def _measured(number: int, prefix: str, settings: Settings) -> list[Result]:
     size = number // 100 if settings.quick else number
     live, same, other = inventory(size), inventory(size), inventory(size, "net")
-    plan = make_plan(STRICT, same, live)
+    plan, record = make_plan(STRICT, same, live), _stored(prefix, live)
     marks = _marks(same, size + 1), _marks(live, 100)
 
     def each(task: Any, *arguments: Any) -> dict[str, float]:
@@ -86,9 +116,13 @@ def _case(number: int, settings: Settings) -> list[Result]:
 
     turns = {
         "plan": partial(each, make_plan, STRICT, same, live),
+        "plan with exclusions": partial(each, make_plan, EXCLUDING, same, live),
         "plan with five rules": partial(each, make_plan, RULES, other, live),
         "report of a plan": partial(each, render_text, plan),
         "diff": partial(each, diff, same, live, *marks),
+        "open a checkpoint": partial(each, lambda: open_checkpoint(prefix).close()),
+        "read an index": partial(each, lambda: Bundle.open(prefix).close()),
+        "render a record": partial(each, render, record),
     }
     if number <= LIVE:
         turns["live inventory"] = partial(each, partial(tfckpt.inventory, model=Blocks(size)))
