@@ -160,7 +160,7 @@ def _known(value: bytes, kinds: Mapping[bytes, _Kind], num_shards: int) -> Bundl
             if byte < 128:
                 begin += 1 + shift // 7
                 break
-    if begin != end or shard >= min(num_shards, 128) or offset >= INT64 or shift > _LONGEST:
+    if begin != end or shard >= num_shards or shard > 127 or offset >= INT64 or shift > _LONGEST:
         return None
     crc32c = int.from_bytes(value[-4:], "little")
     # what BundleEntry(…) does, without the detour by a function in Python

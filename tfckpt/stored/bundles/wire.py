@@ -80,16 +80,23 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and content of each field of a message: an int, or bytes where it has a length."""
     position, end = 0, len(data)
     while position < end:
-        tag, position = varint(data, position)
+        # most numbers are of one byte, and there are tens of thousands in a graph
+        if (tag := data[position]) < 128:
+            position += 1
+        else:
+            tag, position = varint(data, position)
         number, wire = tag >> 3, tag & 7
         if not 0 < number < 1 << 29:
             raise WireError(f"field number {number} is none")
-        if wire == 0:
-            value, position = varint(data, position)
-            yield number, value
-            continue
-        if wire == 2:
-            length, position = varint(data, position)
+        if wire in (0, 2):
+            if position < end and (value := data[position]) < 128:
+                position += 1
+            else:
+                value, position = varint(data, position)
+            if wire == 0:
+                yield number, value
+                continue
+            length = value
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
