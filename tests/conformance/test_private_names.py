@@ -36,6 +36,7 @@ MADE = {
     "Checkpoint": lambda: tf.train.Checkpoint(ROOT, v=tf.Variable(1.0)),
     "graph view": lambda: tf.train.Checkpoint(ROOT)._saver._graph_view,
     "Trackable": tf.Module,
+    "variable": lambda: tf.Variable(1.0),
     "Keras 3 layer": lambda: keras.layers.Dropout(0.5),
     "Keras 3 model": lambda: built(keras, keras.optimizers.Adam()),
     "Keras 3 variable": lambda: built(keras, keras.optimizers.Adam()).variables[0],
@@ -65,11 +66,12 @@ NAMES = {
     "_write _track_trackable _delete_tracking",
     "graph view": "breadth_first_traversal attached_dependencies root",
     "Trackable": "_serialize_to_tensors _gather_saveables_for_checkpoint _trackable_children",
+    "variable": "_handle _save_slice_info",
     "Keras 3 layer": "_flatten_layers _trainable_variables _non_trainable_variables "
     "_seed_generators built",
     "Keras 3 model": "_initial_epoch _should_eval train_function stop_training "
     "steps_per_execution _flatten_layers metrics optimizer layers",
-    "Keras 3 variable": "_value _deferred_initialize path",
+    "Keras 3 variable": "_value _name _path _deferred_initialize path",
     "Keras 3 optimizer": "_variables _trainable_variables iterations _learning_rate _momentums "
     "built",
     "tf_keras layer": "_flatten_layers _trainable_weights _non_trainable_weights built",

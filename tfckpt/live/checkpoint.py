@@ -27,7 +27,7 @@ from tfckpt.live.background import Background
 from tfckpt.live.coverage import EXTRA
 from tfckpt.live.delayed import Late, nothing_left, restore_rest
 from tfckpt.live.errors import also
-from tfckpt.live.inventory import collect
+from tfckpt.live.known import Known
 from tfckpt.live.lineage import Descent
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import Choice, Prepared, carry_out, prepare, refuse
@@ -38,7 +38,6 @@ from tfckpt.live.save import (
     run_callbacks,
     write,
 )
-from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.writer import by_tensorflow
@@ -183,14 +182,10 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             callbacks = options.experimental_write_callbacks or ()
             options.experimental_write_callbacks = None
             with failing_as_save(prefix):
-                live = collect(*self._tfckpt_objects())
-                told = self.__dict__.setdefault("_tfckpt_told", set())
-                leave_out = terms.on_unsavable == "warn"
-                snapshot = take(
+                snapshot = self._tfckpt_known.snapshot(
                     self._saver,
-                    live,
-                    leave_out=leave_out,
-                    told=told,
+                    *self._tfckpt_objects(),
+                    leave_out=terms.on_unsavable == "warn",
                     by_tensorflow=by_tensorflow(options),
                 )
                 lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
@@ -221,6 +216,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     @_tfckpt_descent.setter
     def _tfckpt_descent(self, descent: Descent) -> None:
         self.__dict__["_tfckpt_from"] = descent
+
+    @property
+    def _tfckpt_known(self) -> Known:
+        if "_tfckpt_names" not in self.__dict__:
+            self.__dict__["_tfckpt_names"] = Known(keep=not isinstance(self._root, weakref.ref))
+        return self.__dict__["_tfckpt_names"]  # type: ignore[no-any-return]
 
     @property
     def _tfckpt_background(self) -> Background:
@@ -271,12 +272,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _tfckpt_restore(self, prefix: str, policy: Policy, options: Any) -> LoadStatus:
         objects, root = self._tfckpt_objects()
+        choices, named = [Choice(prefix, policy)], self._tfckpt_known.live
         skip_slots = options is not None and options.experimental_skip_slot_variables
         with contextlib.ExitStack() as stack:
             try:
-                prepared = stack.enter_context(
-                    prepare([Choice(prefix, policy)], objects, root, skip_slots=skip_slots)
-                )
+                made = prepare(choices, objects, root, skip_slots=skip_slots, named=named)
+                prepared = stack.enter_context(made)
             except CheckpointNotFoundError as error:
                 raise also(error, tf.errors.NotFoundError(None, None, "")) from None
             plain = prepared.stored.graph and not prepared.live.keras_roots

@@ -25,7 +25,7 @@ from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
 from tfckpt.stored.tf1.numbered import numbered_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.errors import Problem
     from tfckpt.policy import Policy
@@ -103,6 +103,7 @@ def prepare(
     root: Any = None,
     *,
     skip_slots: bool = False,
+    named: Callable[..., Live] = collect,
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
@@ -114,6 +115,7 @@ def prepare(
         root: one that was given without a keyword.
         skip_slots: whether optimizer slots are left out on both sides, as
             ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` has it.
+        named: names the values of the objects.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
@@ -123,11 +125,11 @@ def prepare(
     given = {"model": root, **objects} if root is not None else objects
     for choice in choices:
         build.build_models(given, choice.policy.build)
-    live = collect(objects, root)
+    live = named(objects, root)
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         if not skip_slots and build.build_optimizers(live, [one.inventory for one in opened]):
-            live = collect(objects, root)
+            live = named(objects, root)
         parts, plans = [], []
         for choice, stored in zip(choices, opened, strict=True):
             policy = _in_effect(choice, stored, alone=len(choices) == 1)

@@ -20,11 +20,11 @@ from tensorflow.python.training.saving.saveable_object import SaveSpec
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.coverage import keys_of, whole_view
 from tfckpt.live.errors import also
+from tfckpt.live.sources import Sources, read_specs
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.bundles import proto
-from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +81,40 @@ class Snapshot:
         ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What TensorFlow's saver has found to write.
+
+    Attributes:
+        live: the values by name.
+        keys: canonical name → checkpoint key.
+        sources: what each tensor is read from.
+        savers: registered savers and their objects.
+    """
+
+    live: Live
+    keys: Mapping[str, str]
+    sources: Sources
+    savers: Any
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a later save of the same objects needs no more than to read them again."""
+        return self.sources.repeatable and not self.savers and not self.live.inventory.left_out
+
+    def snapshot(self, gathered: Any = None) -> Snapshot:
+        """Read everything; ``gathered`` is what TensorFlow's saver has just gathered, if it has.
+
+        Raises:
+            ChangedError: something has other values than it had.
+        """
+        own, others = self.sources.read(gathered)
+        if self.savers and own and not others:
+            # TensorFlow's saver needs a tensor that says where it runs.
+            others[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
+        return Snapshot(self.live, self.keys, own, others, self.savers)
+
+
 def take(
     checkpoint_saver: Any,
     live: Live,
@@ -88,7 +122,7 @@ def take(
     leave_out: bool,
     told: set[str],
     by_tensorflow: bool = False,
-) -> Snapshot:
+) -> tuple[Gathered, Snapshot]:
     """Gather and read everything.
 
     Args:
@@ -125,60 +159,12 @@ def take(
     tensors, _, savers, graph = gathered
     serialized = proto.parse_object_graph(graph.SerializeToString(), path="", name="")
     keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
+    found = Gathered(live, keys, Sources(tensors), savers)
+    if not by_tensorflow:
+        return found, found.snapshot(tensors)
     for specs in tensors.values():
-        _read(specs)
-    own = {} if by_tensorflow else _taken_out(tensors)
-    if savers and own and not tensors:  # TensorFlow's saver needs a tensor that says where it runs
-        tensors[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
-    return Snapshot(live, keys, own, tensors, savers)
-
-
-def _read(specs: dict[str, Any]) -> None:
-    """Put the tensors of now in the place of what reads them when they are written."""
-    for key, spec in list(specs.items()):
-        if isinstance(spec, dict):  # the parts of a sliced variable
-            _read(spec)
-        elif isinstance(spec, SaveSpec):
-            with tf.device(spec.device):
-                tensor = spec.tensor
-            if tensor is None:  # it is in the graph, and has no value
-                del specs[key]
-            else:
-                specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
-
-
-def _taken_out(tensors: Any) -> dict[str, Any]:
-    """Takes out the tensors that can be written without TensorFlow; by key."""
-    own: dict[str, Any] = {}
-    devices = _devices()
-    for trackable, specs in list(tensors.items()):
-        for key, spec in list(specs.items()):
-            tensor = spec.tensor if _is_whole(spec) else spec
-            if _is_plain(tensor, devices) and key not in own:
-                own[key] = tensor
-                del specs[key]
-        if not specs:
-            del tensors[trackable]
-    return own
-
-
-def _is_whole(spec: Any) -> bool:
-    """Whether it says no more of a tensor than its key does."""
-    return isinstance(spec, SaveSpec) and not spec.slice_spec and isinstance(spec.name, str)
-
-
-def _is_plain(tensor: Any, devices: frozenset[str]) -> bool:
-    """Whether it has a value, on one of these devices, of a dtype that a bundle has."""
-    if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "numpy"):
-        return False
-    name = tensor.dtype.name
-    return (name in ITEM_BYTES or name == "string") and tensor.device in devices
-
-
-def _devices() -> frozenset[str]:
-    """The devices of this process, as a tensor calls them; not those that others have made up."""
-    task = tf.constant(0).device.partition("/device:")[0]
-    return frozenset(task + device.name for device in tf.config.list_logical_devices())
+        read_specs(specs)
+    return found, Snapshot(live, keys, {}, tensors, savers)
 
 
 def _finite(spec: Any) -> bool:

@@ -1,0 +1,154 @@
+"""What a checkpoint knows of its objects from save to save, and what it reads then."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import tfckpt
+from tfckpt.live import known
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def stored(prefix: str, key: str) -> Any:
+    return tf.train.load_checkpoint(prefix).get_tensor(f"{key}/.ATTRIBUTES/VARIABLE_VALUE")
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one each time that a checkpoint has all its values named anew."""
+    times: list[int] = []
+    real = known.collect
+
+    def collect(*given: Any) -> Any:
+        times.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(known, "collect", collect)
+    return times
+
+
+@pytest.mark.parametrize("flavour", [keras, tf_keras], ids=["keras3", "tf_keras"])
+def test_saves_within_an_epoch_name_the_values_once(
+    flavour: Any, named: list[int], tmp_path: Path
+) -> None:
+    model = flavour.Sequential(
+        [flavour.Input((2,)), flavour.layers.BatchNormalization(), flavour.layers.Dense(1)]
+    )
+    model.compile(flavour.optimizers.Adam(), "mse", metrics=["mae"])
+    checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
+
+    class Save(flavour.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            checkpoint.save(str(tmp_path / "ckpt"))
+
+    model.fit(np.ones((8, 2)), np.ones((8, 1)), batch_size=2, verbose=0, callbacks=[Save()])
+    assert len(named) == 1
+    checkpoint.restore(str(tmp_path / "ckpt-2")).assert_consumed()
+    assert len(named) <= 2  # tf_keras takes things off the model at the end of an epoch
+
+
+@pytest.mark.parametrize("saves", [1, 2])
+def test_what_is_updated_after_a_save_is_not_in_it(saves: int, tmp_path: Path) -> None:
+    dense = tf.Variable(tf.zeros([3, 2]))
+    sparse = tf.Variable(tf.zeros([3, 2]))
+    rows = tf.IndexedSlices(tf.ones([1, 2]), [1])
+    sparse.scatter_add(rows)  # from now on it is updated in place
+    checkpoint = tfckpt.Checkpoint(dense=dense, sparse=sparse)
+    asynchronous = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+    for number in range(saves):
+        dense.assign(tf.fill([3, 2], float(number)))
+        before = sparse.numpy()
+        path = checkpoint.save(str(tmp_path / "ckpt"), options=asynchronous)
+        dense.assign_add(tf.ones([3, 2]))
+        sparse.scatter_add(rows)
+    checkpoint.sync()
+    assert (stored(path, "dense") == saves - 1).all()
+    assert (stored(path, "sparse") == before).all()
+
+
+class Counter(tf.train.experimental.PythonState):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.count = 0
+
+    def serialize(self) -> str:
+        return str(self.count)
+
+    def deserialize(self, value: bytes) -> None:
+        self.count = int(value)
+
+
+def test_state_of_python_s_is_asked_for_at_each_save(tmp_path: Path) -> None:
+    counter = Counter()
+    checkpoint = tfckpt.Checkpoint(counter=counter, v=tf.Variable(1))
+    for count in (1, 2, 3):
+        counter.count = count
+        path = checkpoint.save(str(tmp_path / "ckpt"))
+        reader = tf.train.load_checkpoint(path)
+        assert reader.get_tensor("counter/.ATTRIBUTES/py_state") == str(count).encode()
+
+
+def test_a_table_s_entries_are_those_of_each_save(tmp_path: Path) -> None:
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    checkpoint = tfckpt.Checkpoint(table=table, v=tf.Variable(1))
+    for number in range(3):
+        table.insert([f"word {number}"], [number])
+        path = checkpoint.save(str(tmp_path / "ckpt"))
+        fresh = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+        tf.train.Checkpoint(table=fresh).read(path).expect_partial()
+        assert fresh.size() == number + 1
+
+
+def _module_whose_children_vary() -> tuple[Any, Callable[[], None]]:
+    class Varying(tf.Module):  # type: ignore[misc]
+        def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return {**super()._trackable_children(*args, **kwargs), **elsewhere}
+
+    elsewhere: dict[str, Any] = {}
+    return Varying(), lambda: elsewhere.update(more=tf.Variable(2.0))
+
+
+def _module_with_a_method_of_its_own() -> tuple[Any, Callable[[], None]]:
+    module, elsewhere = tf.Module(), {"more": tf.Variable(1.0)}
+    vars(module)["_trackable_children"] = lambda *_, **__: elsewhere
+    return module, lambda: elsewhere.update(more=tf.Variable(2.0))
+
+
+@pytest.mark.parametrize("made", [_module_whose_children_vary, _module_with_a_method_of_its_own])
+def test_code_of_the_user_s_own_is_asked_at_each_save(made: Any, tmp_path: Path) -> None:
+    module, change = made()
+    checkpoint = tfckpt.Checkpoint(module=module, v=tf.Variable(1))
+    checkpoint.save(str(tmp_path / "ckpt"))
+    change()
+    assert stored(checkpoint.save(str(tmp_path / "ckpt")), "module/more") == 2.0
+
+
+def test_a_copy_knows_only_its_own_objects(tmp_path: Path) -> None:
+    checkpoint = tfckpt.Checkpoint(module=tf.Module(), v=tf.Variable(1))
+    checkpoint.save(str(tmp_path / "one"))
+    other = copy.deepcopy(checkpoint)
+    other.v.assign(2)
+    assert stored(other.save(str(tmp_path / "other")), "v") == 2
+    assert stored(checkpoint.save(str(tmp_path / "one")), "v") == 1
+
+
+def test_a_root_that_is_held_weakly_is_not_held_by_what_is_known_of_it(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.v = tf.Variable(1)
+    checkpoint = tfckpt.Checkpoint(weakref.ref(module))
+    checkpoint.save(str(tmp_path / "ckpt"))
+    gone = weakref.ref(module)
+    del module
+    gc.collect()
+    assert gone() is None
