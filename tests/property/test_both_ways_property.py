@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from zoo.tensors import DTYPES, SHAPES, random_array
 
@@ -59,6 +59,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any], 
 
 
 @settings(max_examples=15)
+@example(content={"²": np.float32(3)}, shards=1)  # a digit to Python, and no number
 @given(content=CONTENTS, shards=SHARDS)
 def test_a_sample_of_checkpoints(both: Any, content: dict[str, Any], shards: int) -> None:
     both(content, shards)

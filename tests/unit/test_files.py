@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -7,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfckpt.errors import SaveError, UnsupportedCheckpointError
-from tfckpt.stored.files import LOCAL
+from tfckpt.stored import room
+from tfckpt.stored.files import LOCAL, SCRATCH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,3 +135,28 @@ def test_a_bare_name_is_in_the_working_directory(
     assert LOCAL.listdir("") == ["file"]
     LOCAL.fsync("file")
     LOCAL.fsync_dir("")
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 23])
+def test_room_that_was_asked_for_changes_nothing_of_the_file(tmp_path: Path, size: int) -> None:
+    output = SCRATCH.create(str(tmp_path / "file"))
+    output.reserve(size)
+    assert (tmp_path / "file").stat().st_size == 0
+    output.write(b"a" * size)
+    output.close()
+    assert (tmp_path / "file").read_bytes() == b"a" * size
+
+
+def test_a_disk_that_has_not_so_much_room_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    monkeypatch.setattr(room, "_fallocate", lambda: full)
+    monkeypatch.setattr(os, "major", lambda _: 8)
+    output = SCRATCH.create(str(tmp_path / "file"))
+    with pytest.raises(OSError, match="No space left"):
+        output.reserve(1 << 40)
+    output.close()

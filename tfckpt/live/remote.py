@@ -103,6 +103,9 @@ class RemoteOutput:
         with _system_errors(path):
             self._file = tf.io.gfile.GFile(path, "wb")
 
+    def reserve(self, nbytes: int) -> None:
+        """Nothing: there is no call for it."""
+
     def write(self, data: Buffer) -> None:
         rest = memoryview(data).cast("B")
         with _system_errors(self._path):

@@ -33,6 +33,7 @@ from tfckpt.errors import (
     SaveError,
     UnsupportedCheckpointError,
 )
+from tfckpt.stored.room import reserve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,6 +65,9 @@ class Handle(Protocol):
 
 class Output(Protocol):
     """A file being written, from its beginning to its end."""
+
+    def reserve(self, nbytes: int) -> None:
+        """At least so many bytes will be written: a disk may look for the room now."""
 
     def write(self, data: Buffer) -> None:
         """Appends all of it."""
@@ -250,6 +254,9 @@ class LocalOutput:
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self._file = io.FileIO(path, "x")
         self._durable = durable
+
+    def reserve(self, nbytes: int) -> None:
+        reserve(self._file.fileno(), nbytes)
 
     def write(self, data: Buffer) -> None:
         rest = memoryview(data).cast("B")

@@ -103,6 +103,10 @@ class Shard:
         self._looks: list[_Look] = []
         self._output = files.create(path)
 
+    def reserve(self, nbytes: int) -> None:
+        """At least so many bytes are to follow."""
+        self._output.reserve(nbytes)
+
     def add(self, key: str, array: np.ndarray) -> None:
         """Writes a value; an array of objects holds bytes, the elements of a string value."""
         self.add_pieces(key, dtype_name(array.dtype), array.shape, array.nbytes, (array,))

@@ -149,6 +149,7 @@ def _fill(
     read: Callable[[Value], Iterable[np.ndarray]],
 ) -> None:
     try:
+        shard.reserve(sum(value.nbytes for value in values))
         while values:
             _add(shard, values.popleft(), read)
         shard.finish()

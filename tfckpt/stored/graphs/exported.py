@@ -128,7 +128,7 @@ def _in_scope_of_model(
 
 
 def _number(child: proto.Child) -> int:
-    return int(child.local_name) if child.local_name.isdigit() else -1
+    return int(child.local_name) if child.local_name.isdecimal() else -1
 
 
 def _unnumbered(name: str) -> str:

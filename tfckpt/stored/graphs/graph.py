@@ -332,7 +332,7 @@ class GraphReader:
     def is_container(self, index: int) -> bool:
         """A list: all its edges are numbers."""
         edges = self.edges[index]
-        return bool(edges) and all(edge.isdigit() for edge in edges)
+        return bool(edges) and all(edge.isdecimal() for edge in edges)
 
     def _orphans(self, roots: dict[str, Node]) -> None:
         """Variables that only an optimizer leads to: Keras 3 lost their place in the model.

@@ -172,7 +172,7 @@ class OptimizerGraph:
     def _slot_lists(self) -> Iterator[tuple[str, int]]:
         for edge, target in self._edges.items():
             edges = self._reader.edges[target]
-            listed = bool(edges) and all(key.isdigit() for key in edges)
+            listed = bool(edges) and all(key.isdecimal() for key in edges)
             if (
                 edge in _BOOKS
                 or not listed
@@ -186,7 +186,7 @@ class OptimizerGraph:
         if listed is None:
             return {}
         edges = self._reader.edges[listed]
-        return {int(key): target for key, target in edges.items() if key.isdigit()}
+        return {int(key): target for key, target in edges.items() if key.isdecimal()}
 
     def _by_full_name(self) -> dict[str, int]:
         """The graph's variables by their own names, those that only one has.

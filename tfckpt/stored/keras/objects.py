@@ -102,7 +102,7 @@ class ObjectReader:
         held = group.groups.get(VARS)
         if held is None:
             return []
-        numbered = sorted((key for key in held.datasets if key.isdigit()), key=natural)
+        numbered = sorted((key for key in held.datasets if key.isdecimal()), key=natural)
         names = own_names(node.cls, len(numbered), settings)
         values = []
         for index, key in enumerate(numbered):
@@ -111,7 +111,7 @@ class ObjectReader:
             node.children.append((name, value))
             values.append(value)
         for key, dataset in held.datasets.items():
-            if not key.isdigit():  # a name that the layer gave it
+            if not key.isdecimal():  # a name that the layer gave it
                 node.children.append((key, Node(Kind.VALUE, value=dataset)))
         if [str(number) for number in range(len(numbered))] == numbered and numbered:
             self.orders[id(node)] = node, values
