@@ -105,6 +105,8 @@ def in_turns(
     turns: Mapping[str, Callable[[], dict[str, float]]],
     rounds: Mapping[str, int],
     settings: Settings,
+    *,
+    first: bool = False,
 ) -> list[Result]:
     """All who take part, round after round, in another order each time.
 
@@ -116,6 +118,7 @@ def in_turns(
         turns: contestant → what measures it once.
         rounds: contestant → in how many of the first rounds it takes part.
         settings: of the run.
+        first: whether the round before those that count is shown, by measures of its own.
     """
     found: dict[str, dict[str, list[float]]] = {name: {} for name in turns}
     failed: dict[str, str] = {}
@@ -128,8 +131,11 @@ def in_turns(
             except Exception as error:
                 failed[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
                 continue
-            for what, value in measured.items() if number >= 0 else ():
-                found[name].setdefault(what, []).append(value)
+            for what, value in measured.items():
+                if number >= 0:
+                    found[name].setdefault(what, []).append(value)
+                elif first:
+                    found[name][f"first {what}"] = [value]
     results = []
     for name, measured in found.items():
         for what, values in measured.items():

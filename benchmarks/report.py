@@ -93,7 +93,10 @@ def goals_table(found: Iterable[Outcome]) -> str:
 
 def case_table(here: Sequence[Result]) -> str:
     """A line for each contestant, a column for each measure."""
-    measures = [m for m in dict.fromkeys(one.measure for one in here) if m != FAILS]
+    measures = sorted(
+        dict.fromkeys(one.measure for one in here if one.measure != FAILS),
+        key=lambda measure: measure.startswith("first "),
+    )
     contestants = list(dict.fromkeys(one.contestant for one in here))
     by = {(one.contestant, one.measure): one for one in here}
     head = [""]

@@ -19,7 +19,7 @@ from tfckpt.stored.bundles.encode import encode_object_graph
 from tfckpt.stored.bundles.writer import BundleWriter
 from tfckpt.stored.graphs.graph_writer import key_of, made_of
 
-VALUE, COUNT = 64 * MIB, 24
+VALUE, COUNT = 64 * MIB, 12
 CODE = """
 import sys
 from tfckpt.cli.main import main
