@@ -99,9 +99,13 @@ def _run(names: list[str], settings: Settings) -> list[Result]:
     gc.collect()
     gc.freeze()  # what the forked processes share is not walked again in each
     results = []
-    for name in names:
+    for number, name in enumerate(names):
         start = time.perf_counter()
-        found = WORKLOADS[name][1](settings)
+        try:
+            found = WORKLOADS[name][1](settings)
+        except KeyboardInterrupt:
+            _say(f"interrupted; there are no results of {', '.join(names[number:])}")
+            break
         for one in found:
             if one.measure == report.FAILS:
                 _say(f"{name}: {one.contestant} fails: {one.note}")

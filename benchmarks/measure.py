@@ -195,7 +195,12 @@ def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        try:
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        except KeyboardInterrupt:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise
         if status not in (0, -signal.SIGKILL):
             raise RuntimeError(f"a child of {function.__name__} ended with {status}")
         result.seek(0)
