@@ -11,11 +11,13 @@ import gc
 import json
 import os
 import random
+import re
 import resource
 import signal
 import statistics
 import sys
 import tempfile
+import textwrap
 import time
 import traceback
 from pathlib import Path
@@ -129,7 +131,7 @@ def in_turns(
             try:
                 measured = turns[name]()
             except Exception as error:
-                failed[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                failed[name] = _said(error)
                 continue
             for what, value in measured.items():
                 if number >= 0:
@@ -176,6 +178,12 @@ def _status(field: str) -> float:
 def _ru_maxrss() -> float:
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB
+
+
+def _said(error: Exception) -> str:
+    """What an error says, in short, and without the directories of this machine."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return textwrap.shorten(re.sub(r"/\S*/", "", text), 120, placeholder=" …")
 
 
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
