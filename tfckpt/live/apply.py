@@ -27,6 +27,7 @@ import tensorflow as tf
 from tfckpt.errors import RestoreError
 from tfckpt.live import buffers, delayed
 from tfckpt.live.incoming import Incoming, cast_for, limit
+from tfckpt.live.sharded import assignable
 from tfckpt.live.variables import raw
 
 if TYPE_CHECKING:
@@ -68,14 +69,16 @@ class Undo:
     def assign(self, variable: Any, value: Any) -> None:
         """Give a variable a new value, by its own method, and remember the old one."""
         inner = raw(variable)
-        if self._keeps(inner.dtype.size * (inner.shape.num_elements() or 0)):
+        value = assignable(inner, value)
+        nbytes = inner.dtype.size * (inner.shape.num_elements() or 0)
+        if self._keeps(nbytes):
             kept = _Kept(inner, inner.read_value())
             self._kept.append(kept)
             inner.assign(value)
             kept.new = inner.read_value()
         else:
             inner.assign(value)
-            self._trim(value.nbytes)
+            self._trim(nbytes)
 
     def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
         """The same by the short way."""

@@ -23,6 +23,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op, read_variable_op
 
+from tfckpt.live.sharded import array_of_parts
 from tfckpt.stored.bundles.values import numpy_dtype
 
 if TYPE_CHECKING:
@@ -82,7 +83,12 @@ def assign_plain(variable: Any, value: Any) -> Any:
 
 def array_of(value: Any) -> np.ndarray:
     """What a tensor or an array holds, not copied if it is on a CPU."""
-    return np.asarray(value._numpy() if hasattr(value, "_numpy") else value)
+    if not hasattr(value, "_numpy"):
+        return np.asarray(value)
+    try:
+        return np.asarray(value._numpy())
+    except tf.errors.UnimplementedError:  # it has parts on several devices
+        return array_of_parts(value)
 
 
 def empty(entry: BundleEntry, *, plain: bool) -> Buffer:

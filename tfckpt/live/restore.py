@@ -17,6 +17,7 @@ from tfckpt.live.apply import Undo, apply
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
+from tfckpt.live.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
 from tfckpt.planning.lock import drift
 from tfckpt.records import Inventory, Origin, Role
@@ -121,6 +122,7 @@ def prepare(
         CheckpointError: there is no checkpoint, or it is damaged.
         NotBuiltError: it has values for something that has no variables yet.
         PolicyError: a file of words that the policy names is none.
+        RestoreError: a variable has parts in other processes.
     """
     given = {"model": root, **objects} if root is not None else objects
     for choice in choices:
@@ -145,6 +147,7 @@ def prepare(
             parts.append(Part(source, stored, policy))
         plan = union_of(plans) if len(plans) > 1 else plans[0]
         build.check_built(live, plan)
+        refuse_spread(live.variables, RestoreError)
         yield Prepared(_held_against_locks(plan, choices), live, tuple(parts))
 
 

@@ -20,6 +20,7 @@ from tensorflow.python.training.saving.saveable_object import SaveSpec
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.coverage import keys_of, whole_view
 from tfckpt.live.errors import also
+from tfckpt.live.sharded import refuse_spread
 from tfckpt.live.sources import Sources, read_specs
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
@@ -136,6 +137,7 @@ def take(
         SaveError: something cannot be saved.
         CoverageError: a live value is out of TensorFlow's reach.
     """
+    refuse_spread(live.variables, SaveError)
     left_out: dict[str, str] = {}
     view = checkpoint_saver._graph_view
     try:

@@ -23,6 +23,7 @@ from tensorflow.python.training.saving.saveable_object import SaveSpec
 from tensorflow.python.training.saving.saveable_object_util import SaveableCompatibilityConverter
 from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
+from tfckpt.live.sharded import is_sharded, whole
 from tfckpt.live.variables import raw
 from tfckpt.stored.bundles.index import ITEM_BYTES
 
@@ -152,6 +153,8 @@ def read_specs(specs: dict[str, Any]) -> None:
                 tensor = spec.tensor
             if tensor is None:  # it is in the graph, and has no value
                 del specs[key]
+            elif is_sharded(spec):
+                specs[key] = whole(key, tensor)
             else:
                 specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
 
