@@ -120,6 +120,8 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
         nonfinite = [name for name in live.inventory.entries if keys[name] in spoilt]
         if nonfinite:
             _object_to(nonfinite, prefix, terms.on_nonfinite)
+        if about.sequence is not None:
+            terms.files.write_atomic(staging.inner + commit.OUT_OF_ORDER, b"")
         with Bundle.open(staging.inner, terms.files) as bundle:
             entries = recorded(live, keys, bundle)
             digest = bundle.digest

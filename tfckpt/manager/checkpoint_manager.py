@@ -27,18 +27,18 @@ from tfckpt.live.save import About, Terms, failing_as_save
 from tfckpt.live.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
-from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.planning import Status
 from tfckpt.records import Role
+from tfckpt.stored.commits.discover import Candidate, Kind
 from tfckpt.stored.commits.numbers import Number
 from tfckpt.stored.files import absolute, join, same_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfckpt.manager.retention import Decision
     from tfckpt.planning import RestoreReport
     from tfckpt.policy import Keep
-    from tfckpt.stored.commits.discover import Candidate
 
 _SHOWN = 10
 
@@ -245,27 +245,28 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def retention(self) -> Decision:
         """What the rules keep, each with its reason, and what the next save deletes: a dry run."""
-        return self._decide(self._files.checkpoints())
+        return self._files.sure(self._decide(self._files.checkpoints()))
 
     def _decide(self, checkpoints: Sequence[Candidate]) -> Decision:
-        saved = self._files.saved(checkpoints)
-        return decide(
-            saved,
+        return self._files.decide(
+            checkpoints,
             self._rules,
             anchor=self._run_began,
             preserved=self._preserved,
-            in_use=self._in_use(saved),
+            in_use=self._in_use(checkpoints),
         )
 
-    def _in_use(self, saved: Sequence[Saved]) -> set[str]:
+    def _in_use(self, checkpoints: Sequence[Candidate]) -> set[str]:
         """What was restored, where somebody preferred it to newer ones that are still there."""
         source = self._checkpoint._tfckpt_descent.prefix
         if source is None or not same_directory(source, self._files.path):
             return set()
         name = os.path.split(source)[1]
+        saved = [one for one in checkpoints if one.kind is Kind.COMMITTED]
         chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
+        order = self._files.order
         if chosen is None or all(
-            one.order <= chosen.order or one.prefix in self._own for one in saved
+            order(one) <= order(chosen) or one.prefix in self._own for one in saved
         ):
             return set()
         return {chosen.prefix}
@@ -276,7 +277,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._files.forget(path)  # an older one of that number is known by another record
         try:
             found = self._files.checkpoints()
-            decision = self._decide(found)
+            decision = self._files.sure(self._decide(found))
             self._preserved = decision.preserved
         except CheckpointError as error:
             logging.warning("%s is saved, and nothing was deleted: %s", path, error)

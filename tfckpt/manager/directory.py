@@ -1,12 +1,17 @@
 """The checkpoints of one directory: found by the directory itself, deleted record first.
 
 TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools and read for nothing but
-the times of checkpoints that have no record: a damaged one costs nothing, and one that points
-elsewhere is not followed.
+the times that they are told: a damaged one costs nothing, and one that points elsewhere is not
+followed.
+
+Names tell what there is and in which order, so that a directory of very many checkpoints is listed
+and its newest one found without reading their records. A record is read once, when a rule asks for
+what only it says, or before its checkpoint is kept or deleted by a rule.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -15,7 +20,7 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from tfckpt.errors import CheckpointError
-from tfckpt.manager.retention import Decision, Saved
+from tfckpt.manager.retention import Decision, Saved, decide
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.commits import commit, debris, discover
 from tfckpt.stored.commits.discover import Candidate, Kind
@@ -23,8 +28,9 @@ from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, read_s
 from tfckpt.stored.files import Files, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from tfckpt.policy import Keep
     from tfckpt.stored.commits.record import CommitRecord
 
 
@@ -55,7 +61,8 @@ class Directory:
 
         It does where numbers were given by hand and went down.
         """
-        head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
+        in_order = one.kind is not Kind.COMMITTED or not one.out_of_order
+        head = None if in_order else self.head(one.prefix)
         return (one.number, 0) if head is None else head.order
 
     def restorable(self) -> Iterator[tuple[str, str]]:
@@ -118,13 +125,57 @@ class Directory:
                 result.append(Saved(one.prefix, one.number, *facts))
         return result
 
+    def decide(
+        self,
+        checkpoints: Iterable[Candidate],
+        rules: Sequence[Keep],
+        *,
+        anchor: float,
+        preserved: Collection[int],
+        in_use: Collection[str],
+    ) -> Decision:
+        """What to keep of those that tfckpt committed; one without a readable record is none.
+
+        What is to be deleted is still to be made :meth:`sure` of.
+
+        Args:
+            checkpoints: what there is.
+            rules: what is kept.
+            anchor: as :func:`tfckpt.manager.retention.decide` has it, like the other two.
+            preserved: numbers that are kept for good.
+            in_use: prefixes that are never deleted.
+        """
+        unread = [_Unread(self, one) for one in checkpoints if one.kind is Kind.COMMITTED]
+        while True:
+            with contextlib.suppress(_UnreadableError):
+                decision = decide(unread, rules, anchor=anchor, preserved=preserved, in_use=in_use)
+                for prefix in decision.kept if rules else ():
+                    self._readable(prefix)
+                return decision
+            unread = [one for one in unread if self._heads.get(one.prefix, ...) is not None]
+
+    def sure(self, decision: Decision) -> Decision:
+        """The same without deleting what has no readable record; those records are read now."""
+        readable = tuple(prefix for prefix in decision.delete if self.head(prefix) is not None)
+        return dataclasses.replace(decision, delete=readable)
+
+    def _readable(self, prefix: str) -> CommitRecord:
+        if (head := self.head(prefix)) is None:
+            raise _UnreadableError
+        return head
+
     def history(self) -> tuple[float, frozenset[int]]:
         """When the run began, and which numbers `every_n_hours` keeps for good, as records say."""
-        saved = self.saved(self.checkpoints())
-        heads = [head for one in saved if (head := self.head(one.prefix)) is not None]
-        began = [head.run_began for head in heads if head.run_began is not None]
-        preserved = frozenset(number for head in heads[-1:] for number in head.preserved)
-        return min([*began[-1:], time.time()]), preserved
+        preserved: frozenset[int] | None = None
+        for one in reversed(self.checkpoints()):
+            head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
+            if head is None:
+                continue
+            if preserved is None:
+                preserved = frozenset(head.preserved)
+            if head.run_began is not None:
+                return min(head.run_began, time.time()), preserved
+        return time.time(), preserved or frozenset()
 
     def release(self, found: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
         """Delete what no rule keeps, once TensorFlow's tools are told what stays.
@@ -174,9 +225,12 @@ class Directory:
         whole = [one.prefix for one in checkpoints if one.kind is not Kind.DAMAGED]
         if not whole:
             return
-        heads = [self.head(prefix) for prefix in whole]
-        known = self._stamps() if None in heads else {}
         names, now = [os.path.split(prefix)[1] for prefix in whole], time.time()
+        heads = [self._heads.get(prefix) for prefix in whole]
+        known = self._stamps() if None in heads else {}
+        for place, name in enumerate(names):
+            if heads[place] is None and name not in known:
+                heads[place] = self.head(whole[place])
         times = [
             min(known.get(name, now) if head is None else head.time, now)
             for name, head in zip(names, heads, strict=True)
@@ -203,3 +257,35 @@ class Directory:
 
     def _file(self, name: str) -> str:
         return join(self.path, name)
+
+
+class _UnreadableError(Exception):
+    """There is no record that can be read where a rule needs what it says."""
+
+
+class _Unread:
+    """A committed checkpoint as the rules see it: its record is read when one of them asks."""
+
+    def __init__(self, directory: Directory, one: Candidate) -> None:
+        self.prefix, self.number, self.order = one.prefix, one.number, directory.order(one)
+        self._directory = directory
+
+    @property
+    def _head(self) -> CommitRecord:
+        return self._directory._readable(self.prefix)
+
+    @property
+    def time(self) -> float:
+        return self._head.time
+
+    @property
+    def step(self) -> int | None:
+        return self._head.step
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        return self._head.metrics
+
+    @property
+    def finite(self) -> bool | None:
+        return self._head.finite

@@ -17,7 +17,7 @@ import dataclasses
 import heapq
 import math
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +25,31 @@ if TYPE_CHECKING:
     from tfckpt.policy import Keep
 
 _SECONDS = 3600.0
+
+
+class Committed(Protocol):
+    """What the rules ask of a committed checkpoint; :class:`Saved` says what each of it is."""
+
+    @property
+    def prefix(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def time(self) -> float: ...
+
+    @property
+    def step(self) -> int | None: ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]: ...
+
+    @property
+    def finite(self) -> bool | None: ...
+
+    @property
+    def order(self) -> tuple[int, int]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +97,7 @@ class Decision:
 
 
 def decide(
-    saved: Iterable[Saved],
+    saved: Iterable[Committed],
     rules: Sequence[Keep],
     *,
     anchor: float,
@@ -119,8 +144,8 @@ def decide(
     )
 
 
-def _kept_by(rule: Keep, saved: list[Saved], anchor: float) -> Iterator[tuple[Saved, str]]:
-    kept: Iterable[Saved] = ()
+def _kept_by(rule: Keep, saved: list[Committed], anchor: float) -> Iterator[tuple[Committed, str]]:
+    kept: Iterable[Committed] = ()
     reason = ""
     if rule.latest is not None:
         kept, reason = saved[-rule.latest :], f"latest {rule.latest}"
@@ -138,7 +163,7 @@ def _kept_by(rule: Keep, saved: list[Saved], anchor: float) -> Iterator[tuple[Sa
         yield one, reason
 
 
-def _best(saved: list[Saved], count: int, monitor: str, *, greatest: bool) -> list[Saved]:
+def _best(saved: list[Committed], count: int, monitor: str, *, greatest: bool) -> list[Committed]:
     """Of equals the newer, which has been trained longer; an infinite one after all others."""
     sign = 1.0 if greatest else -1.0
     known = [
@@ -149,7 +174,7 @@ def _best(saved: list[Saved], count: int, monitor: str, *, greatest: bool) -> li
     return [one for *_, one in heapq.nlargest(count, known)]
 
 
-def _by_steps(saved: list[Saved], steps: int) -> Iterator[Saved]:
+def _by_steps(saved: list[Committed], steps: int) -> Iterator[Committed]:
     """The first at or after each multiple, counted anew where the steps go back.
 
     A run that was restored from an earlier step passes the multiples again, and its checkpoints
@@ -164,7 +189,7 @@ def _by_steps(saved: list[Saved], steps: int) -> Iterator[Saved]:
             yield one
 
 
-def _by_hours(saved: list[Saved], hours: float, anchor: float) -> Iterator[Saved]:
+def _by_hours(saved: list[Committed], hours: float, anchor: float) -> Iterator[Committed]:
     """One whenever the hours have passed, in either direction.
 
     A clock that was wrong by years, and then set right, would else keep none for years.
@@ -177,7 +202,7 @@ def _by_hours(saved: list[Saved], hours: float, anchor: float) -> Iterator[Saved
             yield one
 
 
-def _protected(saved: list[Saved], in_use: Collection[str]) -> Iterator[tuple[Saved, str]]:
+def _protected(saved: list[Committed], in_use: Collection[str]) -> Iterator[tuple[Committed, str]]:
     """What no rule may delete.
 
     Where none is known to be finite, the newest of which nothing is known may be.

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUFFIX = ".tfckpt.json"
+# An empty file of a checkpoint whose number does not tell its place in the order of saves: its
+# record does, and those of all others need not be read for it.
+OUT_OF_ORDER = ".tfckpt.order"
 # Some million values, at 200 bytes each.
 MAX_BYTES = 1 << 28
 

@@ -60,7 +60,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
         for name in files.listdir(directory):
             if abandoned(name) == STATE_FILE:
                 _remove_tree(join(directory, name), files)
-            elif name.endswith((DELETED, ".tmp")):  # few of many do
+            elif may_be_left(name):  # few of many do
                 settle(name, directory, ours, files)
     return 0 if files.renames else max(tidied)
 
@@ -78,6 +78,11 @@ def delete(prefix: str, files: Files) -> None:
         return  # somebody else is at it, or took the record away: it is not ours any more
     files.fsync_dir(os.path.split(prefix)[0])
     _delete_files(prefix, files)
+
+
+def may_be_left(name: str) -> bool:
+    """Whether a name is one that a writer gives to what it has not finished."""
+    return name.endswith((DELETED, ".tmp"))
 
 
 def settle(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:

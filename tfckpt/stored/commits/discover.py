@@ -15,7 +15,7 @@ import dataclasses
 import re
 from enum import Enum
 
-from tfckpt.stored.commits.commit import SUFFIX
+from tfckpt.stored.commits.commit import OUT_OF_ORDER, SUFFIX
 from tfckpt.stored.commits.debris import DELETED
 from tfckpt.stored.commits.late import as_of_now
 from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
@@ -24,7 +24,10 @@ from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
 _STAGED = ".tmp"
-_DATA = re.compile(r"(?P<base>.*)\.data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
+_SUFFIXES = (_INDEX, SUFFIX, DELETED, OUT_OF_ORDER)
+_ENDS = "|".join(map(re.escape, _SUFFIXES))
+_DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
+_PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{_DATA})", re.DOTALL)
 
 
 class Kind(str, Enum):
@@ -40,11 +43,15 @@ class Kind(str, Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A checkpoint by its name: ``prefix`` is ``<directory>/<checkpoint_name>-<number>``."""
+    """A checkpoint by its name: ``prefix`` is ``<directory>/<checkpoint_name>-<number>``.
+
+    Where it is out of order, its record says when it was saved, and its number does not.
+    """
 
     number: int
     prefix: str
     kind: Kind
+    out_of_order: bool = False
 
 
 def candidates(
@@ -60,7 +67,7 @@ def candidates(
     Returns:
         [] where there is none, or no directory. Torn ones are among them.
     """
-    parts: dict[str, set[str]] = {part: set() for part in (_INDEX, SUFFIX, DELETED, _STAGED, "")}
+    parts: dict[str, set[str]] = {part: set() for part in (*_SUFFIXES, _STAGED, "")}
     for name in _listing(directory, files):
         part, base = _part(name)
         parts[part].add(base)
@@ -76,19 +83,18 @@ def candidates(
             kind = Kind.COMMITTED if base in recorded else Kind.FOREIGN
         else:
             kind = Kind.DAMAGED if base in recorded else Kind.TORN
-        found.append(Candidate(int(match["number"]), join(directory, base), kind))
+        number, prefix = int(match["number"]), join(directory, base)
+        found.append(Candidate(number, prefix, kind, base in parts[OUT_OF_ORDER]))
     return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)
 
 
 def _part(name: str) -> tuple[str, str]:
     """Which file of which checkpoint it is; ``""`` is its data, or nothing of a checkpoint."""
-    for suffix in (_INDEX, SUFFIX, DELETED):
-        if name.endswith(suffix):
-            return suffix, name[: -len(suffix)]
+    if match := _PART.fullmatch(name):
+        return match["suffix"] or "", match["base"]
     if (staged := stands_for(name)) is not None:
         return _STAGED, staged
-    match = _DATA.fullmatch(name) if ".data-" in name else None
-    return "", match["base"] if match else ""
+    return "", ""
 
 
 def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL) -> int:

@@ -7,7 +7,8 @@ and was written before anything was deleted. So it is asked here which names to 
 nothing else is believed of it: a checkpoint that it names is one where its record is.
 
 Asked after are what the state file names and the listing does not; what has a record, as it is
-listed, and is not named, so that it may be gone; and the number after the highest.
+listed, and is not named, so that it may be gone: the newest few of those; and the number after the
+highest. An older one that is gone may be listed for a while: a restore passes it over.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.files import Files
 
 _INDEX = ".index"
+_ASKED = 16  # in one listing; more than a save deletes at a time
 _NUMBERED = re.compile(r"(.*)-([0-9]{1,18})", re.DOTALL)
 _DATA = re.compile(r"(.*)\.data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 
@@ -45,7 +47,8 @@ def as_of_now(names: Iterable[str], directory: str, files: Files) -> list[str]:
         if base + SUFFIX not in found:
             _ask(base, found, directory, files)
     recorded = {name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)}
-    gone = {base for base in recorded - told if not files.exists(join(directory, base + SUFFIX))}
+    doubtful = sorted(recorded - told, key=_number)[-_ASKED:]
+    gone = {base for base in doubtful if not files.exists(join(directory, base + SUFFIX))}
     if gone:
         found = {name for name in found if _base(name) not in gone}
     for stem, highest in _highest(found).items():
@@ -82,6 +85,11 @@ def _base(name: str) -> str:
             return name.removesuffix(suffix)
     match = _DATA.fullmatch(name)
     return match[1] if match else ""
+
+
+def _number(base: str) -> int:
+    match = _NUMBERED.fullmatch(base)
+    return int(match[2]) if match else 0
 
 
 def _highest(names: Iterable[str]) -> dict[str, int]:

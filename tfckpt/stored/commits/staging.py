@@ -30,6 +30,7 @@ from tfckpt.stored.commits import commit
 from tfckpt.stored.commits.debris import (
     BEFORE,
     MARK,
+    may_be_left,
     remove_staged,
     remove_strays,
     settle,
@@ -52,9 +53,12 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
     """
     parent, name = os.path.split(prefix)
     files.makedirs(parent or ".")
-    for other in files.listdir(parent):
-        settle(other, parent, lambda of: of == name, files)
-    counts = {shards for other in files.listdir(parent) if (shards := shards_of(other, name))}
+    names = files.listdir(parent)
+    if left := [other for other in names if other.startswith(name) and may_be_left(other)]:
+        for other in left:
+            settle(other, parent, lambda of: of == name, files)
+        names = files.listdir(parent)
+    counts = {shards for other in names if (shards := shards_of(other, name))}
     if not files.renames and (used := used_shards(prefix, files)) is not None:
         counts.add(used)  # it may be listed late
     with temporary(prefix) as directory:
@@ -148,8 +152,9 @@ class Staging:
         if not files.renames:
             self._look_back()
         self._moved.clear()  # it is committed, and stays whatever fails now
-        with contextlib.suppress(OSError):  # the next save under this name tries again
-            remove_strays(self.prefix, files)
+        if self.shard_counts:
+            with contextlib.suppress(OSError):  # the next save under this name tries again
+                remove_strays(self.prefix, files)
 
     def _keep(self, name: str) -> None:
         """Copy a file that will be replaced, for a save that fails between two renames."""
