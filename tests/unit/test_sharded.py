@@ -68,7 +68,8 @@ for specs in LAYOUTS:  # another layout than it was saved under is kept
 big = np.random.default_rng(1).normal(size=(512, 512)).astype("float32")
 path_of_big = tfckpt.Checkpoint(v=sharded(big, ["x", "y"])).write(sys.argv[1] + "/big")
 variable = sharded(big * 0, ["y", U])
-config = {"version": 1, "restore": {"path": path_of_big, "policy": {"api": "read", "verify": "values"}}}
+policy = {"api": "read", "verify": "values"}
+config = {"version": 1, "restore": {"path": path_of_big, "policy": policy}}
 tfckpt.restore(config, v=variable)
 np.testing.assert_array_equal(whole(variable), big)
 
