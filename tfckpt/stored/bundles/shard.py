@@ -45,7 +45,7 @@ class Pace(NamedTuple):
 
 
 # What the cache of one core holds beside other things.
-BRISK = Pace(1 << 19, 1 << 19)
+BRISK = Pace(1 << 20, 1 << 20)
 # Beside other work in Python: whoever lets go of the interpreter for a call waits to get it back.
 BESIDE = Pace(1 << 22, 1 << 25)
 
