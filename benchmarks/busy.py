@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CASES = {"16 × 64 MiB": (16, 64 * MIB), "5,000 × 1 KiB": (5_000, 1 << 10)}
 TINY = dict.fromkeys(CASES, (20, 1 << 10))
-ROUNDS = 5
+ROUNDS = 3
 ALONE = 0.2  # seconds in which the main thread's own speed is measured
 
 

@@ -22,7 +22,7 @@ from benchmarks.resume import BATCH, FLAVOURS, compiled, examples
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUNDS = 11
+ROUNDS = 5
 LONG = 500  # batches of an epoch
 NOTHING = "nothing"
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import subjects
-from benchmarks.contestants import CORE, FRAMEWORK, Contestant, TensorFlow, Tfckpt
-from benchmarks.limits import LIMITS
+from benchmarks.contestants import CORE, FRAMEWORK, Contestant, KerasArchive, TensorFlow, Tfckpt
+from benchmarks.limits import LIMITS, TwoThreads
 from benchmarks.measure import (
     MIB,
     Result,
@@ -38,9 +38,10 @@ class Case:
         title: in tables.
         build: the subject.
         tiny: one of its kind for tests, and to warm up with where memory is measured.
-        everyone: on disk; in memory (tmpfs) it is ``CORE``, ``LIMITS`` and safetensors.
-        rounds: of ``CORE`` and ``LIMITS``.
+        everyone: on disk.
+        rounds: of ``WHOLE``.
         measured: whose peaks of memory are measured.
+        in_memory: who saves into tmpfs too, where there is no disk to wait for.
     """
 
     title: str
@@ -49,12 +50,14 @@ class Case:
     everyone: Sequence[type[Contestant]]
     rounds: int = 5
     measured: Sequence[type[Contestant]] = ()
+    in_memory: Sequence[type[Contestant]] = (TensorFlow, Tfckpt)
 
 
 BOUND = "two largest + a tenth MiB"
 ALL = (*CORE, *FRAMEWORK, *OTHERS)
 WHOLE = (*CORE, *LIMITS)
 FEW = (*CORE, Safetensors, Torch)
+IN_MEMORY = (TensorFlow, Tfckpt, TwoThreads, Safetensors)
 SMALL = partial(subjects.values, 20, KIB)
 CASES = {
     "16x64": Case(
@@ -63,29 +66,32 @@ CASES = {
         partial(subjects.values, 4, MIB),
         (*ALL, *LIMITS),
         measured=(Tfckpt, TensorFlow, *OTHERS),
+        in_memory=IN_MEMORY,
     ),
     "8x128": Case(
         "8 × 128 MiB",
         partial(subjects.values, 8, 128 * MIB),
         partial(subjects.values, 2, MIB),
         WHOLE,
+        in_memory=IN_MEMORY,
     ),
     "transformer": Case(
         "transformer, 109M + Adam",
         subjects.transformer,
         partial(subjects.transformer, small=True),
         (*ALL, *LIMITS),
-        measured=(Tfckpt, TensorFlow, *FRAMEWORK[2:]),
+        measured=(Tfckpt, TensorFlow, KerasArchive),
+        in_memory=IN_MEMORY,
     ),
     "resnet50": Case(
         "ResNet50 + Adam",
         subjects.resnet50,
         partial(subjects.resnet50, small=True),
         (*ALL, *LIMITS),
-        rounds=7,
+        in_memory=IN_MEMORY,
     ),
-    "small2k": Case("2,000 × 1 KiB", partial(subjects.values, 2_000, KIB), SMALL, ALL, 7),
-    "small10k": Case("10,000 × 1 KiB", partial(subjects.values, 10_000, KIB), SMALL, FEW, 5),
+    "small2k": Case("2,000 × 1 KiB", partial(subjects.values, 2_000, KIB), SMALL, ALL),
+    "small10k": Case("10,000 × 1 KiB", partial(subjects.values, 10_000, KIB), SMALL, FEW),
     "small30k": Case("30,000 × 1 KiB", partial(subjects.values, 30_000, KIB), SMALL, CORE, 2),
 }
 
@@ -104,9 +110,7 @@ def _timed(name: str, settings: Settings) -> list[Result]:
     subject = (case.tiny if settings.quick else case.build)()
     found = []
     for place, directory in settings.places.items():
-        kinds = case.everyone
-        if place != "disk":
-            kinds = [kind for kind in kinds if kind in (*WHOLE, Safetensors)]
+        kinds = case.everyone if place == "disk" else case.in_memory
         present = [
             kind(subject, directory)
             for kind in kinds
