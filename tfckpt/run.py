@@ -7,32 +7,28 @@ same for once.
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.errors import TfckptError
+from tfckpt.errors import SaveError, TfckptError
 from tfckpt.fitting.keras_callback import callback_for, no_training
+from tfckpt.fitting.restoring import plan_first, restore_first
 from tfckpt.fitting.resumption import (
     Resumption,
     attached,
     check_keywords,
     check_step,
-    resumption_of,
     takes_up,
-    without_training,
 )
 from tfckpt.live.checkpoint import Checkpoint
+from tfckpt.live.distribution import in_cluster, workers_among
 from tfckpt.live.inventory import collect
-from tfckpt.live.restore import carry_out, prepare
 from tfckpt.live.save import About
 from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.manager.signals import Signals
-from tfckpt.manager.sources import first_readable
 from tfckpt.manager.triggers import Triggers
-from tfckpt.planning import Plan, RestoreReport
 from tfckpt.policy import Config, Save, load_config
 
 if TYPE_CHECKING:
@@ -41,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.live.restore import Choice
+    from tfckpt.live.workers import Workers
+    from tfckpt.planning import Plan, RestoreReport
     from tfckpt.records import Inventory
 
 
@@ -57,6 +55,8 @@ class Run:
         fits: how many ``fit`` the callback has seen.
         training: what a save asks for the state of the ``fit`` that is running.
     """
+
+    _workers: Workers | None = None
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
         self.config = config
@@ -104,13 +104,15 @@ class Run:
         """
         _ = self.checkpoint.save_counter  # so that it is restored, too
         self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
-        found = first_readable(self.config, self._attempt_restore)
-        report = found.result or RestoreReport(Plan("", "", ()), "", rejected=found.rejected)
-        assert isinstance(report, RestoreReport)  # noqa: S101 (narrows the type)
-        self.report = report
+        found = restore_first(self.config, self._objects, self._given)
+        if (prepared := found.prepared) is not None:
+            self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
+            self.resumption = found.resumption
+            self.epoch = found.resumption.epoch if found.resumption else 0
         self._triggers.restored(self._step())
         self._saved_at = None
-        return report
+        self.report = found.report
+        return found.report
 
     def plan(self) -> Plan:
         """What ``restore`` would do; assigns nothing.
@@ -123,12 +125,7 @@ class Run:
         """
         _ = self.checkpoint.save_counter
         self.checkpoint._tfckpt_background.failure()
-        found = first_readable(self.config, self._attempt_plan)
-        for reason in found.rejected:
-            logging.warning("passed over: %s", reason)
-        plan = found.result or Plan("", "", ())
-        assert isinstance(plan, Plan)  # noqa: S101 (narrows the type)
-        return plan
+        return plan_first(self.config, self._given)
 
     def begin(self) -> RestoreReport | None:
         """What the callback does first: ``restore``, or nothing where the config only saves."""
@@ -147,23 +144,6 @@ class Run:
         self._triggers.begin(self._counted())
         self._signals.install()
         return self._signals.abandon
-
-    def _attempt_restore(
-        self, choices: Sequence[Choice], rejected: tuple[str, ...]
-    ) -> RestoreReport:
-        choices, given = without_training(choices), partial(self._given, choices)
-        with prepare(choices, given()) as prepared:
-            resumption = resumption_of(prepared, choices, given)
-            carry_out(prepared)
-            report = prepared.report(rejected)
-        self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
-        self.resumption = resumption
-        self.epoch = resumption.epoch if resumption else 0
-        return report
-
-    def _attempt_plan(self, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Plan:
-        with prepare(without_training(choices), self._given(choices)) as prepared:
-            return prepared.plan
 
     def _given(self, choices: Sequence[Choice]) -> dict[str, Any]:
         given = dict(self._objects)
@@ -252,6 +232,7 @@ class Run:
             return
         try:
             self._wait()
+            self._together()
             if received := self._signals.received:
                 self._save_for(received, None)
         except BaseException:
@@ -262,7 +243,7 @@ class Run:
     def _at_boundary(self, due: bool, metrics: Mapping[str, float] | None) -> str | None:
         """Between two steps: save if due, and for a signal, which then means what it meant."""
         self._signals.install()
-        path = None
+        due, path = self._together(due), None
         if due and not self._signals.received:
             path = self._save(self.epoch, metrics, wait=False)
         if received := self._signals.received:
@@ -270,6 +251,18 @@ class Run:
             self._signals.leave()
             self._signals.install()
         return path
+
+    def _together(self, due: bool = False) -> bool:
+        """What is due in one of several workers, by its clock or a signal, is due in all."""
+        if not in_cluster() or not (self._triggers.by_the_clock or self._signals.watching):
+            return due
+        if (workers := self._workers or workers_among(self._objects)) is None:
+            return due
+        self._workers = workers
+        names = [one.name for one in self._signals.received]
+        heard = workers.meet("end of a step", [due, names], SaveError)
+        self._signals.received_elsewhere(name for _, theirs in heard for name in theirs)
+        return any(other for other, _ in heard)
 
     def _save_for(
         self, received: Sequence[signal.Signals], metrics: Mapping[str, float] | None

@@ -18,7 +18,7 @@ import numpy as np
 
 from tfckpt.fitting.keras_side import Hook
 from tfckpt.fitting.loop import Loop
-from tfckpt.fitting.trained import check_trained
+from tfckpt.fitting.trained import check_fit, check_trained
 from tfckpt.live.flavours import flavour_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
     run: Resumable, objects: Mapping[str, Any], verbose: int
 ) -> Any:
     """The callback, of the flavour of the first Keras object."""
+    check_fit(objects)
     if _is_tf_keras(objects.values()):
         from tf_keras.callbacks import Callback
     else:

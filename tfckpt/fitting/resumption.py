@@ -14,7 +14,9 @@ from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
 from tfckpt.fitting.position import KEY, position_in
 from tfckpt.fitting.trained import own_variables
 from tfckpt.live import build, data, generators
+from tfckpt.live.distribution import Restoring, workers_among
 from tfckpt.live.inventory import collect
+from tfckpt.live.parts import parts
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import carry_out, prepare
 from tfckpt.live.variables import as_int, is_variable, raw
@@ -80,16 +82,18 @@ class Resumption:
         build.build_compiled(model)
         if not self._kept:
             self._keep(self._restored)
-        self._kept += [(each, each.read_value()) for each in own_variables(model, given)]
+        own = [part for each in own_variables(model, given) for part in parts(each)]
+        self._kept += [(part, part.read_value()) for part in own]
 
     def _keep(self, others: Collection[str]) -> None:
         live = collect(self._given())
         self._kept = [
-            (raw(variable), raw(variable).read_value())
+            (part, part.read_value())
             for name, variable in live.variables.items()
             if name not in others
             and is_variable(variable)
             and live.inventory.entries[name].role is not Role.METRIC
+            for part in parts(raw(variable))
         ]
 
     def settle(self) -> Mapping[str, Any]:
@@ -98,8 +102,12 @@ class Resumption:
         Returns:
             The arrays that callbacks held, by name.
         """
-        with prepare([self._choice], self._given()) as prepared:
-            carry_out(prepared)
+        given = self._given()
+        with (
+            Restoring(workers_among(given)) as workers,
+            prepare([self._choice], given, workers=workers) as prepared,
+        ):
+            carry_out(prepared, workers)
             for variable, value in self._kept:
                 variable.assign(value)
             self._kept.clear()

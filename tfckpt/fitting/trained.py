@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import TfckptError
+from tfckpt.live.distribution import strategy_without_fit
 from tfckpt.live.inventory import collect
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.records import Role
@@ -36,6 +37,28 @@ def check_trained(model: Any, objects: Mapping[str, Any]) -> None:
             f"({', '.join(objects) or 'nothing'})",
             hint="give the run the model that is trained",
         )
+
+
+def check_fit(objects: Mapping[str, Any]) -> None:
+    """Raise where there is no ``fit`` for the callback, before Keras says so in its own words.
+
+    Raises:
+        TfckptError: what to do in its place.
+    """
+    for obj in objects.values():
+        strategy, keras3 = strategy_without_fit(obj)
+        if strategy and keras3:
+            raise TfckptError(
+                f"Keras 3 has no `fit` under {strategy} (keras#20585)",
+                hint="train in a loop of your own, with `run.restore()` before it and "
+                "`run.save_if_due()` after each step, or use tf_keras, whose `fit` runs there",
+            )
+        if strategy:
+            raise TfckptError(
+                f"tf_keras's `fit` takes no callback that is called for batches under {strategy}",
+                hint="call `run.restore()` before, give `fit` initial_epoch=run.epoch, and as a "
+                "callback LambdaCallback(on_epoch_end=lambda epoch, _: run.save(epoch=epoch + 1))",
+            )
 
 
 def own_variables(model: Any, objects: Mapping[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-r"""Paths that TensorFlow can read from.
+r"""Paths as they are given, and paths that TensorFlow can read from.
 
 TensorFlow takes ``*``, ``?``, ``[`` and ``\`` in the prefix that it opens for a pattern
 (tensorflow/core/util/tensor_slice_reader.cc), and then finds no checkpoint in ``run[1]``. What only
@@ -11,6 +11,9 @@ import atexit
 import os
 import shutil
 import tempfile
+from typing import Any
+
+import tensorflow as tf
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.stored.files import absolute
@@ -44,3 +47,19 @@ def _linked(prefix: str) -> str:
         if file.startswith((f"{name}.", f"{name}-")):
             os.symlink(os.path.join(directory, file), alias + file.removeprefix(name))  # noqa: PTH118, PTH211
     return alias
+
+
+def eager_path(path: Any) -> str | None:
+    """A path as text, where tfckpt does the work; None for no path, and in graph mode."""
+    if path is None or not tf.executing_eagerly():
+        return None
+    return os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)
+
+
+def eager_prefix(path: Any, argument: str) -> str | None:
+    if path is None:  # TensorFlow would write a checkpoint called `None`
+        raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
+    text = eager_path(path)
+    if text and "://" in text and "/" not in text.partition("://")[2]:
+        raise ValueError(f"{argument} is a path such as 'gs://bucket/ckpt', found {text!r}")
+    return text

@@ -26,13 +26,16 @@ import tensorflow as tf
 
 from tfckpt.errors import RestoreError
 from tfckpt.live import buffers, delayed
+from tfckpt.live.distribution import ALONE
 from tfckpt.live.incoming import Incoming, cast_for, limit
+from tfckpt.live.parts import parts, pieces
 from tfckpt.live.sharded import assignable
 from tfckpt.live.variables import raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tfckpt.live.distribution import Restoring
     from tfckpt.live.incoming import Direct
     from tfckpt.planning import Plan
     from tfckpt.stored.checkpoint import StoredCheckpoint
@@ -68,7 +71,10 @@ class Undo:
 
     def assign(self, variable: Any, value: Any) -> None:
         """Give a variable a new value, by its own method, and remember the old one."""
-        inner = raw(variable)
+        for part, piece in pieces(raw(variable), value):
+            self._assign(part, piece)
+
+    def _assign(self, inner: Any, value: Any) -> None:
         value = assignable(inner, value)
         nbytes = inner.dtype.size * (inner.shape.num_elements() or 0)
         if self._keeps(nbytes):
@@ -112,7 +118,8 @@ class Undo:
 
     def watch(self, variables: Iterable[Any]) -> None:
         """Remember variables that something else is about to assign."""
-        self._kept += [_Kept(inner, inner.read_value()) for inner in map(raw, variables)]
+        inner = [part for variable in variables for part in parts(raw(variable))]
+        self._kept += [_Kept(part, part.read_value()) for part in inner]
 
     def settle(self) -> None:
         """What is watched has been assigned."""
@@ -172,6 +179,7 @@ def apply(
     keep_all: bool = False,
     resets: Mapping[str, Any] | None = None,
     objects: Mapping[str, Mapping[str, Any]] | None = None,
+    workers: Restoring = ALONE,
 ) -> Undo:
     """Assign what the plan says.
 
@@ -186,6 +194,7 @@ def apply(
         resets: canonical name → the value that a reset gives back.
         objects: prefix → checkpoint key → what is no variable. TensorFlow restores it, before the
             first assignment, since that cannot be undone and is likelier to fail than one.
+        workers: which do the same; they assign once all have checked everything.
 
     Raises:
         DamagedCheckpointError: a value is not what its checksum says; nothing was changed.
@@ -202,6 +211,7 @@ def apply(
     values.read(steps if verify != "none" else [one.step for one in direct.values()], direct)
     for step in others:
         values.check(step)
+    workers.ready()
     for prefix, found in (objects or {}).items():
         _restore_objects(prefix, found)
     try:
@@ -216,6 +226,7 @@ def apply(
                 _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
             for step in others:
                 _compare(step.name, raw(variables[step.name]), values.take(step))
+        workers.done()
     except BaseException as error:
         _roll_back(undo, plan.source, error)
         raise
@@ -271,6 +282,7 @@ def _refused(name: str, error: Exception) -> RestoreError:
 
 
 def _compare(name: str, variable: Any, expected: Any) -> None:
-    value = buffers.array_of(variable.read_value())
-    if not _same_bytes(value, expected.astype(value.dtype, copy=False)):
-        raise RestoreError(f"{name}: the variable does not hold the value that was read for it")
+    for part, piece in pieces(variable, expected):
+        value = buffers.array_of(part.read_value())
+        if not _same_bytes(value, np.asarray(piece).astype(value.dtype, copy=False)):
+            raise RestoreError(f"{name}: the variable does not hold the value that was read for it")

@@ -11,7 +11,6 @@ Graph mode (``tf.compat.v1``) is TensorFlow's own business as before.
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import os
 import weakref
@@ -22,10 +21,11 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
-from tfckpt.live.aliases import readable
+from tfckpt.live.aliases import eager_path, eager_prefix, readable
 from tfckpt.live.background import Background
 from tfckpt.live.coverage import EXTRA
 from tfckpt.live.delayed import Late, nothing_left, restore_rest
+from tfckpt.live.distribution import Restoring, saving, workers_among
 from tfckpt.live.errors import also
 from tfckpt.live.known import Known
 from tfckpt.live.lineage import Descent
@@ -36,6 +36,7 @@ from tfckpt.live.save import (
     about_now,
     failing_as_save,
     run_callbacks,
+    synchronous,
     write,
 )
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfckpt.live.save import About
+    from tfckpt.live.workers import Workers
     from tfckpt.stored.files import Files
 
 TensorFlowManager: Any = tf.train.CheckpointManager
@@ -61,7 +63,7 @@ CheckpointOptions: Any = tf.train.CheckpointOptions
 executing_eagerly = tf.executing_eagerly
 # What is missing or left over is for the status's assertions to judge, as in TensorFlow.
 _READ = Policy(name="tfckpt.Checkpoint.read", api="read", expect_partial=True)
-_RESTORE = Policy(name="tfckpt.Checkpoint.restore", expect_partial=True)
+RESTORE = Policy(name="tfckpt.Checkpoint.restore", expect_partial=True)
 
 
 class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
@@ -99,28 +101,32 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             SaveError: it could not be written, or, in the background, the one before could not; no
                 file of that is left, no counter has moved.
         """
-        prefix = _eager(file_prefix, "file_prefix")
+        prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
-        self._tfckpt_background.finish()
-        place, counter = absolute(prefix), self.save_counter
-        terms, before = Terms(files_of(place)), as_int(counter)
-        directory, name = os.path.split(place)
-        with failing_as_save(prefix):
-            tidied = claim(directory, name, terms.files)
-            above = max(before, tidied, last_in_order(place, terms.files))
-            number = Number(place, above, terms.files)
+        with saving(self._tfckpt_workers()) as agreement:
+            self._tfckpt_background.finish()
+            place, counter = absolute(prefix), self.save_counter
+            terms, before = Terms(files_of(place)), as_int(counter)
+            directory, name = os.path.split(place)
+            with failing_as_save(prefix), contextlib.ExitStack() as taken:
+                if agreement.chief:
+                    tidied = claim(directory, name, terms.files)
+                    above = max(before, tidied, last_in_order(place, terms.files))
+                    taken.callback((number := Number(place, above, terms.files)).give_back)
+                value = agreement.meet(number.value if agreement.chief else None)[0]
+                give_back = taken.pop_all().close
 
         def undo() -> None:
-            number.give_back()
+            give_back()
             counter.assign(before)
 
         def then() -> None:
-            number.give_back()
-            _write_state(directory, f"{name}-{number.value}", terms.files)
+            give_back()
+            _write_state(directory, f"{name}-{value}", terms.files)
 
-        counted = partial(counter.assign, number.value)
-        path, place = (f"{where}-{number.value}" for where in (prefix, place))
+        counted = partial(counter.assign, value)
+        path, place = (f"{where}-{value}" for where in (prefix, place))
         self._tfckpt_save(path, place, options, terms, first=counted, then=then, undo=undo)
         return path
 
@@ -142,7 +148,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _write(self, file_prefix: Any, options: Any = None) -> str:
         # TensorFlow's CheckpointManager comes in here.
-        prefix = _eager(file_prefix, "file_prefix")
+        prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
@@ -174,14 +180,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             then: called after the commit, by the thread that wrote.
             undo: called where it failed before the commit, by the thread that tried.
         """
-        with _or(undo):
+        with _or(undo), saving(self._tfckpt_workers(), meetings=2) as agreement:
             if first is not None:
                 first()
             in_background = options is not None and options.experimental_enable_async_checkpoint
-            options = _synchronous(options)
+            options = synchronous(options)
             callbacks = options.experimental_write_callbacks or ()
             options.experimental_write_callbacks = None
             with failing_as_save(prefix):
+                if agreement.workers is not None:
+                    agreement.same(self._tfckpt_known.live(*self._tfckpt_objects()).inventory)
                 snapshot = self._tfckpt_known.snapshot(
                     self._saver,
                     *self._tfckpt_objects(),
@@ -190,22 +198,28 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
                 lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
                 about = about_now(about, snapshot.live, lineage)
+            agreement.meet(None)
 
         in_background = in_background and not snapshot.savers  # they write live objects themselves
         if in_background:
             terms = dataclasses.replace(terms, pace=BESIDE)
 
-        def work() -> None:
+        def commit() -> None:
             with _or(undo):
                 write(place, snapshot, options, terms, about)
             if then is not None:
                 then()
             run_callbacks(callbacks, prefix)
 
+        work = agreement.by_chief(commit, undo, snapshot.live.inventory)
         if in_background:
             self._tfckpt_background.start(work)
         else:
             work()
+
+    def _tfckpt_workers(self) -> Workers | None:
+        """The workers that make the same calls, None where this process is alone."""
+        return workers_among(*self._tfckpt_objects())
 
     @property
     def _tfckpt_descent(self) -> Descent:
@@ -252,7 +266,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return super().restore(save_path, options)
         self._tfckpt_background.failure()
         self._maybe_create_save_counter()
-        return self._tfckpt_restore(prefix, _RESTORE, options)
+        return self._tfckpt_restore(prefix, RESTORE, options)
 
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
@@ -270,42 +284,50 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if late is not None and self._root is None:
             late.take(name, getattr(self, name))
 
-    def _tfckpt_restore(self, prefix: str, policy: Policy, options: Any) -> LoadStatus:
+    def _tfckpt_restore(
+        self, prefix: str, policy: Policy, options: Any, workers: Restoring | None = None
+    ) -> LoadStatus:
+        """Restore, together with other workers where there are any."""
         objects, root = self._tfckpt_objects()
-        choices, named = [Choice(prefix, policy)], self._tfckpt_known.live
         skip_slots = options is not None and options.experimental_skip_slot_variables
+        known: Any = {"skip_slots": skip_slots, "named": self._tfckpt_known.live}
+        workers = workers or Restoring(self._tfckpt_workers())
         with contextlib.ExitStack() as stack:
+            stack.enter_context(workers)
             try:
-                made = prepare(choices, objects, root, skip_slots=skip_slots, named=named)
-                prepared = stack.enter_context(made)
+                what = [Choice(prefix, policy)], objects, root
+                prepared = stack.enter_context(prepare(*what, **known, workers=workers))
             except CheckpointNotFoundError as error:
                 raise also(error, tf.errors.NotFoundError(None, None, "")) from None
             plain = prepared.stored.graph and not prepared.live.keras_roots
             if plain and not nothing_left(prepared):
-                return self._tfckpt_plain(prepared, options)
+                return self._tfckpt_plain(prepared, options, workers)
             late = Late(prepared, objects if prepared.stored.graph else {}, options)
             may_come = bool(late.objects) or (prepared.stored.graph and _nothing_here(prepared))
             prepared = _permitted(prepared, may_come=may_come)
-            undo = carry_out(prepared, keep_all=may_fail_an_assertion(prepared.plan))
+            keep_all = may_fail_an_assertion(prepared.plan)
+            undo = carry_out(prepared, workers, keep_all=keep_all)
             forget = partial(setattr, self, "_tfckpt_descent", self._tfckpt_descent)
             self._tfckpt_descent = self._tfckpt_descent.after(prepared)
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
             return LoadStatus(prepared.report(), undo, forget, later=later, late=late)
 
-    def _tfckpt_plain(self, prepared: Prepared, options: Any) -> LoadStatus:
+    def _tfckpt_plain(self, prepared: Prepared, options: Any, workers: Restoring) -> LoadStatus:
         """No Keras object, and values that may come later, which TensorFlow waits for."""
+        workers.meet_once_more()
         prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
         live, assignments = prepared.live.variables, prepared.plan.assignments
         # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
         theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
         prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
-        undo = carry_out(prepared, keep_all=True, objects=False)
+        undo = carry_out(prepared, workers, keep_all=True, objects=False)
         ours = [step.name for step in assignments if is_variable(live[step.name])]
         undo.watch(v for name, v in live.items() if name not in {*ours} and is_variable(v))
-        read = partial(super().read, readable(prepared.stored.prefix), _synchronous(options))
+        read = partial(super().read, readable(prepared.stored.prefix), synchronous(options))
         try:
             later = restore_rest(read, [live[name] for name in ours])
+            workers.done()
         except BaseException:
             undo.roll_back()
             raise
@@ -347,34 +369,11 @@ def _or(undo: Callable[[], object] | None) -> Iterator[None]:
         raise
 
 
-def eager_path(path: Any) -> str | None:
-    """A path as text, where tfckpt does the work; None for no path, and in graph mode."""
-    if path is None or not tf.executing_eagerly():
-        return None
-    return os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)
-
-
-def _eager(path: Any, argument: str) -> str | None:
-    if path is None:  # TensorFlow would write a checkpoint called `None`
-        raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
-    text = eager_path(path)
-    if text and "://" in text and "/" not in text.partition("://")[2]:
-        raise ValueError(f"{argument} is a path such as 'gs://bucket/ckpt', found {text!r}")
-    return text
-
-
 def _drop_record(file_prefix: Any) -> None:
     """Where TensorFlow writes alone, an older record of that name would vouch for it: remove it."""
     if isinstance(file_prefix, (str, os.PathLike)):
         with contextlib.suppress(FileNotFoundError):
             files_of(os.fspath(file_prefix)).remove(path_of(os.fspath(file_prefix)))
-
-
-def _synchronous(options: Any) -> Any:
-    """A copy of the options without TensorFlow's own way of saving in the background."""
-    options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
-    options.experimental_enable_async_checkpoint = False
-    return options
 
 
 def _write_state(directory: str, name: str, files: Files) -> None:

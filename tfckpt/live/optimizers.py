@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.parts import Sharded, in_parts
 from tfckpt.live.variables import Trackable, is_variable, raw
 from tfckpt.names import Kind, Node, Slot, snake_case
 from tfckpt.optimizer_names import (
@@ -89,6 +90,8 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
         for index, variable in enumerate(value):
             if is_variable(variable) and index in trained:
                 child = tree.variable(variable, Role.SLOT)
+                if id(child) in found:  # another part of the same
+                    continue
                 node.slots.append(Slot(slot_name(attribute), trained[index], child))
                 found.add(id(child))
     _leftovers(tree, optimizer, node, list(trained.values()), found)
@@ -127,7 +130,8 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
     if hasattr(optimizer, "_trainable_variables"):
         return {i: tree.variable(v) for i, v in enumerate(optimizer._trainable_variables)}
     positions = getattr(optimizer, "_index_dict", None) or {}
-    known = {optimizer._var_key(v): v for v in tree.variables if isinstance(v, tf.Variable)}
+    of_tensorflow = [v for v in tree.variables if isinstance(v, (tf.Variable, Sharded))]
+    known = {optimizer._var_key(p): p for v in of_tensorflow for p in in_parts(v)}
     return {
         i: tree.variable(known[key]) if key in known else Node(Kind.VALUE, label=_own_name(key))
         for key, i in positions.items()

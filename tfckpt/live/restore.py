@@ -14,6 +14,7 @@ from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.live import build
 from tfckpt.live.adapt import known
 from tfckpt.live.apply import Undo, apply
+from tfckpt.live.distribution import ALONE
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.errors import Problem
+    from tfckpt.live.distribution import Restoring
     from tfckpt.policy import Policy
 
 _CARE = ("none", "checksums", "values")
@@ -105,6 +107,7 @@ def prepare(
     *,
     skip_slots: bool = False,
     named: Callable[..., Live] = collect,
+    workers: Restoring = ALONE,
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
@@ -117,6 +120,7 @@ def prepare(
         skip_slots: whether optimizer slots are left out on both sides, as
             ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` has it.
         named: names the values of the objects.
+        workers: which do the same.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
@@ -130,6 +134,7 @@ def prepare(
     live = named(objects, root)
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
+        workers.opened()
         if not skip_slots and build.build_optimizers(live, [one.inventory for one in opened]):
             live = named(objects, root)
         parts, plans = [], []
@@ -217,11 +222,18 @@ def refuse(plan: Plan) -> None:
         raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
 
 
-def carry_out(prepared: Prepared, *, keep_all: bool = False, objects: bool = True) -> Undo:
+def carry_out(
+    prepared: Prepared,
+    workers: Restoring = ALONE,
+    *,
+    keep_all: bool = False,
+    objects: bool = True,
+) -> Undo:
     """Apply a plan, all of it or none of it.
 
     Args:
         prepared: the plan, and what it is of.
+        workers: which do the same.
         keep_all: whether the old values are kept whatever their size.
         objects: whether objects that are no variables are restored, too.
 
@@ -231,6 +243,7 @@ def carry_out(prepared: Prepared, *, keep_all: bool = False, objects: bool = Tru
     """
     plan, live = prepared.plan, prepared.live
     refuse(plan)
+    workers.planned(plan)
     stored = {part.source: part.stored for part in prepared.parts}
     others: dict[str, dict[str, Any]] = {}
     for step in plan.assignments if objects else ():
@@ -245,4 +258,5 @@ def carry_out(prepared: Prepared, *, keep_all: bool = False, objects: bool = Tru
         keep_all=keep_all,
         resets=initial_values(plan, live),
         objects=others,
+        workers=workers,
     )

@@ -7,6 +7,7 @@ fsync, read back, commit by a record, and leave nothing behind when any of it fa
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 import re
@@ -159,6 +160,13 @@ def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
         )
     if how == "warn":
         logging.warning("%s: not all numbers are finite: %s", prefix, names)
+
+
+def synchronous(options: Any) -> Any:
+    """A copy of the options without TensorFlow's own way of saving in the background."""
+    options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
+    options.experimental_enable_async_checkpoint = False
+    return options
 
 
 def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:

@@ -23,6 +23,7 @@ from tensorflow.python.training.saving.saveable_object import SaveSpec
 from tensorflow.python.training.saving.saveable_object_util import SaveableCompatibilityConverter
 from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
+from tfckpt.live.parts import Sharded
 from tfckpt.live.sharded import is_sharded, whole
 from tfckpt.live.variables import raw
 from tfckpt.stored.bundles.index import ITEM_BYTES
@@ -148,6 +149,8 @@ def read_specs(specs: dict[str, Any]) -> None:
     for key, spec in list(specs.items()):
         if isinstance(spec, dict):  # the parts of a sliced variable
             read_specs(spec)
+        elif isinstance(spec, (tf.Variable, Sharded)):  # Keras 3 gives those of a strategy as such
+            specs[key] = raw(spec).read_value()
         elif isinstance(spec, SaveSpec):
             with tf.device(spec.device):
                 tensor = spec.tensor

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
+from tfckpt.live.parts import owner
 from tfckpt.live.variables import Trackable, is_variable, last_name, path, raw
 from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Role
@@ -121,6 +122,7 @@ class Tree:
             parent.children.append((edge, node))
 
     def variable(self, variable: Any, role: Role = Role.WEIGHT) -> Node:
+        variable = owner(variable)
         inner = raw(variable)
         if (known := self._nodes.get(id(inner))) is not None:
             return known

@@ -1,4 +1,9 @@
-"""What a variable is, in TensorFlow and in both Keras flavours."""
+"""What a variable is, in TensorFlow and in both Keras flavours.
+
+What is read in sync over replicas answers the question for an attribute that it does not have by a
+collective, which other workers would have to join (tensorflow/python/distribute/values.py): only
+what is known to be there is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,35 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfckpt.live.parts import Sharded, Whole, owner, whole
+
 Trackable = tf.__internal__.tracking.Trackable
 
 
 def is_variable(obj: Any) -> bool:
     """Whether it is a variable of TensorFlow's or of Keras 3's TensorFlow backend."""
-    if isinstance(obj, tf.Variable):
+    if isinstance(obj, (tf.Variable, Sharded)):
         return True
     return isinstance(obj, Trackable) and hasattr(obj, "_deferred_initialize")
 
 
 def raw(variable: Any) -> Any:
-    """The tf.Variable inside Keras 3's Variable or tf_keras's AutoCastVariable, or itself."""
+    """The tf.Variable inside Keras 3's Variable or tf_keras's AutoCastVariable, or itself.
+
+    For one that is partitioned, and for each of its parts, the whole of it.
+    """
     if isinstance(variable, tf.Variable):
-        return getattr(variable, "_variable", variable)
-    return variable._value
+        inner = owner(variable.__dict__.get("_variable", variable))
+    else:
+        inner = variable if isinstance(variable, (Sharded, Whole)) else variable._value
+    return whole(inner) if isinstance(inner, Sharded) else inner
 
 
 def path(variable: Any) -> str:
     """Keras 3's path of a variable, elsewhere its name."""
-    return str(getattr(variable, "path", None) or variable.name.removesuffix(":0"))
+    if isinstance(variable, (tf.Variable, Sharded)):
+        return str(variable.name.removesuffix(":0"))
+    return str(variable.path)
 
 
 def as_int(value: Any) -> int:

@@ -11,22 +11,26 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.live.checkpoint import (
+    RESTORE,
     Checkpoint,
     CheckpointOptions,
     TensorFlowManager,
     executing_eagerly,
 )
+from tfckpt.live.distribution import Restoring, chosen, saving
 from tfckpt.live.remote import files_of
 from tfckpt.live.save import About, Terms, failing_as_save
 from tfckpt.live.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
+from tfckpt.manager.numbering import Begun, Numbers, give_back_number, given_back
 from tfckpt.planning import Status
 from tfckpt.records import Role
 from tfckpt.stored.commits.discover import Candidate, Kind
@@ -172,61 +176,76 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 before, in the background, failed; no file of what failed is left, no counter has
                 moved, and the next call saves.
         """
-        if checkpoint_number is not None:
-            checkpoint_number = arguments.checkpoint_number(checkpoint_number)
-        about = arguments.about(about or About())
-        background = self._checkpoint._tfckpt_background
-        if not background.busy:
-            background.finish()
-        step = None if self._checkpoint_interval is None else as_int(self._step_counter)
-        if step is not None and not self._due(step, check_interval):
-            return None
-        if background.busy and self._if_busy == "skip":
-            logging.info("no save: the one before is still being written")
-            return None
-        background.finish()
-        counter, prefix = self._checkpoint.save_counter, self._checkpoint_prefix
+        with saving(self._checkpoint._tfckpt_workers()) as agreement:
+            if checkpoint_number is not None:
+                checkpoint_number = arguments.checkpoint_number(checkpoint_number)
+            about = arguments.about(about or About())
+            background = self._checkpoint._tfckpt_background
+            if not background.busy:
+                background.finish()
+            step = None if self._checkpoint_interval is None else as_int(self._step_counter)
+            if step is not None and not self._due(step, check_interval):
+                return None
+            if self._if_busy == "wait":
+                background.finish()
+            begun = self._begin(checkpoint_number) if agreement.chief else None
+            with given_back(begun):
+                told = agreement.meet(begun and dataclasses.asdict(begun.numbers))[0]
+                if told is None:
+                    return None
+                background.finish()
+        numbers, give_back = Numbers(**told), partial(give_back_number, begun)
+        counter = self._checkpoint.save_counter
         before = as_int(counter), self._last_checkpoint_step
-        with failing_as_save(prefix):
-            tidied = self._files.claim()
-            found = self._files.checkpoints()
-            preserved = self._decide(found).preserved
-            last = self._files.order(found[-1]) if found else (0, -1)
-            above = max(before[0], last[0], tidied)
-            number = Number(self._files.prefix, above, self._terms.files)
-        chosen = number.value if checkpoint_number is None else checkpoint_number
-        sequence = None if (chosen, 0) > last else (last[0], last[1] + 1)
-        path = f"{prefix}-{chosen}"
+        path = f"{self._checkpoint_prefix}-{numbers.chosen}"
 
         def first() -> None:
-            counter.assign(number.value if checkpoint_number is None else before[0] + 1)
+            counter.assign(numbers.counted)
             self._last_checkpoint_step = step
 
         def undo() -> None:
-            number.give_back()
+            give_back()
             counter.assign(before[0])
             self._last_checkpoint_step = before[1]
 
         def then() -> None:
-            number.give_back()
-            self._sweep(f"{self._files.prefix}-{chosen}")
+            give_back()
+            self._sweep(f"{self._files.prefix}-{numbers.chosen}")
 
         self._checkpoint._tfckpt_save(
             path,
-            f"{self._files.prefix}-{chosen}",
+            f"{self._files.prefix}-{numbers.chosen}",
             self._with_async(options),
             self._terms,
             dataclasses.replace(
                 about,
-                sequence=sequence,
+                sequence=begun.sequence if begun else None,
                 run_began=self._run_began,
-                preserved=tuple(sorted(preserved)),
+                preserved=begun.preserved if begun else (),
             ),
             first=first,
             then=then,
             undo=undo,
         )
         return path
+
+    def _begin(self, checkpoint_number: int | None) -> Begun | None:
+        """Take a number in the directory that this process claims; None where it is busy."""
+        if self._checkpoint._tfckpt_background.busy:
+            logging.info("no save: the one before is still being written")
+            return None
+        counter = as_int(self._checkpoint.save_counter)
+        with failing_as_save(self._checkpoint_prefix):
+            tidied = self._files.claim()
+            found = self._files.checkpoints()
+            preserved = tuple(sorted(self._decide(found).preserved))
+            last = self._files.order(found[-1]) if found else (0, -1)
+            above = max(counter, last[0], tidied)
+            number = Number(self._files.prefix, above, self._terms.files)
+        chosen = number.value if checkpoint_number is None else checkpoint_number
+        counted = number.value if checkpoint_number is None else counter + 1
+        sequence = None if (chosen, 0) > last else (last[0], last[1] + 1)
+        return Begun(number, Numbers(chosen, counted), sequence, preserved)
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:
@@ -303,28 +322,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             RefusedError: the newest readable one does not fit.
         """
         self._checkpoint._tfckpt_background.failure()
-        rejected: list[str] = []
-        for path, reason in self._files.restorable():
-            if reason:
-                logging.warning("passed over: %s", reason)
-                rejected.append(reason)
-                continue
-            try:
-                status = self._checkpoint.restore(path).expect_partial()
-            except CheckpointError as error:
-                logging.warning("passed over: %s", error)
-                rejected.append(str(error))
-                continue
-            if self._checkpoint_interval is not None:
-                self._last_checkpoint_step = as_int(self._step_counter)
-            _warn_of_missing(status.report)
-            return self._spelt(path)
-        if rejected:
-            raise DamagedCheckpointError(
-                "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
-                path=self._directory,
-                hint="to start anew, use another directory",
-            )
+        workers = self._checkpoint._tfckpt_workers()
+        path = chosen(workers, self._restore_newest, self._restore_told, lambda _: None)
+        if path is not None:
+            return path
         if others := self._files.other_names():
             logging.warning(
                 "%s holds no checkpoint called %s, but others: %s; checkpoint_name continues one",
@@ -335,6 +336,41 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if self._init_fn is not None:
             self._init_fn()
         return None
+
+    def _restore_newest(self) -> str | None:
+        """Restore the newest checkpoint that can be read, None where there is none."""
+        rejected: list[str] = []
+        for path, reason in self._files.restorable():
+            if reason:
+                logging.warning("passed over: %s", reason)
+                rejected.append(reason)
+                continue
+            try:
+                return self._restore_one(path, choice=os.path.split(path)[1])
+            except CheckpointError as error:
+                logging.warning("passed over: %s", error)
+                rejected.append(str(error))
+        if rejected:
+            raise DamagedCheckpointError(
+                "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
+                path=self._directory,
+                hint="to start anew, use another directory",
+            )
+        return None
+
+    def _restore_told(self, name: str | None) -> str | None:
+        """Restore what the chief restores."""
+        return None if name is None else self._restore_one(join(self._files.path, name))
+
+    def _restore_one(self, path: str, choice: str | None = None) -> str:
+        self._checkpoint._maybe_create_save_counter()
+        checkpoint = self._checkpoint
+        workers = Restoring(checkpoint._tfckpt_workers(), choice, follows=choice is None)
+        status = checkpoint._tfckpt_restore(path, RESTORE, None, workers).expect_partial()
+        if self._checkpoint_interval is not None:
+            self._last_checkpoint_step = as_int(self._step_counter)
+        _warn_of_missing(status.report)
+        return self._spelt(path)
 
 
 def _warn_of_missing(report: RestoreReport) -> None:

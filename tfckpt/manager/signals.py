@@ -64,6 +64,20 @@ class Signals:
         """What has come and waits for a step boundary."""
         return () if self._watch is None or self._watch.ended else tuple(self._watch.received)
 
+    @property
+    def watching(self) -> bool:
+        """Whether a signal would wait for a step boundary."""
+        return self._watch is not None and not self._watch.ended
+
+    def received_elsewhere(self, names: Iterable[str]) -> None:
+        """What another worker of the same training has received is received here, too."""
+        watch = self._watch
+        if watch is None or watch.ended:
+            return
+        for number in map(signal.Signals.__getitem__, names):
+            if number not in watch.received:
+                watch.take(number)
+
     def install(self) -> None:
         """Watch from here on; nothing where it is so already, or there is nothing to watch.
 
@@ -148,9 +162,7 @@ class _Watch:
         if self.abandoned:
             self.end()
         if not self.ended:
-            self.received.append(signal.Signals(number))
-            with contextlib.suppress(BlockingIOError):  # full of what will be read
-                os.write(self.writer, b"\0")  # where another has the wakeup descriptor
+            self.take(signal.Signals(number))
             return
         previous = self.previous[signal.Signals(number)]
         if callable(previous):
@@ -158,6 +170,12 @@ class _Watch:
         elif previous == signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+
+    def take(self, number: signal.Signals) -> None:
+        """It is received, and waits for a step boundary."""
+        self.received.append(number)
+        with contextlib.suppress(BlockingIOError):  # full of what will be read
+            os.write(self.writer, b"\0")  # where another has the wakeup descriptor
 
     def _listen(self) -> None:
         while numbers := os.read(self._reader, 64):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfckpt.errors import (
     CheckpointError,
@@ -37,7 +37,7 @@ from tfckpt.stored.files import reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tfckpt.policy import Config, Source
+    from tfckpt.policy import Config, Policy, Source
 
     Place: TypeAlias = str | Average
     _Attempt: TypeAlias = Callable[[Sequence[Choice], tuple[str, ...]], object]
@@ -107,6 +107,32 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
         f"no checkpoint in {places}",
         hint="to start from the initial values where there is none, set if_none: initialize",
     )
+
+
+def told_of(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Any:
+    """What the chief of several workers tells the others of its choice, as JSON holds it."""
+    places = [
+        one.place if isinstance(one.place, str) else [one.place.paths, one.place.weights]
+        for one in choices
+    ]
+    policies = [one.policy for one in choices]
+    sources = config.restore.first_of if config.restore else ()
+    number = next((n for n, one in enumerate(sources) if _policies(config, one) == policies), 0)
+    return {"source": number, "places": places, "rejected": list(rejected)}
+
+
+def as_told(config: Config, told: Any) -> tuple[Sequence[Choice], tuple[str, ...]]:
+    """What the chief has chosen, with the policies of this worker's config; () for nothing."""
+    places = [p if isinstance(p, str) else Average(*map(tuple, p)) for p in told["places"]]
+    rejected = tuple(told["rejected"])
+    if not places or config.restore is None:
+        return (), rejected
+    policies = _policies(config, config.restore.first_of[told["source"]])
+    return list(map(Choice, places, policies)), rejected
+
+
+def _policies(config: Config, source: Source) -> list[Policy]:
+    return [config.policy_of(member) for member in source.members]
 
 
 def _attempts(

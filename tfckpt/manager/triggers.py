@@ -43,6 +43,11 @@ class Triggers:
     _moment: float | None = dataclasses.field(default=None, init=False)
     _at_most: int = dataclasses.field(default=0, init=False)
 
+    @property
+    def by_the_clock(self) -> bool:
+        """Whether it is not steps and epochs alone that say when a save is due."""
+        return self.every_minutes is not None
+
     def restored(self, step: int | None) -> None:
         """Steps count from the one that was restored, minutes from when training begins."""
         self._step, self._moment, self._at_most = step, None, 0

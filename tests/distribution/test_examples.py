@@ -1,0 +1,23 @@
+"""The programs in examples/distribute: each runs as the script that it is, and says what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "distribute"
+SAYS = {
+    "mirrored": "two devices trained, one has the same weights, bit for bit",
+    "multi_worker": "  starts at step 5 from ckpt-1\nthe weights are the same, bit for bit",
+    "parameter_server": "  on one device the table is [10, 4], bit for bit",
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_ends_as_it_says(name, server, tmp_path) -> None:
+    path = str(EXAMPLES / f"{name}.py")
+    outcome = server.run("zoo.cluster:script", path, str(tmp_path), timeout=300.0)
+    outcome.result()
+    assert f"{SAYS[name]}\n" in outcome.output
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # but what autograph writes

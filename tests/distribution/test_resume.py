@@ -1,0 +1,66 @@
+"""Training by several processes that is killed and started again ends as if nobody had been killed.
+
+A worker of two ends by SIGKILL at some step, the other by what TensorFlow then raises; both start
+again until they come to the end. Compared are all values and, of ``fit``, History.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from zoo.cluster import run_servers, run_workers
+
+if TYPE_CHECKING:
+    from zoo.forkserver import ForkServer
+
+
+def killed_and_resumed(server: ForkServer, training: str, places: list[Any], path: Any) -> None:
+    whole = [each.result() for each in run_workers(server, 2, training, str(path / "whole"), None)]
+    assert whole[0] == whole[1]
+    for place in places:
+        outcomes = run_workers(server, 2, training, str(path / "killed"), place)
+        assert outcomes[place[-1]].signal == signal.SIGKILL, outcomes[place[-1]]
+        assert outcomes[1 - place[-1]].error, "the other one went on alone"
+    ended = run_workers(server, 2, training, str(path / "killed"), None)
+    assert [each.result() for each in ended] == whole
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_a_loop_of_keras_3_goes_on_exactly(kills, server, tmp_path) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    draw = random.Random(seed)
+    places = [[step, draw.randrange(2)] for step in sorted(draw.sample(range(1, 12), kills))]
+    print(f"seed {seed}, killed at {places}")
+    killed_and_resumed(server, "loop", places, tmp_path)
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_a_fit_of_tf_keras_goes_on_exactly(kills, server, tmp_path) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    draw = random.Random(seed)
+    batches = [[epoch, batch] for epoch in range(3) for batch in range(4)][1:]
+    places = [[*place, draw.randrange(2)] for place in sorted(draw.sample(batches, kills))]
+    print(f"seed {seed}, killed at {places}")
+    killed_and_resumed(server, "fit", places, tmp_path)
+
+
+def test_what_has_no_fit_says_what_to_do(server, tmp_path) -> None:
+    outcomes = run_workers(server, 2, "fit", str(tmp_path / "run"), None, each=["keras"] * 2)
+    for outcome in outcomes:
+        assert "Keras 3 has no `fit` under MultiWorkerMirroredStrategy" in outcome.output
+        assert "run.save_if_due()" in outcome.output
+        assert "tf_keras" in outcome.output
+
+
+def test_a_fit_by_parameter_servers_goes_on_at_its_epoch(server, tmp_path) -> None:
+    refused, epochs, steps = run_servers(
+        server, 2, "fit_by_servers", str(tmp_path / "run"), 2
+    ).result()
+    assert "under ParameterServerStrategy" in refused
+    assert "initial_epoch=run.epoch" in refused
+    assert (epochs, steps) == ([0, 1], 8)
+    _, epochs, steps = run_servers(server, 2, "fit_by_servers", str(tmp_path / "run"), 4).result()
+    assert (epochs, steps) == ([2, 3], 16)

@@ -1,0 +1,378 @@
+"""What runs in the processes of a cluster: see ``zoo.cluster``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tfckpt
+from tfckpt.live.inventory import collect
+from tfckpt.live.variables import raw
+from zoo.cluster import FLAVOURS, SEEN, digest, value_of
+
+
+def build(strategy: Any, flavour: str) -> dict[str, Any]:
+    """A model with a table that may be partitioned, its optimizer, a metric and a count."""
+    keras = importlib.import_module(flavour)
+    on_read = tf.VariableSynchronization.ON_READ
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.Input((2,), dtype="int32"),
+                keras.layers.Embedding(5, 4, name="table"),
+                keras.layers.Flatten(),
+                keras.layers.Dense(3, name="dense"),
+                keras.layers.BatchNormalization(name="norm"),
+            ]
+        )
+        optimizer = keras.optimizers.Adam(0.01)
+        optimizer.build(model.trainable_variables)
+        more = {}
+        if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            more["aggregation"] = tf.VariableAggregation.SUM
+        else:
+            more["synchronization"] = on_read
+            more["aggregation"] = tf.VariableAggregation.SUM
+        seen = tf.Variable(0, dtype=tf.int64, name="seen", **more)
+        objects = {"model": model, "optimizer": optimizer, "seen": seen}
+        if flavour == "tf_keras":  # Keras 3's are no trackables
+            objects["metric"] = keras.metrics.MeanSquaredError(name="error")
+    return objects
+
+
+def fill(strategy: Any, objects: dict[str, Any]) -> None:
+    for name, variable in collect(objects).variables.items():
+        if name != "seen":
+            inner = raw(variable)
+            inner.assign(value_of(name, inner.shape, inner.dtype.as_numpy_dtype))
+    count(strategy, objects["seen"])
+
+
+def count(strategy: Any, seen: Any) -> None:
+    """Count to ``SEEN``, in the first replica more than in the others."""
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        seen.assign(SEEN)
+        return
+
+    def step() -> None:
+        context = tf.distribute.get_replica_context()
+        first = tf.cast(context.replica_id_in_sync_group == 0, tf.int64)
+        last = context.num_replicas_in_sync - 1
+        seen.assign_add(first * (SEEN - last) + (1 - first))
+
+    strategy.run(step)
+
+
+def found(objects: dict[str, Any]) -> dict[str, str]:
+    """Canonical name → what the value is, as TensorFlow reads it."""
+    variables = collect(objects).variables
+    return {name: digest(raw(variable).numpy()) for name, variable in variables.items()}
+
+
+def save_shapes(strategy: Any, index: int, directory: str) -> dict[str, list[str]]:
+    """Save a model of each flavour, and what plain TensorFlow writes of the same."""
+    names = {}
+    for flavour in FLAVOURS:
+        objects = build(strategy, flavour)
+        fill(strategy, objects)
+        path = tfckpt.Checkpoint(**objects).write(f"{directory}/{flavour}/ckpt")
+        record = json.loads(Path(f"{path}.tfckpt.json").read_text())
+        names[flavour] = sorted(entry["name"] for entry in record["entries"])
+    other = "" if index == 0 else f"-of-{index}"  # TensorFlow has all workers write
+    tf.train.Checkpoint(**objects).write(f"{directory}/plain{other}/ckpt")
+    return names
+
+
+def restore_shapes(strategy: Any, index: int, directories: list[str]) -> Any:
+    """Restore what was saved under other strategies; what the variables are then."""
+    result: dict[str, Any] = {}
+    for flavour in FLAVOURS:
+        objects = build(strategy, flavour)
+        nothing = {name: raw(v) for name, v in collect(objects).variables.items()}
+        for directory in directories:
+            for variable in nothing.values():
+                variable.assign(tf.zeros(variable.shape, variable.dtype))
+            status = tfckpt.Checkpoint(**objects).read(f"{directory}/{flavour}/ckpt")
+            status.assert_consumed()
+            result.setdefault(flavour, {})[directory] = found(objects)
+            if flavour == "tf_keras":
+                tfckpt.Checkpoint(**objects).read(f"{directory}/plain/ckpt").assert_consumed()
+                result.setdefault("plain", {})[directory] = found(objects)
+    return result
+
+
+def replicas(function: str, count: int, *arguments: Any) -> Any:
+    """In a process of its own: one device, or a MirroredStrategy of several."""
+    if count == 1:
+        return globals()[function](tf.distribute.get_strategy(), 0, *arguments)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    devices = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(cpu, devices)
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(count)])
+    return globals()[function](strategy, 0, *arguments)
+
+
+def config(directory: str, **save: Any) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "manager": {"directory": directory, "save": save or {"every_steps": 2}, "max_to_keep": 2},
+        "restore": {"directory": directory, "if_none": "initialize"},
+    }
+
+
+def batches() -> Any:
+    draw = np.random.default_rng(0)
+    x, y = draw.random((32, 4), "float32"), draw.random((32, 2), "float32")
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return data.with_options(options)
+
+
+def small(strategy: Any, flavour: str) -> Any:
+    keras = importlib.import_module(flavour)
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    return model
+
+
+def die(where: Any, *here: Any) -> None:
+    """End as a machine does that is taken away."""
+    if where == list(here):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fit(strategy: Any, index: int, directory: str, where: Any, flavour: str = "tf_keras") -> Any:
+    """``fit`` of a model; ``where`` is the epoch, the batch and the worker that is killed."""
+    keras = importlib.import_module(flavour)
+    model = small(strategy, flavour)
+
+    class Killed(keras.callbacks.Callback):
+        epoch = 0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            die(where, self.epoch, batch, index)
+
+    run = tfckpt.from_config(config(directory), model=model)
+    history = model.fit(
+        batches(), epochs=3, verbose=0, callbacks=[Killed(), run.callback(verbose=0)]
+    )
+    return [found({"model": model}), history.history]
+
+
+def loop(strategy: Any, index: int, directory: str, where: Any, flavour: str = "keras") -> Any:
+    """A loop of one's own; ``where`` is the step and the worker that is killed."""
+    model = small(strategy, flavour)
+    optimizer, steps = model.optimizer, 12
+    with strategy.scope():
+        optimizer.build(model.trainable_variables)
+    step = tf.Variable(0, dtype=tf.int64, trainable=False)
+    run = tfckpt.from_config(config(directory), model=model, step=step)
+
+    @tf.function
+    def train(batch: Any) -> None:
+        def replica(x: Any, y: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((model(x, training=True) - y) ** 2) / 8
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+        strategy.run(replica, args=batch)
+
+    run.restore()
+    data = list(strategy.experimental_distribute_dataset(batches()))
+    while int(step) < steps:
+        die(where, int(step), index)
+        train(data[int(step) % len(data)])
+        step.assign_add(1)
+        run.save_if_due()
+    run.sync()
+    return [found({"model": model})]
+
+
+def save_until_killed(
+    strategy: Any, index: int, directory: str, journals: str, victim: int, delay: float
+) -> None:
+    """Restore, save, save again and again; one worker is killed in the middle of that.
+
+    What happens is written down, a line each, with the time: the journal survives.
+    """
+    journal = os.open(f"{journals}/{index}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(what: str, *more: Any) -> None:
+        os.write(journal, (json.dumps([what, time.time(), *more]) + "\n").encode())
+
+    keras = importlib.import_module("keras")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(64, name="dense")])
+        summed = {
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.SUM,
+        }
+        total = tf.Variable(0, dtype=tf.int64, name="total", **summed)
+        step = tf.Variable(0, dtype=tf.int64, name="step")
+    checkpoint = tfckpt.Checkpoint(model=model, total=total, step=step)
+    manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
+    manager.restore_or_initialize()
+    kernel, bias = (np.unique(variable.numpy()).tolist() for variable in model.weights)
+    at = int(step.numpy())
+    note("restored", at, at == 0 or [kernel, bias] == [[at], [-at]], int(total.numpy()) == 3 * at)
+    for number in range(1000):
+        at += 1
+        step.assign(at)
+        model.set_weights([np.full((4, 64), at), np.full((64,), -at)])
+        strategy.run(
+            lambda: total.assign_add(
+                tf.cast(SHARES[strategy.num_replicas_in_sync][index], tf.int64)
+            )
+        )
+        if number == 1 and index == victim:
+            threading.Timer(delay, lambda: (note("killed"), os.kill(os.getpid(), 9))).start()
+        note("try", at)
+        try:
+            manager.save()
+        except tfckpt.TfckptError as error:
+            note("failed", type(error).__name__, str(error))
+            return
+        note("saved", at)
+        if number == 0 and index == 0:
+            note("there", sorted(path.name for path in Path(directory).iterdir()))
+
+
+SHARES = {2: (1, 2), 4: (0, 1, 1, 1)}
+
+
+def fit_by_servers(strategy: Any, index: int, directory: str, stop: Any) -> Any:
+    """tf_keras's ``fit`` by parameter servers; ``stop`` is the epoch before which it ends."""
+    keras = importlib.import_module("tf_keras")
+    model = small(strategy, "tf_keras")
+    run = tfckpt.from_config(config(directory), model=model)
+    try:
+        run.callback()
+    except tfckpt.TfckptError as error:
+        refused = str(error)
+    run.restore()
+    first, epochs = run.epoch, []
+
+    def ended(epoch: int, logs: Any) -> None:
+        epochs.append(epoch)
+        run.save(epoch=epoch + 1)
+
+    model.fit(
+        batches().repeat(),
+        initial_epoch=first,
+        epochs=stop,
+        steps_per_epoch=4,
+        verbose=0,
+        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=ended)],
+    )
+    return [refused, epochs, int(model.optimizer.iterations.numpy())]
+
+
+def agree(strategy: Any, index: int, root: str) -> dict[str, Any]:
+    """What comes of saves and restores that go wrong in one worker; a name each."""
+    keras = importlib.import_module("keras")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="dense")])
+        summed = tf.Variable(
+            0,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+    checkpoint = tfckpt.Checkpoint(model=model, summed=summed)
+    manager = tfckpt.CheckpointManager(checkpoint, f"{root}/run", max_to_keep=None)
+    came: dict[str, Any] = {}
+
+    def value() -> float:
+        return float(model.weights[0].numpy()[0, 0])
+
+    def fill(number: float) -> None:
+        model.set_weights([np.full((4, 3), number), np.full((3,), number)])
+
+    def trying(name: str, act: Any) -> None:
+        """Note what is raised, whether that changed the model, and how long it took."""
+        before, start = value(), time.time()
+        try:
+            result = act()
+        except (tfckpt.TfckptError, SystemExit) as error:
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            seconds = time.time() - start
+            came[name] = [kinds, str(error), value() == before, seconds]
+        else:
+            came[name] = [[], str(result), value(), time.time() - start]
+
+    for number in (1, 2, 3):
+        fill(number)
+        trying(f"save {number}", manager.save)
+    for name in ("absent", "damaged", "other"):
+        mine, number = Path(f"{root}/{name}-{index}"), 1 + (name == "other") * index
+        mine.mkdir()
+        for file in Path(f"{root}/run").glob(f"ckpt-{number}.*"):
+            content = file.read_bytes()
+            if name == "damaged" and index == 1 and ".data-" in file.name:
+                content = bytes(255 - byte for byte in content)
+            if name != "absent" or index == 0:
+                Path(mine, file.name).write_bytes(content)
+        path = f"{mine}/ckpt-{number}"
+        trying(name, lambda path=path: checkpoint.restore(path).assert_consumed())
+    trying("right", lambda: checkpoint.restore(f"{root}/run/ckpt-1").assert_consumed())
+    trying("chosen", manager.restore_or_initialize)
+    bad = tfckpt.CheckpointManager(checkpoint, f"{root}/file/run", max_to_keep=None)
+    if index == 0:
+        Path(f"{root}/file").write_text("no directory")
+        for newest in Path(f"{root}/run").glob("ckpt-3.data-*"):
+            newest.write_bytes(bytes(255 - byte for byte in newest.read_bytes()))
+    trying("no directory", bad.save)
+    trying("passed over", manager.restore_or_initialize)
+    more = {"more": tf.Variable(1.0)} if index else {}
+    trying("other objects", lambda: tfckpt.Checkpoint(model=model, **more).write(f"{root}/x"))
+    behind = tfckpt.CheckpointManager(
+        checkpoint, f"{root}/behind", max_to_keep=None, enable_async=True
+    )
+
+    def in_background() -> str | None:
+        path = behind.save()
+        behind.sync()
+        return path
+
+    trying("in the background", in_background)
+    if index == 1:
+        time.sleep(LATE)
+    trying("late", manager.save)
+    trying("after it", manager.save)
+    came["seen"] = sorted(each.name for each in Path(f"{root}/run").iterdir())
+    came["stopped"] = stopped(model, index, f"{root}/stopped")
+    return came
+
+
+def stopped(model: Any, index: int, directory: str) -> Any:
+    """A loop in which one worker is asked to end; what the others do, and what is saved."""
+    step = tf.Variable(0)
+    save = {"every_steps": 100, "on_signal": ["SIGTERM"]}
+    run = tfckpt.from_config(config(directory, **save), model=model, step=step)
+    for number in range(1, 10):
+        step.assign(number)
+        if index == 1 and number == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            run.save_if_due()
+        except SystemExit as end:
+            return [number, end.code, [Path(path).name for path in run.manager.checkpoints]]
+    return "not stopped"
+
+
+LATE = 6.0  # seconds, twice as long as the others wait

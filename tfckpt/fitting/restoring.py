@@ -1,0 +1,101 @@
+"""A restore by config: the first checkpoint that is there and can be read, for all workers.
+
+Under several workers the chief tries what there is, in order; what it has read and checked it tells
+the others, which restore the same with it, or all refuse.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from tfckpt.fitting.resumption import Resumption, resumption_of, without_training
+from tfckpt.live.distribution import Restoring, chosen, workers_among
+from tfckpt.live.restore import Prepared, carry_out, prepare
+from tfckpt.manager.sources import Found, as_told, first_readable, told_of
+from tfckpt.planning import Plan, RestoreReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tfckpt.live.restore import Choice
+    from tfckpt.policy import Config
+
+    Given = Callable[[Sequence[Choice]], dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Restoration:
+    """What a restore came to.
+
+    Attributes:
+        report: of it.
+        prepared: what was carried out, None where there was nothing.
+        resumption: for the ``fit`` that goes on from it.
+    """
+
+    report: RestoreReport
+    prepared: Prepared | None = None
+    resumption: Resumption | None = None
+
+
+def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> Restoration:
+    """Restore what a config means.
+
+    Args:
+        config: what was declared.
+        objects: the live ones, by keyword.
+        given: what a restore from some choices takes besides.
+
+    Raises:
+        TfckptError: as ``Run.restore`` says.
+    """
+
+    def restore(
+        choices: Sequence[Choice],
+        rejected: tuple[str, ...],
+        told: Any = None,
+        *,
+        follows: bool = False,
+    ) -> Restoration:
+        choices, here = without_training(choices), partial(given, choices)
+        with (
+            Restoring(workers_among(objects), told, follows=follows) as workers,
+            prepare(choices, here(), workers=workers) as prepared,
+        ):
+            resumption = resumption_of(prepared, choices, here)
+            carry_out(prepared, workers)
+            return Restoration(prepared.report(rejected), prepared, resumption)
+
+    def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Restoration:
+        return restore(choices, rejected, told_of(config, choices, rejected))
+
+    def follow(told: Any) -> Found:
+        choices, rejected = as_told(config, told)
+        return Found(restore(choices, rejected, follows=True) if choices else None, rejected)
+
+    found = chosen(
+        workers_among(objects),
+        lambda: first_readable(config, attempt),
+        follow,
+        lambda found: told_of(config, (), found.rejected),
+    )
+    if isinstance(found.result, Restoration):
+        return found.result
+    return Restoration(RestoreReport(Plan("", "", ()), "", rejected=found.rejected))
+
+
+def plan_first(config: Config, given: Given) -> Plan:
+    """What :func:`restore_first` would do; assigns nothing."""
+
+    def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Plan:
+        with prepare(without_training(choices), given(choices)) as prepared:
+            return prepared.plan
+
+    found = first_readable(config, attempt)
+    for reason in found.rejected:
+        logging.warning("passed over: %s", reason)
+    return found.result if isinstance(found.result, Plan) else Plan("", "", ())

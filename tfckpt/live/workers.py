@@ -1,0 +1,277 @@
+"""The workers of a ``tf.distribute.MultiWorkerMirroredStrategy``, and how they come to agree.
+
+Every worker makes the same calls, and at some points all of them meet: each says what it has found,
+and one verdict holds for all. It is one key in the key-value store of TensorFlow's coordination
+service, which runs in the chief and which that strategy turns on; a key can be inserted once, so
+that the first verdict is the only one. The chief gives it when it has heard everybody; whoever
+fails, gives up waiting or finds a worker dead inserts a refusal, if it comes first. Collectives
+could not do that: one that a worker does not join hangs, and aborted ones end the job. TensorFlow's
+own barrier holds Python's lock while it waits, so that nothing else of the process goes on.
+
+No wait is longer than ``PATIENCE``; for the end of a save, a second is added for every 10 MB. That
+a worker is dead is noticed after ``UNREACHABLE`` seconds. Under any other strategy one process does
+all, and none of this is used: mirrored variables of one machine, TPUs, parameter servers, whose
+coordinator saves and restores alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tfckpt.errors import (
+    CheckpointNotFoundError,
+    CoverageError,
+    DamagedCheckpointError,
+    InUseError,
+    NotBuiltError,
+    TfckptError,
+    UnsupportedCheckpointError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE = 600.0
+"""Seconds that a worker waits for the others."""
+UNREACHABLE = 5.0
+"""Seconds after which a worker that does not answer is given up."""
+_SLOWEST = 10_000_000  # bytes that a save writes in a second
+_POLL = 1.0
+_FAREWELL = 10.0
+_LONGEST = 20_000  # characters of an error
+_RAISED_IN_ALL = (
+    CheckpointNotFoundError,
+    CoverageError,
+    DamagedCheckpointError,
+    InUseError,
+    NotBuiltError,
+    UnsupportedCheckpointError,
+)
+
+
+class Workers:
+    """All workers, of which this process is one.
+
+    Attributes:
+        index: which one this is; 0 is the chief.
+        count: how many there are.
+        meetings: how many there were.
+        awaited: whether the others wait for the chief to choose a checkpoint.
+    """
+
+    def __init__(self, extended: Any) -> None:
+        self.index = int(extended._id_in_cluster)
+        self.count = int(extended._num_workers)
+        resolver = extended._cluster_resolver.cluster_spec().as_dict()
+        jobs = [job for job in ("chief", "worker") if job in resolver]
+        self._tasks = [
+            f"/job:{job}/replica:0/task:{number}"
+            for job in jobs
+            for number in range(len(resolver[job]))
+        ]
+        self.meetings = 0
+        self.awaited = False
+
+    @property
+    def chief(self) -> bool:
+        """Whether this one decides, writes and deletes."""
+        return self.index == 0
+
+    def meet(
+        self, what: str, said: Any, failing: type[TfckptError], *, last: bool = False
+    ) -> list[Any]:
+        """Say something, and hear what all have said, in the order of the workers.
+
+        Args:
+            what: the name of the meeting, for messages.
+            said: what JSON can hold.
+            failing: class of the error where the workers do not come together.
+            last: whether the process may end next: the chief then waits until all have heard.
+
+        Raises:
+            TfckptError: another worker failed, is dead, did not come, or came for something else.
+        """
+        place = self._place()
+        with self._lost(failing):
+            _put(f"{place}/{self.index}", [what, said])
+            if self.chief:
+                verdict = self._settled(place, self._heard_by_chief(place, what))
+            else:
+                verdict = self._wait(f"{place}/verdict", 0, PATIENCE)
+                if verdict is None:
+                    text = (
+                        f"the chief did not come to the {what} of worker {self.index} within "
+                        f"{PATIENCE:g} seconds: every worker is to make the same calls"
+                    )
+                    verdict = self._settled(place, _refusal(text, self.index))
+            if last or "refused" in verdict:
+                self._part(place)
+        return self._said(verdict, failing)
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """Make a meeting that the others come to, or have come to, fail for all."""
+        verdict = _refusal(f"{what}: {error}"[:_LONGEST], self.index, type(error).__name__)
+        place = self._place()
+        with contextlib.suppress(tf.errors.OpError):
+            self._settled(place, verdict)
+            self._part(place)
+
+    def _part(self, place: str) -> None:
+        """The chief waits until all have heard, or a short while.
+
+        Without that, a chief whose process ends would take the answer along.
+        """
+        if not self.chief:
+            _put(f"{place}/heard/{self.index}", True)
+            return
+        end = time.monotonic() + _FAREWELL
+        with contextlib.suppress(tf.errors.OpError):
+            for index in range(1, self.count):
+                self._wait(f"{place}/heard/{index}", index, end - time.monotonic())
+
+    def tell(self, key: str, error: BaseException | None) -> None:
+        """The chief says how something ended."""
+        kind, text = ("", "") if error is None else (type(error).__name__, str(error)[:_LONGEST])
+        with contextlib.suppress(tf.errors.OpError):
+            _put(f"{key}/told", [kind, text])
+            self._part(key)
+            context.context().delete_config_key_value(key)
+
+    def hear(self, key: str, what: str, failing: type[TfckptError], nbytes: int) -> None:
+        """Wait for what the chief tells.
+
+        Raises:
+            TfckptError: it failed, is dead, or did not end in time.
+        """
+        seconds = PATIENCE + nbytes / _SLOWEST
+        with self._lost(failing):
+            answer = self._wait(f"{key}/told", 0, seconds)
+            if answer is None:
+                raise failing(
+                    f"{what}: worker {self.index} heard nothing of the chief for {seconds:g} s",
+                    hint="whether there is a new checkpoint, the directory says",
+                )
+            self._part(key)
+        kind, text = answer
+        if kind:
+            raise _as_said(kind, f"the chief failed, and so does every worker: {text}", failing)
+
+    def key(self) -> str:
+        """Of what the chief is to tell; the same in all workers between two meetings."""
+        return f"tfckpt/after/{self.meetings}"
+
+    def _place(self) -> str:
+        self.meetings += 1
+        return f"tfckpt/{self.meetings}"
+
+    def _heard_by_chief(self, place: str, what: str) -> Any:
+        heard = []
+        end = time.monotonic() + PATIENCE
+        for index in range(self.count):
+            key = f"{place}/{index}"
+            try:
+                found = self._wait(key, index, end - time.monotonic(), f"{place}/verdict")
+            except _DeadError:
+                return _refusal(f"worker {index} of {self.count} died before the {what}", index)
+            if found is None:
+                if (told := _get(f"{place}/verdict", 0)) is not None:
+                    return told
+                return _refusal(
+                    f"worker {index} of {self.count} did not come to the {what} within "
+                    f"{PATIENCE:g} seconds: every worker is to make the same calls",
+                    index,
+                )
+            heard.append(found)
+        if self.meetings > 1:  # everybody has come from there
+            context.context().delete_config_key_value(f"tfckpt/{self.meetings - 1}")
+        for index, (came_for, _) in enumerate(heard):
+            if came_for != what:
+                return _refusal(
+                    f"worker {index} came for the {came_for}, the chief for the "
+                    f"{what}: every worker is to make the same calls",
+                    index,
+                )
+        return {"heard": [said for _, said in heard]}
+
+    def _settled(self, place: str, verdict: Any) -> Any:
+        """The verdict that holds: the one given, unless there is one already."""
+        try:
+            _put(f"{place}/verdict", verdict)
+        except tf.errors.AlreadyExistsError:
+            return self._wait(f"{place}/verdict", 0, PATIENCE)
+        return verdict
+
+    def _said(self, verdict: Any, failing: type[TfckptError]) -> list[Any]:
+        if "heard" in verdict:
+            return list(verdict["heard"])
+        text, index, kind = verdict["refused"]
+        who = "the chief" if index == 0 else f"worker {index}"
+        told = f"{who} failed, and so does every worker: {text}" if kind else text
+        raise _as_said(kind, told, failing)
+
+    def _wait(self, key: str, of: int, seconds: float, unless: str = "") -> Any:
+        """A value that another worker puts, None where the time is up or ``unless`` is there."""
+        end = time.monotonic() + seconds
+        silent_since = None
+        while True:
+            left = end - time.monotonic()
+            if (found := _get(key, min(max(left, 0.001), _POLL))) is not None:
+                return found
+            if left <= 0 or (unless and _get(unless, 0.001) is not None):
+                return None
+            now = time.monotonic()
+            silent_since = None if self._answers(of) else silent_since or now
+            if silent_since is not None and now - silent_since >= UNREACHABLE:
+                raise _DeadError(None, None, f"worker {of} does not answer")
+
+    def _answers(self, index: int) -> bool:
+        try:
+            context.context().check_collective_ops_peer_health(
+                self._tasks[index], timeout_in_ms=int(_POLL * 1000)
+            )
+        except tf.errors.OpError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _lost(self, failing: type[TfckptError]) -> Iterator[None]:
+        try:
+            yield
+        except tf.errors.OpError as error:
+            raise failing(
+                f"worker {self.index} of {self.count} has lost the chief, or another worker: "
+                f"{error}",
+                hint="start all workers again: they go on from the last checkpoint",
+            ) from error
+
+
+class _DeadError(tf.errors.UnavailableError):  # type: ignore[misc]
+    """A worker does not answer."""
+
+
+def _refusal(text: str, index: int, kind: str = "") -> dict[str, Any]:
+    return {"refused": [text, index, kind]}
+
+
+def _as_said(kind: str, text: str, failing: type[TfckptError]) -> TfckptError:
+    """The error of another worker; of its class where that is one that people catch."""
+    return next((one for one in _RAISED_IN_ALL if one.__name__ == kind), failing)(text)
+
+
+def _put(key: str, value: Any) -> None:
+    context.context().set_config_key_value(key, json.dumps(value))
+
+
+def _get(key: str, seconds: float) -> Any:
+    """A value, None where it is not there in time."""
+    try:
+        text = context.context().get_config_key_value(key, max(int(seconds * 1000), 1))
+    except tf.errors.DeadlineExceededError:
+        return None
+    return json.loads(text)
