@@ -46,7 +46,7 @@ def write(prefix: Path, written: list[Value], **more: Any) -> Written:
 
 
 def others() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name == "tfckpt-save-file"]
+    return [each for each in threading.enumerate() if each.name == "tfckpt-file"]
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large is large enough for pieces and threads, and small enough for a test."""
     for name in ("CHUNK", "SMALL", "PIECE", "ALONE"):
         monkeypatch.setattr(transfer, name, getattr(transfer, name) >> 8)
-    monkeypatch.setattr(transfer, "_cores", lambda: 3)
+    monkeypatch.setattr(transfer, "cores", lambda: 3)
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import os
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.stored.bundles.bundle import data_path
 from tfckpt.stored.bundles.shard import BRISK, Pace, Shard
+from tfckpt.stored.together import Together, cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,7 +85,7 @@ def files_for(nbytes: int) -> int:
     >>> files_for(1 << 20)
     1
     """
-    return 1 if nbytes < ONE_FILE else min(MOST, _cores())
+    return 1 if nbytes < ONE_FILE else min(MOST, cores())
 
 
 def write_side_by_side(
@@ -108,7 +107,7 @@ def write_side_by_side(
     """
     parts = _divided(values, len(place.shards))
     values.clear()
-    together = _Together()
+    together = Together()
     opened: list[Shard] = []
     with contextlib.ExitStack() as stack:
         for number in place.shards:
@@ -121,12 +120,6 @@ def write_side_by_side(
         [each for shard in opened for each in shard.coded],
         [key for shard in opened for key in shard.nonfinite],
     )
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _divided(values: Sequence[Value], count: int) -> list[collections.deque[Value]]:
@@ -160,57 +153,3 @@ def _fill(
 def _add(shard: Shard, value: Value, read: Callable[[Value], Iterable[np.ndarray]]) -> None:
     key, dtype, shape, nbytes, look, _ = value
     shard.add_pieces(key, dtype, shape, nbytes, read(value), look=look)
-
-
-class _StoppedError(Exception):
-    """In a thread whose work is of no use any more."""
-
-
-class _Together:
-    """Works of which the first failure stops all the others."""
-
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-        self._failures: list[BaseException] = []
-        self._others: list[threading.Event] = []
-
-    def go_on(self) -> None:
-        """Raises where another has failed."""
-        if self._stopped.is_set():
-            raise _StoppedError
-
-    def run(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do all, the first one here and each other in a thread; return when all have ended."""
-        self._attempt(partial(self._begin, works))
-        for ended in self._others:
-            while not ended.is_set():
-                # not Thread.join, which takes a thread for ended where an interrupt comes
-                self._attempt(ended.wait)
-        told = [each for each in self._failures if not isinstance(each, _StoppedError)]
-        self._failures.clear()
-        for failure in sorted(told, key=lambda each: isinstance(each, Exception)):
-            raise failure
-
-    def _begin(self, works: Sequence[Callable[[], None]]) -> None:
-        here = [works[0]]
-        for work in works[1:]:
-            ended = threading.Event()
-            other = partial(self._in_thread, work, ended)
-            try:
-                threading.Thread(target=other, name="tfckpt-save-file").start()
-                self._others.append(ended)
-            except RuntimeError:  # no more threads can be had
-                here.append(work)
-        for work in here:
-            work()
-
-    def _in_thread(self, work: Callable[[], None], ended: threading.Event) -> None:
-        self._attempt(work)
-        ended.set()
-
-    def _attempt(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self._failures.append(error)
-            self._stopped.set()

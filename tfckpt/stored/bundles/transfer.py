@@ -11,8 +11,6 @@ is raised when no thread is left that reads.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +20,7 @@ from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles import values
 from tfckpt.stored.bundles.crc import combine
 from tfckpt.stored.files import reading
+from tfckpt.stored.together import Together, cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +80,7 @@ def transfer(requests: Sequence[Request]) -> None:
         DamagedCheckpointError: the first value, in this order, that is cut off or altered.
     """
     total = sum(request.entry.nbytes for request in requests)
-    _Transfer(requests).run(min(MAX_THREADS, _cores(), 1 + total // ALONE))
+    _Transfer(requests).run(min(MAX_THREADS, cores(), 1 + total // ALONE))
 
 
 class _Transfer:
@@ -91,58 +90,29 @@ class _Transfer:
         self._next = iter(tasks)
         self._longest = min(CHUNK, max((task.stop - task.start for task in tasks), default=0))
         self._parts: dict[int, dict[int, tuple[int, int]]] = {}
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._failed = len(requests)  # the first request with an error
         self._lock = threading.Lock()
+        self._together = Together()
 
     def run(self, many: int) -> None:
-        threads = [threading.Thread(target=self._work_aside) for _ in range(many - 1)]
-        try:
-            with contextlib.suppress(RuntimeError):  # no more are to be had: fewer do it all
-                for thread in threads:
-                    thread.start()
-            self._work()
-        except BaseException:
-            self._stop(None)
-            raise
-        finally:
-            self._wait_for(threads)
+        self._together.run([self._work] * many)
         self._check_large()
         if self._error is not None:
             raise self._error
-
-    def _wait_for(self, threads: Sequence[threading.Thread]) -> None:
-        """Wait, whatever interrupts that: they read from files that are closed after this."""
-        try:
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join()
-        except BaseException:
-            self._stop(None)
-            self._wait_for(threads)
-            raise
-
-    def _work_aside(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # raised by the thread that asked
-            self._stop(error)
 
     def _work(self) -> None:
         import numpy as np
 
         scratch = np.empty(self._longest, np.uint8)  # one for all: fresh memory is slow
         while (task := next(self._next, None)) is not None:
+            self._together.go_on()
             if task.numbers[0] >= self._failed:
                 continue
             if len(task.numbers) > 1:
                 self._read_together(task, scratch)
             else:
                 self._read_alone(task, scratch)
-
-    def _stop(self, error: BaseException | None) -> None:
-        with self._lock:
-            self._failed, self._error = -1, error
 
     def _fail(self, number: int, error: Exception) -> None:
         with self._lock:
@@ -203,11 +173,10 @@ class _Transfer:
                 part = scratch[: stop - start]
             else:
                 part = request.into[start - request.entry.offset : stop - request.entry.offset]
+            self._together.go_on()
             if request.handle.readinto(start, part.data) != len(part):
                 raise values.truncated(request.path, request.name)
             crc = google_crc32c.extend(crc, part)
-            if self._failed < 0:
-                break
         return crc
 
     def _check_large(self) -> None:
@@ -222,12 +191,6 @@ class _Transfer:
                 values.check(crc, request.entry, request.path, request.name)
             except CheckpointError as error:
                 self._fail(number, error)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # fewer than there are, in a container
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _tasks(requests: Sequence[Request]) -> list[_Task]:

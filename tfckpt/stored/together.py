@@ -1,0 +1,82 @@
+"""Works done at the same time, of which the first failure ends all.
+
+Reading and writing large files wait for memory and the disk, and so does a checksum; threads do it
+side by side, since all of them let go of Python's lock meanwhile. Whoever called gets the failure
+only when no thread is left that uses what it is about to close. Where no more threads can be had,
+fewer do it all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # fewer than there are, in a container
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _StoppedError(Exception):
+    """In a thread whose work is of no use any more."""
+
+
+class Together:
+    """Works of which the first failure stops all the others."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._failures: list[BaseException] = []
+        self._others: list[threading.Event] = []
+
+    def go_on(self) -> None:
+        """Raises where another has failed: called before each step that is not to be in vain."""
+        if self._stopped.is_set():
+            raise _StoppedError
+
+    def run(self, works: Sequence[Callable[[], None]]) -> None:
+        """Do all, the first one here and each other in a thread; return when all have ended.
+
+        Raises:
+            BaseException: the first failure, an interrupt before all others.
+        """
+        self._attempt(partial(self._begin, works))
+        for ended in self._others:
+            while not ended.is_set():
+                # not Thread.join, which takes a thread for ended where an interrupt comes
+                self._attempt(ended.wait)
+        told = [each for each in self._failures if not isinstance(each, _StoppedError)]
+        self._failures.clear()
+        for failure in sorted(told, key=lambda each: isinstance(each, Exception)):
+            raise failure
+
+    def _begin(self, works: Sequence[Callable[[], None]]) -> None:
+        here = [works[0]]
+        for work in works[1:]:
+            ended = threading.Event()
+            other = partial(self._in_thread, work, ended)
+            try:
+                threading.Thread(target=other, name="tfckpt-file").start()
+                self._others.append(ended)
+            except RuntimeError:  # no more threads can be had
+                here.append(work)
+        for work in here:
+            work()
+
+    def _in_thread(self, work: Callable[[], None], ended: threading.Event) -> None:
+        self._attempt(work)
+        ended.set()
+
+    def _attempt(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._failures.append(error)
+            self._stopped.set()
