@@ -88,7 +88,7 @@ def worker(
 
     from tfckpt.live import workers as waiting
 
-    waiting.PATIENCE, waiting.UNREACHABLE = patience, 1.0
+    waiting.PATIENCE, waiting.UNREACHABLE = patience, 3.0
     hear_of_the_dead_soon(len(ports))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     return getattr(importlib.import_module("zoo.workers"), function)(
@@ -97,15 +97,16 @@ def worker(
 
 
 def hear_of_the_dead_soon(count: int) -> None:
-    """Have TensorFlow end collectives with a dead worker after two seconds, not ten."""
-    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+    """Have TensorFlow end collectives with a dead worker after four seconds, not ten."""
+    from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.eager import context
 
+    jobs = config_pb2.ConfigProto().experimental.coordination_config.coordinated_job_list
     context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
-        heartbeat_timeout_in_ms=2000,
-        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=count)],
+        heartbeat_timeout_in_ms=4000,
+        coordinated_jobs=[jobs.add(name="worker", num_tasks=count)],
     )
 
 
