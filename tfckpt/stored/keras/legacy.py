@@ -19,6 +19,7 @@ from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Inventory, Ordered
+from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras.model import entry
 from tfckpt.stored.keras.slots import optimizer_node
 from tfckpt.stored.keras_layers import attributes
@@ -67,7 +68,7 @@ class _Reader:
         roots = {names.MODEL: model}
         if (state := self._file.root.groups.get(_STATE)) is not None:
             listed = self._listed(state)
-            settings = _mapping(self._json("training_config"), "optimizer_config")
+            settings = mapping(self._json("training_config"), "optimizer_config")
             variables = [
                 (value, path) for _, found in self._deep + self._own for value, path in found
             ]
@@ -107,7 +108,7 @@ class _Reader:
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
 
     def _model(self, config: Mapping[str, Any]) -> Node:
-        model = Node(Kind.STACK, label=_text(_mapping(config, "config"), "name"))
+        model = Node(Kind.STACK, label=text(mapping(config, "config"), "name"))
         configs = dict(_layers(config))
         for name in self._names(self._top, _LAYERS):
             if (group := self._top.find(name)) is None:
@@ -124,7 +125,7 @@ class _Reader:
         return model
 
     def _layer(self, name: str, config: Mapping[str, Any]) -> Node:
-        node = Node(Kind.GROUP, label=name, cls=snake_case(_text(config, "class_name")))
+        node = Node(Kind.GROUP, label=name, cls=snake_case(text(config, "class_name")))
         node.base = weak_base(name, self._bases)
         return node
 
@@ -167,7 +168,7 @@ class _Reader:
     def _spread(
         self, node: Node, values: Sequence[tuple[Node, list[str]]], config: Mapping[str, Any]
     ) -> None:
-        inner = dict(_layers(config)) if _text(config, "class_name") in _MODELS else {}
+        inner = dict(_layers(config)) if text(config, "class_name") in _MODELS else {}
         if inner and all(len(parts) > 1 and parts[0] in inner for _, parts in values):
             node.kind = Kind.STACK
             for name, settings in inner.items():
@@ -207,15 +208,5 @@ def _layers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
     settings = config.get("config")
     found = settings.get("layers") if isinstance(settings, dict) else settings
     for layer in found if isinstance(found, list) else ():
-        if isinstance(layer, dict) and (name := _text(_mapping(layer, "config"), "name")):
+        if isinstance(layer, dict) and (name := text(mapping(layer, "config"), "name")):
             yield name, layer
-
-
-def _mapping(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _text(config: Mapping[str, Any], key: str) -> str:
-    found = config.get(key)
-    return found if isinstance(found, str) else ""

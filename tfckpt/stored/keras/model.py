@@ -9,6 +9,7 @@ from tfckpt.names import Kind, Node, snake_case
 from tfckpt.optimizer_names import LOSS_SCALE, optimizer_class
 from tfckpt.records import Entry, Inventory, Ordered, Role
 from tfckpt.stored.keras import optimizers
+from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras.objects import METRICS, OPTIMIZER, VARS, ObjectReader, natural
 
 if TYPE_CHECKING:
@@ -90,9 +91,9 @@ def _optimizer(
     outer: list[Dataset] | None = None
     if (inner := group.groups.get(_INNER)) is not None:
         outer, group = _values(group), inner
-        config = _part(_part(config, "config"), _INNER)
-    node.label = snake_case(_word(config, "class_name")) or optimizer_class(reader.label(group))
-    made = optimizers.fill(node, _values(group), _part(config, "config"), trained)
+        config = mapping(mapping(config, "config"), _INNER)
+    node.label = snake_case(text(config, "class_name")) or optimizer_class(reader.label(group))
+    made = optimizers.fill(node, _values(group), mapping(config, "config"), trained)
     if any(name.startswith(VARS) for name, _ in node.children):
         reader.orders[id(node)] = node, made
     if outer is not None and optimizers.own_count(outer):
@@ -123,17 +124,7 @@ def _metrics(root: Group) -> Iterator[tuple[str, Dataset]]:
 
 
 def _optimizer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = _part(config, "compile_config").get("optimizer")
+    found = mapping(config, "compile_config").get("optimizer")
     if isinstance(found, str):
         return {"class_name": found}
     return found if isinstance(found, dict) else {}
-
-
-def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _word(config: Mapping[str, Any], key: str) -> str:
-    found = config.get(key)
-    return found if isinstance(found, str) else ""

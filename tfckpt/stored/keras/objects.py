@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Role
+from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras_layers import (
     class_and_number,
     own_names,
@@ -56,7 +57,7 @@ class ObjectReader:
 
     def model(self, root: Group, config: Mapping[str, Any]) -> Node:
         """The node of the model that the file is of."""
-        node = self._layer(root, snake_case(_text(config, "class_name")), config, top=True)
+        node = self._layer(root, snake_case(text(config, "class_name")), config, top=True)
         node.label = self.label(root)
         return node
 
@@ -68,8 +69,8 @@ class ObjectReader:
         self, group: Group, cls: str, config: Mapping[str, Any], *, top: bool = False
     ) -> Node:
         node = Node(Kind.GROUP, cls=cls)
-        settings = _mapping(config, "config")
-        node.label = self.label(group) or _text(settings, "name")
+        settings = mapping(config, "config")
+        node.label = self.label(group) or text(settings, "name")
         node.base = weak_base(node.label, self._bases)
         cls = node.cls = cls or node.base
         own = self._own(node, group, settings)
@@ -86,8 +87,8 @@ class ObjectReader:
                 self._trained[id(node)] = None
             else:
                 part = name.lstrip("_")
-                inner = _mapping(settings, part) or self._wrapped(settings, part)
-                kind = snake_case(_text(inner, "class_name")) or part_class(cls, part)
+                inner = mapping(settings, part) or self._wrapped(settings, part)
+                kind = snake_case(text(inner, "class_name")) or part_class(cls, part)
                 below[part] = part_node = self._layer(child, kind, inner)
                 node.children.append((name, part_node))
         self._order(node, own, below)
@@ -95,7 +96,7 @@ class ObjectReader:
 
     def _wrapped(self, settings: Mapping[str, Any], part: str) -> Mapping[str, Any]:
         """The configuration of a layer that a Bidirectional made of the one it was given."""
-        return _mapping(settings, "layer") if part in ("forward_layer", "backward_layer") else {}
+        return mapping(settings, "layer") if part in ("forward_layer", "backward_layer") else {}
 
     def _own(self, node: Node, group: Group, settings: Mapping[str, Any]) -> list[Node]:
         """The values of the layer itself."""
@@ -161,7 +162,7 @@ class ObjectReader:
         return node
 
     def _listed(self, group: Group, name: str, config: Mapping[str, Any]) -> Node:
-        cls = snake_case(_text(config, "class_name"))
+        cls = snake_case(text(config, "class_name"))
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
         if not node.label:  # its place among those of its class is all that is known
@@ -208,9 +209,9 @@ def _configs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
     layers = settings.get("layers")
     counts: dict[str, int] = {}
     for layer in layers if isinstance(layers, list) else ():
-        if not isinstance(layer, dict) or ".ops" in _text(layer, "module"):
+        if not isinstance(layer, dict) or ".ops" in text(layer, "module"):
             continue
-        cls = snake_case(_text(layer, "class_name"))
+        cls = snake_case(text(layer, "class_name"))
         number = counts.get(cls, 0)
         counts[cls] = number + 1
         yield f"{cls}_{number}" if number else cls, layer
@@ -222,13 +223,3 @@ def _by_class(group: Group) -> Any:
 
 def natural(key: str) -> tuple[int, str]:
     return len(key), key
-
-
-def _mapping(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _text(config: Mapping[str, Any], key: str) -> str:
-    found = config.get(key)
-    return found if isinstance(found, str) else ""

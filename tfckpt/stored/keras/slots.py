@@ -19,6 +19,7 @@ from tfckpt.optimizer_names import (
 )
 from tfckpt.records import Role
 from tfckpt.stored.graphs.optimizer_graph import told_slot
+from tfckpt.stored.keras.config import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ def optimizer_node(
         config: of the optimizer.
         variables: the model's values by the names they had.
     """
-    while isinstance(inner := _part(config, "config").get(_INNER), dict):
+    while isinstance(inner := mapping(config, "config").get(_INNER), dict):
         config = inner
     cls = config.get("class_name")
     cls = cls.rpartition(">")[2] if isinstance(cls, str) else ""  # tf_keras: `Custom>Adam`
@@ -97,8 +98,3 @@ def _unique(variables: Sequence[tuple[Node, str]]) -> dict[str, Node]:
     for value, path in variables:
         found[path] = None if path in found else value
     return {path: value for path, value in found.items() if value is not None}
-
-
-def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
