@@ -26,10 +26,9 @@ def save(prefix: str, value: float, **more: Any) -> str:
 
 
 def flip_a_bit(path: str) -> None:
-    """Damage that shows when the value is read."""
-    (data,) = Path(path).parent.glob(Path(path).name + ".data-*")
-    content = data.read_bytes()
-    data.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    """Damage that shows when the value is read; one bit of each byte, wherever the value is."""
+    for data in Path(path).parent.glob(Path(path).name + ".data-*"):
+        data.write_bytes(bytes(byte ^ 1 for byte in data.read_bytes()))
 
 
 def tear_the_index(path: str) -> None:
