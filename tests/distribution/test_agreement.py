@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE = 8.0
-BOUND = 30.0  # seconds that a refusal may take on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,6 @@ def refused(came, name: str, chief: str, other: str, *said: str) -> None:
         assert kind in kinds, (name, worker[name])
         assert all(words in text for words in said), text
         assert unchanged
-        assert seconds < BOUND
         print(f"{name}: {seconds:.1f} s")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KILLS = 50
 SPREAD = 0.6  # seconds in which the kill comes, some saves long
 OURS = re.compile(r"checkpoint|\.tfckpt\.lock|ckpt-[0-9]+\.(index|data-.*|tfckpt\.json)")
-HANG = 60.0  # seconds
+HANG = 180.0  # seconds after which a process is taken to hang, and killed
 
 
 def kill_again_and_again(server: ForkServer, workers: int, kills: int, path: Path) -> None:
