@@ -145,6 +145,9 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "build the optimizer": build_optimizer,
     "recompile": recompile,
     "a metric": _set("model.extra", lambda given: given["flavour"].metrics.Sum(name="extra")),
+    "a variable of a metric": lambda given: given["model"].seen.add_weight(
+        name=f"more_{len(given['model'].seen.variables)}", shape=(), initializer="zeros"
+    ),
     "a metric that a property tells of": lambda given: OTHER_METRICS.append(
         given["flavour"].metrics.Mean(name=f"other_{len(OTHER_METRICS)}")
     ),

@@ -78,6 +78,30 @@ def test_what_is_updated_after_a_save_is_not_in_it(saves: int, tmp_path: Path) -
     assert (stored(path, "sparse") == before).all()
 
 
+def test_a_metric_that_makes_its_variables_at_its_first_batch_is_saved(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    model.score = keras.metrics.F1Score()
+    checkpoint = tfckpt.Checkpoint(model=model)
+    checkpoint.save(str(tmp_path / "ckpt"))
+    model.score.update_state(np.eye(2), np.eye(2))
+    path = checkpoint.save(str(tmp_path / "ckpt"))
+    model.score.reset_state()
+    checkpoint.restore(path).assert_consumed()
+    np.testing.assert_array_equal(model.score.true_positives, [1, 1])
+
+
+def test_the_state_that_a_seed_generator_has_now_is_saved(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5)])
+    checkpoint = tfckpt.Checkpoint(model=model)
+    checkpoint.save(str(tmp_path / "ckpt"))
+    generator = model.layers[0].seed_generator
+    generator.state = keras.random.SeedGenerator(7).state
+    path = checkpoint.save(str(tmp_path / "ckpt"))
+    generator.next()
+    checkpoint.restore(path).assert_consumed()
+    np.testing.assert_array_equal(generator.state, [7, 0])
+
+
 class Counter(tf.train.experimental.PythonState):  # type: ignore[misc]
     def __init__(self) -> None:
         self.count = 0
@@ -119,19 +143,44 @@ def _module_whose_children_vary() -> tuple[Any, Callable[[], None]]:
     return Varying(), lambda: elsewhere.update(more=tf.Variable(2.0))
 
 
+def _module_whose_class_gets_a_method() -> tuple[Any, Callable[[], None]]:
+    class Plain(tf.Module):  # type: ignore[misc]
+        pass
+
+    module, more = Plain(), tf.Variable(2.0)
+    return module, lambda: setattr(Plain, "_trackable_children", lambda *_, **__: {"more": more})
+
+
 def _module_with_a_method_of_its_own() -> tuple[Any, Callable[[], None]]:
     module, elsewhere = tf.Module(), {"more": tf.Variable(1.0)}
     vars(module)["_trackable_children"] = lambda *_, **__: elsewhere
     return module, lambda: elsewhere.update(more=tf.Variable(2.0))
 
 
-@pytest.mark.parametrize("made", [_module_whose_children_vary, _module_with_a_method_of_its_own])
+@pytest.mark.parametrize(
+    "made",
+    [
+        _module_whose_children_vary,
+        _module_whose_class_gets_a_method,
+        _module_with_a_method_of_its_own,
+    ],
+)
 def test_code_of_the_user_s_own_is_asked_at_each_save(made: Any, tmp_path: Path) -> None:
     module, change = made()
     checkpoint = tfckpt.Checkpoint(module=module, v=tf.Variable(1))
     checkpoint.save(str(tmp_path / "ckpt"))
     change()
     assert stored(checkpoint.save(str(tmp_path / "ckpt")), "module/more") == 2.0
+
+
+def test_a_variable_that_says_itself_what_is_saved_of_it_is_asked(tmp_path: Path) -> None:
+    v = tf.Variable(1.0)
+    checkpoint = tfckpt.Checkpoint(v=v)
+    for value in (2.0, 3.0):
+        vars(v)["_serialize_to_tensors"] = lambda value=value: {
+            "VARIABLE_VALUE": tf.constant(value)
+        }
+        assert stored(checkpoint.save(str(tmp_path / "ckpt")), "v") == value
 
 
 def test_a_copy_knows_only_its_own_objects(tmp_path: Path) -> None:

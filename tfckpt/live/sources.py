@@ -31,6 +31,7 @@ from tfckpt.stored.bundles.index import ITEM_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SAVED_AS = "_serialize_to_tensors"  # on an object of its own, which says what is saved of it
 _TOGETHER = "_ReadVariablesOp"
 _AT_ONCE = 256
 
@@ -100,15 +101,15 @@ class Sources:
 
 def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
     """Whether all there is to it is a buffer of this process."""
-    if type(trackable) is not ResourceVariable:
-        if type(trackable) is not getattr(sys.modules.get("keras"), "Variable", None):
-            return False
-        trackable = trackable._value
+    inner = trackable
+    if type(trackable) is getattr(sys.modules.get("keras"), "Variable", None):
+        inner = trackable._value
     return (
-        type(trackable) is ResourceVariable
-        and hasattr(trackable.handle, "numpy")
-        and trackable.handle.device in devices
-        and _is_stored(trackable.dtype)
+        type(inner) is ResourceVariable
+        and not any(_SAVED_AS in vars(each) for each in (trackable, inner))
+        and hasattr(inner.handle, "numpy")
+        and inner.handle.device in devices
+        and _is_stored(inner.dtype)
     )
 
 

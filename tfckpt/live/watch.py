@@ -80,7 +80,7 @@ _PLAIN = (
     tf.TensorShape,
     type(tf.function(len)),
 )
-# The only objects that are asked for layers, metrics or variables and are no trackables.
+# Asked for metrics and no trackables, as Keras 3's metrics and seed generators are none.
 _COMPILED = ("keras.src.trainers.compile_utils", "tf_keras.src.engine.compile_utils")
 # What Keras and TensorFlow note on every object, and what neither a name nor a key comes from.
 _BOOKS = frozenset(
@@ -132,6 +132,7 @@ class Watch:
             lambda: map(len, map(vars, outer)),
             lambda: map(len, dicts),
             lambda: map(len, lists),
+            lambda: map(len, map(vars, classes)),
         )
         self._same = _now(
             lambda: map(type, objects),
@@ -199,6 +200,7 @@ class _Found:
         self.classes: dict[type, None] = {}
         self.questions: list[tuple[Callable[[], Any], Any]] = []
         self._keras_variable = getattr(sys.modules.get("keras"), "Variable", None)
+        self._kinds = (Trackable, *chain(*((one.metric, *one.seeds) for one in flavours())))
         looks: dict[type, Looks] = {}
         seen: dict[int, Any] = {}
         stack = list(roots)
@@ -223,7 +225,7 @@ class _Found:
         if issubclass(cls, (weakref.ref, _Reference)):
             return (_referent,)
         looks: list[Look] = []
-        if issubclass(cls, Trackable) or (cls.__module__ in _COMPILED and cls.__dictoffset__):
+        if issubclass(cls, self._kinds) or (cls.__module__ in _COMPILED and cls.__dictoffset__):
             looks.append(partial(self._object, methods_asked(cls)))
             looks += [partial(self._property, name) for name in properties_asked(cls)]
         for kinds, look in (
