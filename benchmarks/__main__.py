@@ -37,7 +37,7 @@ from benchmarks import (
     tenth,
     training,
 )
-from benchmarks.measure import Settings
+from benchmarks.measure import FAILS, Settings
 from benchmarks.others import OTHERS
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _run(names: list[str], settings: Settings) -> list[Result]:
             _say(f"interrupted; there are no results of {', '.join(names[number:])}")
             break
         for one in found:
-            if one.measure == report.FAILS:
+            if one.measure == FAILS:
                 _say(f"{name}: {one.contestant} fails: {one.note}")
         results += found
         _say(f"{name}: {time.perf_counter() - start:.0f} s")
@@ -123,7 +123,7 @@ def _places(directory: str) -> Iterator[dict[str, str]]:
     """Scratch directories on disk and in memory, removed in the end."""
     with contextlib.ExitStack() as stack:
         scratch = partial(tempfile.TemporaryDirectory, prefix="tfckpt-bench-")
-        places = {"disk": stack.enter_context(scratch(dir=directory))}
+        places = {"disk": stack.enter_context(scratch(dir=Path(directory).resolve()))}
         if os.access(SHARED_MEMORY, os.W_OK):
             places["tmpfs"] = stack.enter_context(scratch(dir=SHARED_MEMORY))
         yield places

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SEED = 1
 MIB = 1 << 20
+FAILS = "fails"
 _STATUS = Path("/proc/self/status")
 
 
@@ -143,7 +144,7 @@ def in_turns(
         for what, values in measured.items():
             results.append(Result(workload, case, name, what, tuple(values)))
         if name in failed:
-            results.append(Result(workload, case, name, "fails", (), failed[name]))
+            results.append(Result(workload, case, name, FAILS, (), failed[name]))
     return results
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.contestants import TENSORFLOW, TFCKPT
 from benchmarks.goals import LARGE, RESNET, SMALL, TRANSFORMER, Of, outcomes
+from benchmarks.measure import FAILS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from benchmarks.goals import Outcome
     from benchmarks.measure import Result
 
-FAILS = "fails"
 COMPARED = ("save ms", "restore ms")
 HEAD = """# Results
 

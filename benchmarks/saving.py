@@ -10,6 +10,7 @@ from benchmarks import subjects
 from benchmarks.contestants import CORE, FRAMEWORK, Contestant, KerasArchive, TensorFlow, Tfckpt
 from benchmarks.limits import LIMITS, TwoThreads
 from benchmarks.measure import (
+    FAILS,
     MIB,
     Result,
     Settings,
@@ -100,8 +101,13 @@ def run(name: str, settings: Settings) -> list[Result]:
     case = CASES[name]
     found = results_in_child(_timed, name, settings)
     for contestant in case.measured[:1] if settings.quick else case.measured:
-        if not contestant.absent():
+        if contestant.absent():
+            continue
+        try:
             found += results_in_child(_peaks, name, contestant, settings)
+        except RuntimeError as error:
+            where = name, f"{case.title}, disk", contestant.name
+            found.append(Result(*where, FAILS, (), str(error)))
     return found
 
 
