@@ -1,0 +1,36 @@
+"""What README.md and docs/performance.md quote of the last `make bench` is what it measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+RESULTS = PROJECT / "benchmarks" / "results"
+QUOTED = re.compile(
+    r"^<!-- of benchmarks/results/results\.md -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("page", "quotes"), [("README.md", 1), ("docs/performance.md", 3)])
+def test_quoted_tables_are_those_of_the_results(page, quotes) -> None:
+    measured = set((RESULTS / "results.md").read_text(encoding="utf-8").splitlines())
+    found = QUOTED.findall((PROJECT / page).read_text(encoding="utf-8"))
+    assert len(found) == quotes
+    lines = [line for quote in found for line in quote.splitlines() if line]
+    assert [line for line in lines if line not in measured] == []
+    assert sum(line.startswith("|") for line in lines) > 3 * quotes
+
+
+def test_the_results_are_those_of_a_full_run_with_nothing_left_out() -> None:
+    document = json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
+    assert document["machine"]["sizes"] == "full"
+    page = (RESULTS / "results.md").read_text(encoding="utf-8")
+    assert all(value in page for value in document["machine"].values())
+    plots = re.findall(r"!\[.*?\]\((.*?)\)", page)
+    assert plots
+    assert all((RESULTS / plot).exists() for plot in plots)
+    assert all((RESULTS / plot).with_suffix(".svg").exists() for plot in plots)
