@@ -64,3 +64,35 @@ def test_a_keras_object_given_later_is_not_restored_and_that_is_said(
     checkpoint.other = late
     assert all((old == new).all() for old, new in zip(before, late.get_weights(), strict=True))
     assert "call restore again" in caplog.text
+
+
+def test_what_comes_late_is_of_the_checkpoint_that_was_restored_last(optimizer, tmp_path) -> None:
+    paths = []
+    for value in (1.0, 2.0):
+        late, two = tf.Variable(value), {"step": tf.Variable(3), "other": tf.Variable(4)}
+        given = {"optimizer": optimizer} if value == 1.0 else {}
+        paths.append(tfckpt.Checkpoint(**two, **given, late=late).save(tmp_path / f"{value}"))
+    checkpoint = tfckpt.Checkpoint(optimizer=optimizer, step=tf.Variable(0))
+    checkpoint.restore(paths[0])
+    del checkpoint.optimizer
+    checkpoint.restore(paths[1])
+    checkpoint.late = tf.Variable(0.0)
+    assert float(checkpoint.late) == 2.0
+
+
+@pytest.mark.parametrize("kind", [tf.train.Checkpoint, tfckpt.Checkpoint])
+@pytest.mark.parametrize("method", ["assert_consumed", "assert_existing_objects_matched"])
+def test_a_plain_variable_that_came_since_and_got_no_value_is_noticed(
+    kind, method, tmp_path
+) -> None:
+    module = tf.Module()
+    module.v = tf.Variable(7.0)
+    path = kind(module=module).save(str(tmp_path / "ckpt"))
+    module.v.assign(0.0)
+    status = kind(module=module).restore(path)
+    getattr(status, method)()
+    module.w = tf.Variable(1.0)
+    with pytest.raises(AssertionError):
+        getattr(status, method)()
+    assert (float(module.v), float(module.w)) == (7.0, 1.0)
+    status.assert_nontrivial_match()

@@ -24,7 +24,7 @@ from tfckpt.errors import CheckpointNotFoundError, NamingError
 from tfckpt.live.aliases import eager_path, eager_prefix, readable
 from tfckpt.live.background import Background
 from tfckpt.live.coverage import EXTRA
-from tfckpt.live.delayed import Late, nothing_left, restore_rest
+from tfckpt.live.delayed import Late, came_since, nothing_here, nothing_left, restore_rest
 from tfckpt.live.distribution import Restoring, saving, workers_among
 from tfckpt.live.errors import also
 from tfckpt.live.known import Known
@@ -54,6 +54,7 @@ from tfckpt.stored.files import absolute, join
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tfckpt.live.inventory import Live
     from tfckpt.live.save import About
     from tfckpt.live.workers import Workers
     from tfckpt.stored.files import Files
@@ -303,7 +304,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             if plain and not nothing_left(prepared):
                 return self._tfckpt_plain(prepared, options, workers)
             late = Late(prepared, objects if prepared.stored.graph else {}, options)
-            may_come = bool(late.objects) or (prepared.stored.graph and _nothing_here(prepared))
+            may_come = bool(late.objects) or (prepared.stored.graph and nothing_here(prepared))
             prepared = _permitted(prepared, may_come=may_come)
             keep_all = may_fail_an_assertion(prepared.plan)
             undo = carry_out(prepared, workers, keep_all=keep_all)
@@ -311,7 +312,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             self._tfckpt_descent = self._tfckpt_descent.after(prepared)
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
-            return LoadStatus(prepared.report(), undo, forget, later=later, late=late)
+            came = partial(self._tfckpt_came, prepared.live) if plain else None
+            return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
 
     def _tfckpt_plain(self, prepared: Prepared, options: Any, workers: Restoring) -> LoadStatus:
         """No Keras object, and values that may come later, which TensorFlow waits for."""
@@ -332,9 +334,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             undo.roll_back()
             raise
         undo.settle()
+        self.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
         forget = partial(setattr, self, "_tfckpt_descent", self._tfckpt_descent)
         self._tfckpt_descent = self._tfckpt_descent.after(prepared)
         return LoadStatus(prepared.report(), undo, forget, later=later)
+
+    def _tfckpt_came(self, before: Live) -> list[str]:
+        """The values that have come to exist since."""
+        return came_since(before, self._tfckpt_known.live(*self._tfckpt_objects()))
 
     def _tfckpt_may_come(self, prepared: Prepared) -> bool:
         """Whether TensorFlow may find a value where no name matches.
@@ -342,7 +349,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         It may where an object given has no variable yet for a value that is stored below its
         keyword.
         """
-        if _nothing_here(prepared):
+        if nothing_here(prepared):
             return True
         objects, root = self._tfckpt_objects()
         given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
@@ -383,10 +390,6 @@ def _write_state(directory: str, name: str, files: Files) -> None:
         files.write_atomic(join(directory, STATE_FILE), content)
     except OSError as error:
         logging.warning("the state file for TensorFlow's tools was not written: %s", error)
-
-
-def _nothing_here(prepared: Prepared) -> bool:
-    return not prepared.live.variables.keys() - {"save_counter"}
 
 
 def _permitted(prepared: Prepared, *, may_come: bool) -> Prepared:

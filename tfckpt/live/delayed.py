@@ -23,6 +23,7 @@ from tfckpt.stored.graphs.keys import edges
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
 
 
@@ -49,6 +50,18 @@ def nothing_left(prepared: Prepared) -> bool:
     return len(sources) == len(steps) == len(variables) and all(
         step.status is Status.LOADED and is_variable(variables[step.name]) for step in steps
     )
+
+
+def nothing_here(prepared: Prepared) -> bool:
+    """Whether there is no variable yet."""
+    return not prepared.live.variables.keys() - {"save_counter"}
+
+
+def came_since(before: Live, now: Live) -> list[str]:
+    """The values that objects have now and had not then."""
+    known = {id(variable) for variable in before.variables.values()}
+    found = (name for name, variable in now.variables.items() if id(variable) not in known)
+    return [name for name in found if name != "save_counter"]
 
 
 def restore_rest(read: Callable[[], Any], restored: Iterable[Any]) -> Any:

@@ -8,7 +8,7 @@ object to match; a value that hangs in a Python list counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfckpt.errors import StatusAssertionError
 from tfckpt.planning import Severity, Status
@@ -41,6 +41,7 @@ class LoadStatus:
         *,
         later: Any = None,
         late: Late | None = None,
+        came: Callable[[], list[str]] | None = None,
     ) -> None:
         """The status of a restore that has happened.
 
@@ -51,12 +52,15 @@ class LoadStatus:
             later: TensorFlow's own status, where its delayed restoration goes on.
             late: what it goes on for, beside Keras objects; without one TensorFlow's status speaks
                 of every object, and decides.
+            came: the values that plain objects have got since; TensorFlow's assertions would be
+                about them, too.
         """
         self.report = report
         self._undo = undo
         self._forget = forget
         self._later = later
         self._late = late
+        self._came = came
         self._plain = late is None
         self._rolled_back = False
 
@@ -119,6 +123,10 @@ class LoadStatus:
             problems = problems or wrong()
         if problems:
             self._fail(name, problems)
+        came = self._came() if self._came and name != "assert_nontrivial_match" else []
+        if came:
+            told = [f"{value}: came since, and the checkpoint has nothing for it" for value in came]
+            self._raise(name, "what was restored stays", told)
         return self
 
     def _fail(self, name: str, problems: list[str]) -> None:
@@ -130,6 +138,9 @@ class LoadStatus:
             what = "values wait for their variables, and nothing was put back"
         else:
             what = self._take_back()
+        self._raise(name, what, problems)
+
+    def _raise(self, name: str, what: str, problems: list[str]) -> NoReturn:
         shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN])
         more = len(problems) - _SHOWN
         raise StatusAssertionError(
