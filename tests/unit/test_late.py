@@ -96,3 +96,23 @@ def test_a_plain_variable_that_came_since_and_got_no_value_is_noticed(
         getattr(status, method)()
     assert (float(module.v), float(module.w)) == (7.0, 1.0)
     status.assert_nontrivial_match()
+
+
+@pytest.mark.parametrize("kind", [tf.train.Checkpoint, tfckpt.Checkpoint])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: iter(tf.data.Dataset.range(3)),
+        lambda: tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1),
+    ],
+    ids=["iterator", "table"],
+)
+def test_an_object_that_the_checkpoint_does_not_have_is_noticed(
+    kind, made, optimizer, tmp_path
+) -> None:
+    path = kind(optimizer=optimizer, step=tf.Variable(3)).save(str(tmp_path / "ckpt"))
+    checkpoint = kind(optimizer=optimizer, step=tf.Variable(0), object=made())
+    with pytest.raises(AssertionError):
+        checkpoint.restore(path).assert_existing_objects_matched()
+    with pytest.raises(AssertionError):
+        checkpoint.restore(path).assert_consumed()

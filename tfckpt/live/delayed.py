@@ -95,12 +95,14 @@ class Late:
 
     Attributes:
         objects: keyword → object, those given and those that came since.
+        left_out: names of what the checkpoint's writer could not save, each with the reason.
     """
 
     def __init__(self, prepared: Prepared, objects: Mapping[str, Any], options: Any) -> None:
         steps = prepared.plan.steps
         self._wanted = {step.source.partition("/")[0] for step in steps if not step.name}
         self._wanted -= prepared.live.keras_roots | {"save_counter"}
+        self.left_out = prepared.stored.inventory.left_out
         self._prefix, self._options = prepared.stored.prefix, options
         self.objects = {name: obj for name, obj in objects.items() if name in self._wanted}
 

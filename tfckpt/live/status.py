@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan, RestoreReport, Step
 
 _SHOWN = 10
+_OBJECTS = (Role.ITERATOR, Role.OBJECT)
 
 
 class LoadStatus:
@@ -159,15 +160,15 @@ class LoadStatus:
         return "variables were changed since the restore, and none was put back"
 
     def _missing(self) -> list[str]:
-        # What its writer could not save is a note of the plan: no fault of anybody's.
+        # What its writer could not save is no fault of anybody's.
         unsaved = {Role.METRIC} if self._complete else {Role.METRIC, Role.SEED}
-        noted = {Role.ITERATOR, Role.OBJECT}
+        left_out = self._late.left_out if self._late is not None else ()
         return [
             f"{step.name}: {step.reason}"
             for step in self.report.plan.steps
             if step.status is Status.MISSING
             and step.entry.role not in unsaved
-            and not (step.severity is Severity.NOTE and step.entry.role in noted)
+            and not (step.name in left_out and step.entry.role in _OBJECTS)
         ]
 
     def _unexpected(self) -> list[str]:
