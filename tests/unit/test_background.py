@@ -182,6 +182,17 @@ def test_nothing_is_listed_before_it_is_committed(manager, gate) -> None:
     assert commit.read(path) is not None
 
 
+def test_a_number_given_by_hand_counts_before_it_is_committed(manager, gate) -> None:
+    first, second = manager(), manager()
+    first.save(checkpoint_number=50)
+    newest = second.save()
+    gate.open()
+    first.sync()
+    second.sync()
+    assert names(first) == ["ckpt-50", "ckpt-51"]
+    assert second.restore_or_initialize() == newest
+
+
 def test_skip_makes_no_save_while_one_is_under_way(manager, value, gate) -> None:
     first = manager(if_busy="skip")
     value.assign(1)

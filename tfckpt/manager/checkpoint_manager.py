@@ -241,7 +241,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             preserved = tuple(sorted(self._decide(found).preserved))
             last = self._files.order(found[-1]) if found else (0, -1)
             above = max(counter, last[0], tidied)
-            number = Number(self._files.prefix, above, self._terms.files)
+            number = Number(self._files.prefix, above, self._terms.files, checkpoint_number)
         chosen = number.value if checkpoint_number is None else checkpoint_number
         counted = number.value if checkpoint_number is None else counter + 1
         sequence = None if (chosen, 0) > last else (last[0], last[1] + 1)

@@ -29,9 +29,12 @@ class Number:
         file_prefix: ``<directory>/<checkpoint_name>``.
         above: what it is to be above besides: the save counter, and :func:`last_in_order`.
         files: where the directory is.
+        chosen: one that the save goes by instead, which others are to be above, too.
     """
 
-    def __init__(self, file_prefix: str, above: int, files: Files) -> None:
+    def __init__(
+        self, file_prefix: str, above: int, files: Files, chosen: int | None = None
+    ) -> None:
         directory, name = os.path.split(file_prefix)
         place = directory if "://" in directory else os.path.realpath(directory)
         with _lock:
@@ -40,14 +43,15 @@ class Number:
             self.value = max(above, highest, *self._others) + 1
             if not files.renames:
                 self._others.clear()
-            self._others.add(self.value)
+            self._held = {self.value} if chosen is None else {self.value, chosen}
+            self._others |= self._held
             self._for_good = not files.renames
 
     def give_back(self) -> None:
         """The save is over: its files tell its number, or it left none."""
         with _lock:
             if not self._for_good:
-                self._others.discard(self.value)
+                self._others -= self._held
 
 
 def last_in_order(file_prefix: str, files: Files) -> int:
