@@ -27,15 +27,16 @@ $(STAMP): setup.cfg setup.py pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python examples/digits/demo.py
 
-# A file stays with one worker, so that TensorFlow is imported once for all of its tests.
+# A file stays with one worker, so that TensorFlow is imported once for all of its tests. Not the
+# files with the fewest tests last: those that wait for other processes are among them.
 test: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ''
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --results benchmarks/results

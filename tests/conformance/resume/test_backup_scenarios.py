@@ -103,7 +103,7 @@ def test_what_was_interrupted_ends_as_if_it_had_not_been(begin, interrupt, at) -
     np.testing.assert_equal(state(model), state(whole))
 
 
-@pytest.mark.parametrize("part", [".index", ".data-00000-of-00001"])
+@pytest.mark.parametrize("part", [".index", ".data-*"])
 def test_where_the_newest_is_damaged_the_one_before_is_taken_and_said(
     begin, interrupt, part, capsys
 ) -> None:
@@ -113,7 +113,7 @@ def test_where_the_newest_is_damaged_the_one_before_is_taken_and_said(
     with pytest.raises(Interrupted):
         fit(model, run.callback(verbose=0), interrupt("batch_end", 2, 1))
     *_, before, newest = run.manager.checkpoints
-    file = Path(newest + part)
+    (*_, file) = sorted(Path(newest).parent.glob(Path(newest).name + part))
     file.write_bytes(file.read_bytes()[:-9])
     model, run = begin()
     assert fit(model, run.callback()) == expected
