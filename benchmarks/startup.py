@@ -66,6 +66,7 @@ def _subject(case: str, settings: Settings) -> subjects.Subject:
 
 def _seconds(code: str, *arguments: str) -> dict[str, float]:
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     command = [sys.executable, "-c", code, *arguments]
     run = partial(subprocess.run, command, check=True, capture_output=True, env=env)
     return {"ms": clock(run)}

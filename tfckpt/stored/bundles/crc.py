@@ -27,13 +27,19 @@ def combine(first: int, second: int, length: int) -> int:
 @lru_cache(64)
 def _shift(length: int) -> int:
     """The power of x that so many bytes multiply by."""
-    result, square, bits = _ONE, _X, 8 * length
+    result, power, bits = _ONE, 0, 8 * length
     while bits:
         if bits & 1:
-            result = _product(result, square)
-        square = _product(square, square)
+            result = _product(result, _square(power))
+        power += 1
         bits >>= 1
     return result
+
+
+@lru_cache(None)
+def _square(times: int) -> int:
+    """x, squared so many times."""
+    return _product(root := _square(times - 1), root) if times else _X
 
 
 def _product(one: int, other: int) -> int:

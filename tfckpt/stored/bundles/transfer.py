@@ -184,8 +184,9 @@ class _Transfer:
         for number in sorted(self._parts):
             if number >= self._failed:
                 return
-            crc, request = 0, self._requests[number]
-            for _, (length, piece) in sorted(self._parts[number].items()):
+            request = self._requests[number]
+            (_, (_, crc)), *rest = sorted(self._parts[number].items())
+            for _, (length, piece) in rest:
                 crc = combine(crc, piece, length)
             try:
                 values.check(crc, request.entry, request.path, request.name)
