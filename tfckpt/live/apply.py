@@ -84,7 +84,7 @@ class Undo:
             kept.new = inner.read_value()
         else:
             inner.assign(value)
-            self._trim(nbytes)
+            self.freed(nbytes)
 
     def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
         """The same by the short way."""
@@ -94,7 +94,7 @@ class Undo:
             kept.new = buffers.assign_plain(inner, value)
         else:
             buffers.assign_plain(inner, value)
-            self._trim(nbytes)
+            self.freed(nbytes)
 
     def _keeps(self, nbytes: int) -> bool:
         self._bytes += nbytes
@@ -103,14 +103,14 @@ class Undo:
         self.complete = False
         return False
 
-    def _trim(self, nbytes: int) -> None:
-        """Old values go back to the system: glibc would keep them, in pieces too short for new.
+    def freed(self, nbytes: int) -> None:
+        """What is not needed any more goes back to the system; glibc would keep it.
 
-        Measured on 768 MiB in values of 16 MiB: 600 MiB of holes (malloc_trim(3); others have
-        none).
+        In pieces too short for new values: measured on 768 MiB in values of 16 MiB, 600 MiB of
+        holes (malloc_trim(3); others have none).
         """
         self._freed += nbytes
-        if self._freed > TRIM_BYTES:
+        if self._freed >= TRIM_BYTES:
             self._freed = 0
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:
@@ -224,6 +224,7 @@ def apply(
         if verify == "values":
             for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
                 _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
+                undo.freed(one.entry.nbytes)
             for step in others:
                 _compare(step.name, raw(variables[step.name]), values.take(step))
         workers.done()
