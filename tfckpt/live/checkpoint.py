@@ -24,7 +24,14 @@ from tfckpt.errors import CheckpointNotFoundError, NamingError
 from tfckpt.live.aliases import eager_path, eager_prefix, readable
 from tfckpt.live.background import Background
 from tfckpt.live.coverage import EXTRA
-from tfckpt.live.delayed import Late, came_since, nothing_here, nothing_left, restore_rest
+from tfckpt.live.delayed import (
+    Late,
+    came_since,
+    may_come,
+    nothing_here,
+    nothing_left,
+    restore_rest,
+)
 from tfckpt.live.distribution import Restoring, saving, workers_among
 from tfckpt.live.errors import also
 from tfckpt.live.known import Known
@@ -232,6 +239,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_descent(self, descent: Descent) -> None:
         self.__dict__["_tfckpt_from"] = descent
 
+    def _tfckpt_comes_from(self, prepared: Prepared) -> Callable[[], None]:
+        """Note what was restored; returns what forgets it."""
+        before = self._tfckpt_descent
+        self._tfckpt_descent = before.after(prepared)
+        return partial(setattr, self, "_tfckpt_descent", before)
+
     @property
     def _tfckpt_known(self) -> Known:
         if "_tfckpt_names" not in self.__dict__:
@@ -304,12 +317,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             if plain and not nothing_left(prepared):
                 return self._tfckpt_plain(prepared, options, workers)
             late = Late(prepared, objects if prepared.stored.graph else {}, options)
-            may_come = bool(late.objects) or (prepared.stored.graph and nothing_here(prepared))
-            prepared = _permitted(prepared, may_come=may_come)
+            waiting = bool(late.objects) or (prepared.stored.graph and nothing_here(prepared))
+            prepared = _permitted(prepared, may_come=waiting)
             keep_all = may_fail_an_assertion(prepared.plan)
             undo = carry_out(prepared, workers, keep_all=keep_all)
-            forget = partial(setattr, self, "_tfckpt_descent", self._tfckpt_descent)
-            self._tfckpt_descent = self._tfckpt_descent.after(prepared)
+            forget = self._tfckpt_comes_from(prepared)
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
             came = partial(self._tfckpt_came, prepared.live) if plain else None
@@ -318,7 +330,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_plain(self, prepared: Prepared, options: Any, workers: Restoring) -> LoadStatus:
         """No Keras object, and values that may come later, which TensorFlow waits for."""
         workers.meet_once_more()
-        prepared = _permitted(prepared, may_come=self._tfckpt_may_come(prepared))
+        prepared = _permitted(prepared, may_come=may_come(prepared, *self._tfckpt_objects()))
         live, assignments = prepared.live.variables, prepared.plan.assignments
         # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
         theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
@@ -335,27 +347,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             raise
         undo.settle()
         self.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
-        forget = partial(setattr, self, "_tfckpt_descent", self._tfckpt_descent)
-        self._tfckpt_descent = self._tfckpt_descent.after(prepared)
+        forget = self._tfckpt_comes_from(prepared)
         return LoadStatus(prepared.report(), undo, forget, later=later)
 
     def _tfckpt_came(self, before: Live) -> list[str]:
         """The values that have come to exist since."""
         return came_since(before, self._tfckpt_known.live(*self._tfckpt_objects()))
-
-    def _tfckpt_may_come(self, prepared: Prepared) -> bool:
-        """Whether TensorFlow may find a value where no name matches.
-
-        It may where an object given has no variable yet for a value that is stored below its
-        keyword.
-        """
-        if nothing_here(prepared):
-            return True
-        objects, root = self._tfckpt_objects()
-        given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
-        return any(
-            step.source.partition("/")[0] in given for step in prepared.plan.steps if not step.name
-        )
 
     def _tfckpt_objects(self) -> tuple[dict[str, Any], Any]:
         """The objects by keyword, and the root object."""

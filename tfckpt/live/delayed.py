@@ -43,6 +43,19 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
         chain.read(readable(prefix)).assert_existing_objects_matched().expect_partial()
 
 
+def may_come(prepared: Prepared, objects: Mapping[str, Any], root: Any) -> bool:
+    """Whether TensorFlow may find a value where no name matches.
+
+    It may where an object given has no variable yet for a value that is stored below its keyword.
+    """
+    if nothing_here(prepared):
+        return True
+    given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
+    return any(
+        step.source.partition("/")[0] in given for step in prepared.plan.steps if not step.name
+    )
+
+
 def nothing_left(prepared: Prepared) -> bool:
     """Whether every stored value is for a variable of its own that exists: none can come later."""
     steps, variables = prepared.plan.steps, prepared.live.variables

@@ -26,6 +26,7 @@ from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
 from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.bundles import proto
+from tfckpt.stored.bundles.finite import all_finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,13 +177,7 @@ def _finite(spec: Any) -> bool:
     dtype = getattr(tensor, "dtype", tf.string)
     if not (dtype.is_floating or dtype.is_complex):
         return True
-    if dtype in (tf.float32, tf.float64):
-        # One pass without a copy: a sum is finite only if all it adds up is.
-        with np.errstate(all="ignore"):
-            if np.isfinite(np.sum(np.asarray(tensor))):
-                return True
-    parts = (tf.math.real(tensor), tf.math.imag(tensor)) if dtype.is_complex else (tensor,)
-    return all(bool(tf.reduce_all(tf.math.is_finite(tf.cast(p, tf.float64)))) for p in parts)
+    return all_finite(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8), dtype.name)
 
 
 def _unsavable(live: Live) -> dict[str, str]:

@@ -16,6 +16,7 @@ from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.commits import commit
+from tfckpt.stored.commits.debris import shards_of
 from tfckpt.stored.commits.discover import Kind, candidates
 from tfckpt.stored.files import LOCAL, Files, join
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.commits.record import CommitRecord
 
-_SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
 _SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")
 _FILES = (".h5", ".hdf5", ".keras", ".weights.json", ".safetensors")
 _NO_INDEX = "has data and no index, which was lost, not copied, or never written"
@@ -96,7 +96,7 @@ def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
     """
     name = os.path.split(prefix)[1]
     first = [commit.path_of(name), index_path(name), *([name] if name else [])]
-    rest = {one for one in there if one.startswith(name) and _SHARD.fullmatch(one[len(name) :])}
+    rest = {one for one in there if shards_of(one, name) is not None}
     with contextlib.suppress(CheckpointError):
         if (head := commit.read_head(commit.path_of(prefix), prefix, files)) is not None:
             rest |= there & {*head.files}

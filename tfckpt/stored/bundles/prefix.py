@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 LFS_POINTER = b"version https://git-lfs"
 LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
-SUFFIX = re.compile(r"(?:\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.meta|\.tfckpt\.json)\Z")
+# Of a data file; how ``data_path`` of :mod:`tfckpt.stored.bundles.bundle` ends.
+DATA = r"\.data-[0-9]{5}-of-(?P<shards>[0-9]{5})"
+SUFFIX = re.compile(rf"(?:\.index|{DATA}|\.meta|\.tfckpt\.json)\Z")
 # Below the directory of a SavedModel.
 VARIABLES = "/variables/variables"
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")

@@ -19,6 +19,7 @@ from absl import logging
 
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits import commit
 from tfckpt.stored.commits.lock import lock_of
 from tfckpt.stored.commits.record import is_part
@@ -32,7 +33,7 @@ DELETED = ".tfckpt.deleted"
 BEFORE = ".before"
 MARK = "writer"
 _tidying = threading.Lock()
-_SHARDS = re.compile(r"\.data-[0-9]{5}-of-([0-9]{5})")
+_DATA = re.compile(DATA)
 
 
 def claim(directory: str, checkpoint_name: str, files: Files) -> int:
@@ -221,5 +222,5 @@ def _remove_tree(path: str, files: Files) -> None:
 
 def shards_of(file: str, name: str) -> int | None:
     """How many data files a checkpoint has, by the name of one of them."""
-    match = _SHARDS.fullmatch(file.removeprefix(name)) if file.startswith(name) else None
-    return int(match[1]) if match else None
+    match = _DATA.fullmatch(file.removeprefix(name)) if file.startswith(name) else None
+    return int(match["shards"]) if match else None

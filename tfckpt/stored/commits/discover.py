@@ -15,6 +15,7 @@ import dataclasses
 import re
 from enum import Enum
 
+from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits.commit import OUT_OF_ORDER, SUFFIX
 from tfckpt.stored.commits.debris import DELETED
 from tfckpt.stored.commits.late import as_of_now
@@ -26,8 +27,7 @@ _INDEX = ".index"
 _STAGED = ".tmp"
 _SUFFIXES = (_INDEX, SUFFIX, DELETED, OUT_OF_ORDER)
 _ENDS = "|".join(map(re.escape, _SUFFIXES))
-_DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
-_PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{_DATA})", re.DOTALL)
+_PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
 
 
 class Kind(str, Enum):

@@ -18,6 +18,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError
+from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits.commit import SUFFIX
 from tfckpt.stored.commits.state_file import STATE_FILE, read_state
 from tfckpt.stored.files import join
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _INDEX = ".index"
 _ASKED = 16  # in one listing; more than a save deletes at a time
 _NUMBERED = re.compile(r"(.*)-([0-9]{1,18})", re.DOTALL)
-_DATA = re.compile(r"(.*)\.data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
+_DATA = re.compile(rf"(.*){DATA}", re.DOTALL)
 
 
 def as_of_now(names: Iterable[str], directory: str, files: Files) -> list[str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.records import Entry, Inventory, Layer, Restored, Role, Root
+from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits import entries, lineage
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ _DEFAULTS = {
     "adopted": False,
     "lineage": [],
 }
-_DATA = r"\.data-[0-9]{5}-of-[0-9]{5}"
 _NOT_A_SAVERS = re.compile(
-    rf".*({_DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
+    rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
     re.DOTALL,
 )
 
@@ -161,7 +161,7 @@ def is_part(file: str, base: str) -> bool:
     >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
     (True, False)
     """
-    if re.fullmatch(re.escape(base) + _DATA, file):
+    if re.fullmatch(re.escape(base) + DATA, file):
         return True
     plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
     ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
