@@ -6,6 +6,7 @@ same for once.
 
 from __future__ import annotations
 
+import signal
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,6 @@ from tfckpt.policy import Config, Save, load_config
 
 if TYPE_CHECKING:
     import os
-    import signal
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.live.restore import Choice
@@ -232,8 +232,8 @@ class Run:
             return
         try:
             self._wait()
-            self._together()
-            if received := self._signals.received:
+            _, received = self._together()
+            if received:
                 self._save_for(received, None)
         except BaseException:
             self._signals.abandon()
@@ -243,26 +243,34 @@ class Run:
     def _at_boundary(self, due: bool, metrics: Mapping[str, float] | None) -> str | None:
         """Between two steps: save if due, and for a signal, which then means what it meant."""
         self._signals.install()
-        due, path = self._together(due), None
-        if due and not self._signals.received:
+        due, received = self._together(due)
+        path = None
+        if due and not received:
             path = self._save(self.epoch, metrics, wait=False)
-        if received := self._signals.received:
+            if self._workers is None:
+                received = self._signals.received  # meanwhile
+        if received:
             path = self._save_for(received, metrics) or path
             self._signals.leave()
             self._signals.install()
         return path
 
-    def _together(self, due: bool = False) -> bool:
-        """What is due in one of several workers, by its clock or a signal, is due in all."""
+    def _together(self, due: bool = False) -> tuple[bool, tuple[signal.Signals, ...]]:
+        """Whether a save is due, and what signals have come: in one of several workers, so in all.
+
+        One that comes after a worker has said what it has waits for the next boundary.
+        """
+        received = self._signals.received
         if not in_cluster() or not (self._triggers.by_the_clock or self._signals.watching):
-            return due
+            return due, received
         if (workers := self._workers or workers_among(self._objects)) is None:
-            return due
+            return due, received
         self._workers = workers
-        names = [one.name for one in self._signals.received]
-        heard = workers.meet("end of a step", [due, names], SaveError)
-        self._signals.received_elsewhere(name for _, theirs in heard for name in theirs)
-        return any(other for other, _ in heard)
+        said = [due, [one.name for one in received]]
+        heard = workers.meet("end of a step", said, SaveError)
+        names = dict.fromkeys(name for _, theirs in heard for name in theirs)
+        self._signals.received_elsewhere(names)
+        return any(other for other, _ in heard), tuple(signal.Signals[name] for name in names)
 
     def _save_for(
         self, received: Sequence[signal.Signals], metrics: Mapping[str, float] | None

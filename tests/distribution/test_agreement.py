@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from zoo.cluster import run_workers
+from zoo.forkserver import results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +26,7 @@ def root(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def came(server, root) -> list[dict[str, Any]]:
     """What came of each call, in the chief and in the other worker."""
-    outcomes = run_workers(server, 2, "agree", str(root), patience=PATIENCE)
-    return [outcome.result() for outcome in outcomes]
+    return results(run_workers(server, 2, "agree", str(root), patience=PATIENCE))
 
 
 def refused(came, name: str, chief: str, other: str, *said: str) -> None:
@@ -90,3 +90,7 @@ def test_a_late_worker_fails_the_save_in_all_and_the_next_one_succeeds(came, roo
 
 def test_a_signal_to_one_ends_all_after_one_save(came) -> None:
     assert [worker["stopped"] for worker in came] == [[4, 143, ["ckpt-1"]]] * 2
+
+
+def test_a_signal_that_comes_while_they_meet_ends_all_at_the_next_step(came) -> None:
+    assert [worker["stopped late"] for worker in came] == [[5, 143, ["ckpt-1"]]] * 2

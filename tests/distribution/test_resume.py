@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from zoo.cluster import run_servers, run_workers
+from zoo.forkserver import results
 
 if TYPE_CHECKING:
     from zoo.forkserver import ForkServer
 
 
 def killed_and_resumed(server: ForkServer, training: str, places: list[Any], path: Any) -> None:
-    whole = [each.result() for each in run_workers(server, 2, training, str(path / "whole"), None)]
+    whole = results(run_workers(server, 2, training, str(path / "whole"), None))
     assert whole[0] == whole[1]
     for place in places:
         outcomes = run_workers(server, 2, training, str(path / "killed"), place)
         assert outcomes[place[-1]].signal == signal.SIGKILL, outcomes[place[-1]]
         assert outcomes[1 - place[-1]].error, "the other one went on alone"
     ended = run_workers(server, 2, training, str(path / "killed"), None)
-    assert [each.result() for each in ended] == whole
+    assert results(ended) == whole
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long)])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from zoo.cluster import FLAVOURS, SEEN, digest, run_servers, run_workers, value_of
+from zoo.forkserver import results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,9 +31,9 @@ def strategies(server: ForkServer) -> dict[str, Callable[..., list[Any]]]:
         ]
 
     def workers(count: int) -> Callable[..., list[Any]]:
-        return lambda function, *arguments: [
-            one.result() for one in run_workers(server, count, function, *arguments)
-        ]
+        return lambda function, *arguments: results(
+            run_workers(server, count, function, *arguments)
+        )
 
     return {
         "one device": replicas(1),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).resolve().parent.parent
 SHOWN = 100_000  # characters of a child's output, the last ones
 POLL = 0.005  # seconds
+_WELL = (None, None, False)  # error, signal, timed out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +60,20 @@ class Outcome:
 
     def result(self) -> Any:
         """The value, where there is one; everything that is known, where not."""
-        assert (self.error, self.signal, self.timed_out) == (None, None, False), self
+        assert (self.error, self.signal, self.timed_out) == _WELL, self
         return self.value
 
     def __str__(self) -> str:
         ended = f"signal {self.signal}, " if self.signal else ""
         ended += "timed out, " if self.timed_out else ""
         return f"{ended}error: {self.error}\n{self.output}"
+
+
+def results(outcomes: Sequence[Outcome]) -> list[Any]:
+    """The values of all; everything that is known of all, where one has none."""
+    failed = [one for one in outcomes if (one.error, one.signal, one.timed_out) != _WELL]
+    assert not failed, "\n".join(f"{index}: {one}" for index, one in enumerate(outcomes))
+    return [one.value for one in outcomes]
 
 
 class ForkServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,11 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.live.inventory import collect
 from tfckpt.live.variables import raw
+from tfckpt.live.workers import Workers
 from zoo.cluster import FLAVOURS, SEEN, digest, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def build(strategy: Any, flavour: str) -> dict[str, Any]:
@@ -308,6 +313,7 @@ def agree(strategy: Any, index: int, root: str) -> dict[str, Any]:
         )
     checkpoint = tfckpt.Checkpoint(model=model, summed=summed)
     manager = tfckpt.CheckpointManager(checkpoint, f"{root}/run", max_to_keep=None)
+    bad = tfckpt.CheckpointManager(checkpoint, f"{root}/file/run", max_to_keep=None)
     came: dict[str, Any] = {}
 
     def value() -> float:
@@ -345,7 +351,6 @@ def agree(strategy: Any, index: int, root: str) -> dict[str, Any]:
     trying("right", lambda: checkpoint.restore(f"{root}/run/ckpt-1").assert_consumed())
     trying("no collective", partial(without_collectives, checkpoint, f"{root}/run/ckpt-1"))
     trying("chosen", manager.restore_or_initialize)
-    bad = tfckpt.CheckpointManager(checkpoint, f"{root}/file/run", max_to_keep=None)
     if index == 0:
         Path(f"{root}/file").write_text("no directory")
         for newest in Path(f"{root}/run").glob("ckpt-3.data-*"):
@@ -369,7 +374,8 @@ def agree(strategy: Any, index: int, root: str) -> dict[str, Any]:
     trying("late", manager.save)
     trying("after it", manager.save)
     came["seen"] = sorted(each.name for each in Path(f"{root}/run").iterdir())
-    came["stopped"] = stopped(model, index, f"{root}/stopped")
+    came["stopped"] = stopped(model, index, f"{root}/stopped", late=False)
+    came["stopped late"] = stopped(model, index, f"{root}/stopped-late", late=True)
     return came
 
 
@@ -387,20 +393,40 @@ def without_collectives(checkpoint: Any, path: str) -> None:
         kind._get_cross_replica = before
 
 
-def stopped(model: Any, index: int, directory: str) -> Any:
-    """A loop in which one worker is asked to end; what the others do, and what is saved."""
+def stopped(model: Any, index: int, directory: str, *, late: bool) -> Any:
+    """A loop in which one worker is asked to end; what the others do, and what is saved.
+
+    ``late``: after that worker has said at the end of a step that it goes on.
+    """
     step = tf.Variable(0)
     save = {"every_steps": 100, "on_signal": ["SIGTERM"]}
     run = tfckpt.from_config(config(directory, **save), model=model, step=step)
     for number in range(1, 10):
         step.assign(number)
-        if index == 1 and number == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
+        asked = index == 1 and number == 4
+        if asked and not late:
+            signal.raise_signal(signal.SIGTERM)
         try:
-            run.save_if_due()
+            with at_the_end_of(Workers, "meet") if asked and late else contextlib.nullcontext():
+                run.save_if_due()
         except SystemExit as end:
             return [number, end.code, [Path(path).name for path in run.manager.checkpoints]]
     return "not stopped"
+
+
+@contextlib.contextmanager
+def at_the_end_of(owner: Any, method: str) -> Iterator[None]:
+    """SIGTERM comes when a call of the method is about to return."""
+    before = getattr(owner, method)
+
+    def and_then(*arguments: Any, **options: Any) -> Any:
+        setattr(owner, method, before)
+        said = before(*arguments, **options)
+        signal.raise_signal(signal.SIGTERM)
+        return said
+
+    setattr(owner, method, and_then)
+    yield
 
 
 LATE = 11.0  # seconds, longer than the others wait
