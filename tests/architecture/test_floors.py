@@ -175,6 +175,50 @@ def test_inspecting_a_checkpoint_does_not_import_tensorflow(tmp_path: Path) -> N
     assert not loaded_after(INSPECT, prefix) & (TENSORFLOW | KERAS)
 
 
+# What a look at a checkpoint of tfckpt's has no use for: other rooms, other formats, whoever
+# writes, and packages. NumPy, with whatever it imports, is for those who read values.
+SPARED = {
+    *(f"tfckpt.{name}" for name in ("fitting", "live", "manager", "names", "policy", "run")),
+    *(f"tfckpt.stored.{name}" for name in ("keras", "safetensors", "saved_model", "tf1")),
+    *(f"tfckpt.stored.{name}" for name in ("listing", "quarantine", "room", "unrecorded")),
+    *(f"tfckpt.stored.commits.{name}" for name in ("debris", "late", "lock", "staging")),
+    *("absl", "h5py", "keras", "pydantic", "rich", "tensorflow", "tf_keras", "yaml"),
+}
+STANDARD = {
+    *("argparse", "asyncio", "concurrent", "ctypes", "difflib", "email", "importlib.metadata"),
+    *("logging", "random", "secrets", "shutil", "socket", "tempfile", "textwrap", "xml", "zipfile"),
+}
+SPARED_BY = {"inspect": SPARED | STANDARD | {"numpy"}, "verify": SPARED}
+IMPORTED = """
+import json, sys  # what Python's start has imported before is none of the command's doing
+before = set(sys.modules)
+from tfckpt.cli.main import main
+assert main() == 0
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+@pytest.mark.parametrize("command", SPARED_BY)
+def test_a_look_at_a_checkpoint_imports_no_more_than_it_uses(command: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import tfckpt
+
+    prefix = tfckpt.Checkpoint(values=[tf.Variable(7), tf.Variable([1.0])]).save(tmp_path / "ckpt")
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, command, prefix],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+    )
+    assert done.returncode == 0, done.stderr
+    imported = json.loads(done.stdout.splitlines()[-1])
+    assert "tfckpt.stored.bundles.bundle" in imported
+    spared = tuple(f"{name}." for name in SPARED_BY[command])
+    assert not [name for name in imported if f"{name}.".startswith(spared)]
+
+
 def test_public_names_are_listed_in_order_and_are_all_there() -> None:
     import tfckpt
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.text import printable
-from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.bundles.proto import parse_object_graph
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

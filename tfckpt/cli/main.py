@@ -17,14 +17,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from absl import flags
-
 from tfckpt.cli.command import Given, Misuse
 from tfckpt.cli.commands import COMMANDS
 from tfckpt.errors import TfckptError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from absl import flags
 
     from tfckpt.cli.command import Command
 
@@ -83,20 +83,34 @@ def _run(argv: list[str]) -> int:
 
 
 def _call(command: Command, words: list[str]) -> int:
+    given = _parsed(command, words)
+    if given is None:
+        from tfckpt.cli.usage import of_command
+
+        print(of_command(command))
+        return 0
+    module, _, name = command.module.partition(":")
+    status: int = getattr(importlib.import_module(module), name or "run")(given)
+    return status
+
+
+def _parsed(command: Command, words: list[str]) -> Given | None:
+    """What the command is given; None where it is asked for its help."""
+    _, *arguments = words
+    if not any(word.startswith("-") for word in arguments):  # no flags: to import them costs most
+        return Given(
+            arguments, {flag.name: None if flag.value else False for flag in command.all_flags}
+        )
+    from absl import flags
+
     values = _flags(command)
     try:
         _, *arguments = values(words)
     except flags.Error as error:
         raise Misuse(str(error)) from None
     if values.help:
-        from tfckpt.cli.usage import of_command
-
-        print(of_command(command))
-        return 0
-    given = Given(arguments, {flag.name: values[flag.name].value for flag in command.all_flags})
-    module, _, name = command.module.partition(":")
-    status: int = getattr(importlib.import_module(module), name or "run")(given)
-    return status
+        return None
+    return Given(arguments, {flag.name: values[flag.name].value for flag in command.all_flags})
 
 
 def _command(words: list[str]) -> Command | None:
@@ -119,6 +133,8 @@ def _command(words: list[str]) -> Command | None:
 
 
 def _flags(command: Command) -> flags.FlagValues:
+    from absl import flags
+
     values = flags.FlagValues()
     values.set_gnu_getopt()
     for flag in command.all_flags:

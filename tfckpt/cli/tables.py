@@ -8,9 +8,7 @@ none. What comes from a file is escaped (`printable`) and never taken for rich's
 
 from __future__ import annotations
 
-import shutil
 import sys
-import textwrap
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.text import WIDTH, printable
@@ -34,7 +32,11 @@ def for_a_person() -> bool:
 
 def columns() -> int:
     """How many columns a line may have: those of the window, and 80 in a pipe."""
-    return shutil.get_terminal_size().columns if for_a_person() else WIDTH
+    if not for_a_person():
+        return WIDTH
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def show(
@@ -91,6 +93,8 @@ def _wrapped(cells: Sequence[list[str]]) -> Iterator[list[str]]:
 
 
 def _lines(text: str, width: int) -> list[str]:
+    import textwrap
+
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 

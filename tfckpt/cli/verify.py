@@ -12,8 +12,6 @@ from tfckpt.cli.finding import all_in, files_of, is_one
 from tfckpt.cli.progress import progress
 from tfckpt.planning.text import collapse, printable, size, wrap
 from tfckpt.stored.commits.discover import Kind
-from tfckpt.stored.listing import without_number
-from tfckpt.stored.quarantine import quarantine
 from tfckpt.stored.verification import Fault, Verdict, verify
 
 if TYPE_CHECKING:
@@ -35,6 +33,8 @@ def run(given: Given) -> int:
     for verdict in _verdicts(path):
         verdicts.append(verdict)
         if verdict.faults and verdict.damaged and given.switch("quarantine"):
+            from tfckpt.stored.quarantine import quarantine
+
             moved[verdict.path] = quarantine(verdict.path, files_of(path))
         if not given.json:
             _print(verdict, moved.get(verdict.path))
@@ -47,6 +47,8 @@ def _verdicts(path: str) -> Iterator[Verdict]:
     found = all_in(path)
     paths = [one.prefix for one in found]
     if not is_one(path):
+        from tfckpt.stored.listing import without_number
+
         paths += without_number(path, files_of(path))
     by_prefix = {one.prefix: one for one in found}
     for number, one in enumerate(paths or [path]):

@@ -17,7 +17,6 @@ from tfckpt.planning.derive import structure
 from tfckpt.planning.plan import Status
 from tfckpt.records import Restored, Role
 from tfckpt.stored.average import AveragedValues
-from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 from tfckpt.stored.bundles.encode import encode_object_graph
 from tfckpt.stored.bundles.proto import parse_object_graph
@@ -25,7 +24,7 @@ from tfckpt.stored.casting import cast
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.checkpoint_writer import Value, write_checkpoint
 from tfckpt.stored.graphs.graph_writer import key_of, made_of, pruned
-from tfckpt.stored.graphs.keys import ATTRIBUTES
+from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:

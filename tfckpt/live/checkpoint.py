@@ -50,13 +50,13 @@ from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
-from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.bundles.shard import BESIDE
 from tfckpt.stored.commits.commit import path_of
 from tfckpt.stored.commits.debris import claim
 from tfckpt.stored.commits.numbers import Number, last_in_order
 from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, render
 from tfckpt.stored.files import absolute, join
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

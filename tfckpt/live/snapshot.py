@@ -24,9 +24,9 @@ from tfckpt.live.sharded import refuse_spread
 from tfckpt.live.sources import Sources, read_specs
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
-from tfckpt.stored.bundle_names import OBJECT_GRAPH
 from tfckpt.stored.bundles import proto
 from tfckpt.stored.bundles.finite import all_finite
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def size(nbytes: int) -> str:
 
 def wrap(text: str, indent: str) -> list[str]:
     """Lines of at most 80 columns; no word is broken, since it may be a name."""
+    import textwrap
+
     return textwrap.wrap(
         text,
         WIDTH,

@@ -1,9 +1,7 @@
 """A bundle's inventory: what TensorFlow and tfckpt wrote, by canonical name.
 
-It comes from tfckpt's commit record; without one from the object graph inside; without that, in a
-checkpoint of TF1's ``Saver``, from the keys (:mod:`tfckpt.stored.tf1.key_names`). Whichever it is,
-every value in the index is in the inventory; the object graph and the layers' configurations, which
-TensorFlow 1.13 wrote beside it, are none. What ``model.export`` stores twice is there once.
+It comes from tfckpt's commit record, which must describe the files that it lies beside; without one
+from what is in the files (:mod:`tfckpt.stored.unrecorded`).
 """
 
 from __future__ import annotations
@@ -12,31 +10,19 @@ import dataclasses
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.optimizer_names import slot_name
-from tfckpt.records import Entry, Inventory, Role
 from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.bundles import proto
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.graphs import keys
-from tfckpt.stored.graphs.exported import Exported
-from tfckpt.stored.graphs.graph import KERAS_BASES, GraphReader
-from tfckpt.stored.graphs.keras_books import CONFIG
-from tfckpt.stored.graphs.roots import moved_to
-from tfckpt.stored.tf1.key_names import name_keys
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tfckpt.records import Root
+    from tfckpt.records import Inventory, Root
 
 SAVED_MODEL = "saved_model"
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_CONFIG = keys.ATTRIBUTES + CONFIG
-_OBJECTS = (Role.OBJECT, Role.ITERATOR)
 
 
 def open_bundle(
@@ -67,21 +53,16 @@ def open_bundle(
     try:
         record = commit.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
-            told = "tfckpt"
-            inventory = moved_to(_check(record.inventory, bundle), roots or {})
-        elif (
-            (graph := _read_graph(bundle)) is not None
-            and kind == SAVED_MODEL
-            and (exported := _name_exported(bundle, graph, roots, bases))
-        ):
-            told, inventory = "tensorflow", exported
-        elif graph is not None:
-            reader = GraphReader(graph, bases, labels)
-            told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
-            inventory = _name(bundle, reader, roots)
+            told, inventory = "tfckpt", _check(record.inventory, bundle)
+            if roots:
+                from tfckpt.stored.graphs.roots import moved_to
+
+                inventory = moved_to(inventory, roots)
         else:
-            told = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"
-            inventory = _name_by_keys(bundle, roots, bases)
+            from tfckpt.stored import unrecorded  # the half of this package that a record spares
+
+            exported = kind == SAVED_MODEL
+            told, inventory = unrecorded.named(bundle, roots, bases, labels, exported=exported)
     except BaseException:
         bundle.close()
         raise
@@ -104,110 +85,3 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
             )
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
     return dataclasses.replace(inventory, source=bundle.prefix)
-
-
-def _name_by_keys(
-    bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
-) -> Inventory:
-    if OBJECT_GRAPH in bundle.entries:  # and not to be read: only the index was kept
-        found = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
-        return Inventory(bundle.prefix, {entry.name: entry for entry in found})
-    if any(keys.ATTRIBUTES in key for key in bundle.entries):
-        message = "the values have the keys of an object graph, which is not in the index"
-        raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
-    return name_keys(bundle.prefix, bundle.entries, roots, bases)
-
-
-def _unread(bundle: Bundle, key: str) -> Entry:
-    """A value by its key alone, which tells a slot of a legacy optimizer."""
-    name = _plain_name(key)
-    of, mark, rest = name.partition(keys.SLOT)
-    if not mark:
-        return _entry(bundle, name, key, Role.WEIGHT)
-    optimizer, _, word = rest.rpartition("/")
-    slot = slot_name(word)
-    full = f"{optimizer}/{slot}/{of.removeprefix(names.MODEL + '/')}"
-    return _entry(bundle, full, key, Role.SLOT, slot=slot, of=of)
-
-
-def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:
-    nodes, keras_roots = reader.roots(roots)
-    named = names.assign(nodes, keras_roots)
-    entries: dict[str, Entry] = {}
-    used = {OBJECT_GRAPH, *(key for key in bundle.entries if key.endswith(_CONFIG))}
-    for value in named.values:
-        key = value.node.value
-        entries[value.name] = _entry(
-            bundle, value.name, key, value.role, slot=value.slot, of=value.of
-        )
-        used.add(key)
-    for name, node in reader.extras():
-        entries[name] = _entry(bundle, name, node.value, _role_of(name))
-        used.add(node.value)
-    found = (value.node.value for value in named.values if value.role in _OBJECTS)
-    objects = {key.rpartition(keys.ATTRIBUTES)[0] for key in found}
-    for key in bundle.entries:
-        owner = key.rpartition(keys.ATTRIBUTES)[0]
-        if key not in used and not (owner and owner in objects):
-            name = _plain_name(key)
-            name = key if name in entries else name
-            entries[name] = _entry(bundle, name, key, Role.STATE)
-    return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
-
-
-def _name_exported(
-    bundle: Bundle,
-    graph: proto.ObjectGraph,
-    roots: Mapping[str, Root] | None,
-    bases: Collection[str],
-) -> Inventory | None:
-    """The inventory of what ``model.export`` wrote, where it tells the names of layers."""
-    exported = Exported(graph)
-    found = exported.inventory(bundle.prefix, roots, KERAS_BASES | set(bases))
-    if found is None or bundle.entries.keys() - {OBJECT_GRAPH} != exported.keys:
-        return None
-    named, inventory = found
-    entries = [_entry(bundle, v.name, v.node.value, v.role) for v in named.values]
-    entries += [_entry(bundle, _plain_name(key), key, Role.SEED) for key in exported.seeds]
-    return dataclasses.replace(inventory, entries={entry.name: entry for entry in entries})
-
-
-def _role_of(name: str) -> Role:
-    """The role of a value under the extra child, where no record tells it."""
-    special = {names.SEED: Role.SEED, names.METRICS: Role.METRIC}
-    found = (special[part] for part in name.split("/")[:2] if part in special)
-    return next(found, Role.WEIGHT)
-
-
-def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
-    """The object graph; None in a checkpoint of TF1, or where only the index was kept."""
-    entry = bundle.entries.get(OBJECT_GRAPH)
-    if entry is None or bundle.missing_files:
-        return None
-    serialized = bundle.read_string(OBJECT_GRAPH)
-    return proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)
-
-
-def _entry(
-    bundle: Bundle, name: str, key: str, role: Role, *, slot: str = "", of: str = ""
-) -> Entry:
-    found = bundle.entries.get(key)
-    if found is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
-        return Entry(name, role, "", None, key=key)
-    if found is None:
-        message = f"the object graph names the key {key!r}, which the index has not"
-        raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
-    if role in _OBJECTS:
-        return Entry(name, role, "", None, found.nbytes, key)
-    if _is_counter(name, found):
-        role = Role.STATE
-    return Entry(name, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c)
-
-
-def _is_counter(name: str, found: proto.BundleEntry) -> bool:
-    return name == "save_counter" and found.dtype == "int64"
-
-
-def _plain_name(key: str) -> str:
-    """A key's path; what TF1 wrote has no escapes to undo."""
-    return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key

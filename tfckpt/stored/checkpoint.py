@@ -6,16 +6,12 @@ everything else the first and last bytes decide (:mod:`tfckpt.stored.recognise`)
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.bundle_names import open_bundle
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.keras.files import open_archive, open_hdf5, open_shards
 from tfckpt.stored.recognise import Format, recognise
-from tfckpt.stored.safetensors import open_safetensors
-from tfckpt.stored.saved_model import open_saved_model
-from tfckpt.stored.tf1.saver_v1 import open_saver_v1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -24,14 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredCheckpoint", "open_checkpoint"]
 
-_OPENERS: Mapping[Format, Callable[..., StoredCheckpoint]] = {
-    Format.BUNDLE: open_bundle,
-    Format.SAVED_MODEL: open_saved_model,
-    Format.SAVER_V1: open_saver_v1,
-    Format.HDF5: open_hdf5,
-    Format.ARCHIVE: open_archive,
-    Format.SHARDS: open_shards,
-    Format.SAFETENSORS: open_safetensors,
+# Each is imported when there is something for it to read: together they cost more than to look at a
+# small checkpoint.
+_OPENERS: Mapping[Format, tuple[str, str]] = {
+    Format.BUNDLE: ("tfckpt.stored.bundle_names", "open_bundle"),
+    Format.SAVED_MODEL: ("tfckpt.stored.saved_model", "open_saved_model"),
+    Format.SAVER_V1: ("tfckpt.stored.tf1.saver_v1", "open_saver_v1"),
+    Format.HDF5: ("tfckpt.stored.keras.files", "open_hdf5"),
+    Format.ARCHIVE: ("tfckpt.stored.keras.files", "open_archive"),
+    Format.SHARDS: ("tfckpt.stored.keras.files", "open_shards"),
+    Format.SAFETENSORS: ("tfckpt.stored.safetensors", "open_safetensors"),
 }
 
 
@@ -58,4 +56,6 @@ def open_checkpoint(
         DamagedCheckpointError: it is not as it must be.
         UnsupportedCheckpointError: another format.
     """
-    return _OPENERS[recognise(path, files)](path, roots=roots, bases=bases, files=files)
+    module, name = _OPENERS[recognise(path, files)]
+    opener: Callable[..., StoredCheckpoint] = getattr(importlib.import_module(module), name)
+    return opener(path, roots=roots, bases=bases, files=files)

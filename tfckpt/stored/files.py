@@ -20,8 +20,6 @@ import hashlib
 import io
 import os
 import re
-import secrets
-import shutil
 import stat
 import threading
 from pathlib import Path
@@ -33,7 +31,6 @@ from tfckpt.errors import (
     SaveError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.room import reserve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,7 +154,7 @@ def same_directory(prefix: str, directory: str) -> bool:
 @contextlib.contextmanager
 def temporary(path: str) -> Iterator[str]:
     """A fresh name beside ``path`` for what is not finished."""
-    name = f"{path}.{secrets.token_hex(4)}.tmp"
+    name = f"{path}.{os.urandom(4).hex()}.tmp"
     token = os.path.split(name)[1]
     _in_use.add(token)
     try:
@@ -256,6 +253,8 @@ class LocalOutput:
         self._durable = durable
 
     def reserve(self, nbytes: int) -> None:
+        from tfckpt.stored.room import reserve  # with ctypes, which nobody needs who reads
+
         reserve(self._file.fileno(), nbytes)
 
     def write(self, data: Buffer) -> None:
@@ -334,6 +333,8 @@ class LocalFiles:
 
     def remove_tree(self, path: str) -> None:
         if stat.S_ISDIR(Path(path).lstat().st_mode):
+            import shutil
+
             shutil.rmtree(path)
         else:
             self.remove(path)

@@ -15,8 +15,6 @@ from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.bundles.prefix import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
 from tfckpt.stored.bundles.table import looks_like_table
 from tfckpt.stored.files import join
-from tfckpt.stored.keras import archive, hdf5
-from tfckpt.stored.safetensors import looks_like_safetensors
 
 if TYPE_CHECKING:
     from tfckpt.stored.files import Files
@@ -35,13 +33,6 @@ class Format(Enum):
     ARCHIVE = "archive"
     SHARDS = "shards"
     SAFETENSORS = "safetensors"
-
-
-_MAGIC = {
-    hdf5.MAGIC: Format.HDF5,
-    archive.MAGIC: Format.ARCHIVE,
-    b"{": Format.SHARDS,
-}
 
 
 def recognise(path: str, files: Files) -> Format:
@@ -66,7 +57,11 @@ def recognise(path: str, files: Files) -> Format:
 
 
 def _by_content(head: bytes, tail: bytes) -> Format:
-    for magic, found in _MAGIC.items():
+    from tfckpt.stored.keras import archive, hdf5
+    from tfckpt.stored.safetensors import looks_like_safetensors
+
+    magics = {hdf5.MAGIC: Format.HDF5, archive.MAGIC: Format.ARCHIVE, b"{": Format.SHARDS}
+    for magic, found in magics.items():
         if head.lstrip().startswith(magic):
             return found
     if looks_like_safetensors(head):

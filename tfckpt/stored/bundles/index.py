@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import secrets
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -303,6 +302,8 @@ def _tile(boxes: list[tuple[tuple[int, int], ...]], shape: Shape) -> bool:
     The sum of x^i·y^j·… over a box is a product of geometric series, so that covering exactly is an
     identity of polynomials; it is tested at one random point (Schwartz and Zippel).
     """
+    import secrets
+
     point = [secrets.randbelow(_PRIME - 2) + 2 for _ in shape]
     total = 0
     for box in boxes:

@@ -7,7 +7,6 @@ it; nothing is opened beyond its first and last bytes.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from typing import TYPE_CHECKING
@@ -154,6 +153,8 @@ def _similar(directory: str, name: str, beside: list[str]) -> str:
     found = _prefixes(beside)
     stem = re.sub(r"[0-9]+$", "", name)
     same = [other for other in found if re.sub(r"[0-9]+$", "", other) == stem]
+    import difflib
+
     close = same or difflib.get_close_matches(name, found, _SHOWN) or found
     if not close:
         return f"No checkpoint is in {directory or '.'!r}."

@@ -26,6 +26,8 @@ SUFFIX = ".tfckpt.json"
 # An empty file of a checkpoint whose number does not tell its place in the order of saves: its
 # record does, and those of all others need not be read for it.
 OUT_OF_ORDER = ".tfckpt.order"
+# What a record is called while its checkpoint is being deleted.
+DELETED = ".tfckpt.deleted"
 # Some million values, at 200 bytes each.
 MAX_BYTES = 1 << 28
 

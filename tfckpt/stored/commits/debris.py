@@ -21,6 +21,7 @@ from tfckpt.errors import CheckpointError, CheckpointNotFoundError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits import commit
+from tfckpt.stored.commits.commit import DELETED
 from tfckpt.stored.commits.lock import lock_of
 from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.state_file import STATE_FILE
@@ -29,7 +30,6 @@ from tfckpt.stored.files import Files, LocalFiles, abandoned, content, join
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-DELETED = ".tfckpt.deleted"
 BEFORE = ".before"
 MARK = "writer"
 _tidying = threading.Lock()

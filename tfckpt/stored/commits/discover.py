@@ -16,9 +16,7 @@ import re
 from enum import Enum
 
 from tfckpt.stored.bundles.prefix import DATA
-from tfckpt.stored.commits.commit import OUT_OF_ORDER, SUFFIX
-from tfckpt.stored.commits.debris import DELETED
-from tfckpt.stored.commits.late import as_of_now
+from tfckpt.stored.commits.commit import DELETED, OUT_OF_ORDER, SUFFIX
 from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
 
 # Eighteen digits: save counters are 64 bits wide.
@@ -114,4 +112,8 @@ def _listing(directory: str, files: Files) -> list[str]:
             names = files.listdir(directory)
         except FileNotFoundError:
             names = []
-        return names if files.renames else as_of_now(names, directory, files)
+        if files.renames:
+            return names
+        from tfckpt.stored.commits.late import as_of_now
+
+        return as_of_now(names, directory, files)

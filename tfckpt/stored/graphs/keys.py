@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 ATTRIBUTES = "/.ATTRIBUTES/"
 SLOT = "/.OPTIMIZER_SLOT/"
 

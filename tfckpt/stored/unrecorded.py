@@ -1,0 +1,171 @@
+"""A bundle's inventory where no commit record tells it: by the object graph inside, or by the keys.
+
+Without a graph it is a checkpoint of TF1's ``Saver``, whose keys are names
+(:mod:`tfckpt.stored.tf1.key_names`). Whichever it is, every value in the index is in the inventory;
+the object graph and the layers' configurations, which TensorFlow 1.13 wrote beside it, are none.
+What ``model.export`` stores twice is there once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfckpt import names
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.optimizer_names import slot_name
+from tfckpt.records import Entry, Inventory, Role
+from tfckpt.stored.bundles import proto
+from tfckpt.stored.graphs import keys
+from tfckpt.stored.graphs.exported import Exported
+from tfckpt.stored.graphs.graph import KERAS_BASES, GraphReader
+from tfckpt.stored.graphs.keras_books import CONFIG
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+from tfckpt.stored.tf1.key_names import name_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tfckpt.records import Root
+    from tfckpt.stored.bundles.bundle import Bundle
+
+_CONFIG = keys.ATTRIBUTES + CONFIG
+_OBJECTS = (Role.OBJECT, Role.ITERATOR)
+
+
+def named(
+    bundle: Bundle,
+    roots: Mapping[str, Root] | None,
+    bases: Collection[str],
+    labels: Mapping[tuple[str, ...], str],
+    *,
+    exported: bool,
+) -> tuple[str, Inventory]:
+    """What the checkpoint is, a word of ``KINDS``, and its values.
+
+    Args:
+        bundle: open.
+        roots: as :func:`tfckpt.stored.bundle_names.open_bundle` has it.
+        bases: likewise.
+        labels: likewise.
+        exported: whether ``model.export`` may have written it.
+
+    Raises:
+        DamagedCheckpointError: the graph is not as it must be.
+    """
+    graph = _read_graph(bundle)
+    if graph is None:
+        told = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"
+        return told, _name_by_keys(bundle, roots, bases)
+    if exported and (found := _name_exported(bundle, graph, roots, bases)):
+        return "tensorflow", found
+    reader = GraphReader(graph, bases, labels)
+    told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
+    return told, _name(bundle, reader, roots)
+
+
+def _name_by_keys(
+    bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
+) -> Inventory:
+    if OBJECT_GRAPH in bundle.entries:  # and not to be read: only the index was kept
+        found = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
+        return Inventory(bundle.prefix, {entry.name: entry for entry in found})
+    if any(keys.ATTRIBUTES in key for key in bundle.entries):
+        message = "the values have the keys of an object graph, which is not in the index"
+        raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
+    return name_keys(bundle.prefix, bundle.entries, roots, bases)
+
+
+def _unread(bundle: Bundle, key: str) -> Entry:
+    """A value by its key alone, which tells a slot of a legacy optimizer."""
+    name = _plain_name(key)
+    of, mark, rest = name.partition(keys.SLOT)
+    if not mark:
+        return _entry(bundle, name, key, Role.WEIGHT)
+    optimizer, _, word = rest.rpartition("/")
+    slot = slot_name(word)
+    full = f"{optimizer}/{slot}/{of.removeprefix(names.MODEL + '/')}"
+    return _entry(bundle, full, key, Role.SLOT, slot=slot, of=of)
+
+
+def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None) -> Inventory:
+    nodes, keras_roots = reader.roots(roots)
+    named = names.assign(nodes, keras_roots)
+    entries: dict[str, Entry] = {}
+    used = {OBJECT_GRAPH, *(key for key in bundle.entries if key.endswith(_CONFIG))}
+    for value in named.values:
+        key = value.node.value
+        entries[value.name] = _entry(
+            bundle, value.name, key, value.role, slot=value.slot, of=value.of
+        )
+        used.add(key)
+    for name, node in reader.extras():
+        entries[name] = _entry(bundle, name, node.value, _role_of(name))
+        used.add(node.value)
+    found = (value.node.value for value in named.values if value.role in _OBJECTS)
+    objects = {key.rpartition(keys.ATTRIBUTES)[0] for key in found}
+    for key in bundle.entries:
+        owner = key.rpartition(keys.ATTRIBUTES)[0]
+        if key not in used and not (owner and owner in objects):
+            name = _plain_name(key)
+            name = key if name in entries else name
+            entries[name] = _entry(bundle, name, key, Role.STATE)
+    return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
+
+
+def _name_exported(
+    bundle: Bundle,
+    graph: proto.ObjectGraph,
+    roots: Mapping[str, Root] | None,
+    bases: Collection[str],
+) -> Inventory | None:
+    """The inventory of what ``model.export`` wrote, where it tells the names of layers."""
+    exported = Exported(graph)
+    found = exported.inventory(bundle.prefix, roots, KERAS_BASES | set(bases))
+    if found is None or bundle.entries.keys() - {OBJECT_GRAPH} != exported.keys:
+        return None
+    named, inventory = found
+    entries = [_entry(bundle, v.name, v.node.value, v.role) for v in named.values]
+    entries += [_entry(bundle, _plain_name(key), key, Role.SEED) for key in exported.seeds]
+    return dataclasses.replace(inventory, entries={entry.name: entry for entry in entries})
+
+
+def _role_of(name: str) -> Role:
+    """The role of a value under the extra child, where no record tells it."""
+    special = {names.SEED: Role.SEED, names.METRICS: Role.METRIC}
+    found = (special[part] for part in name.split("/")[:2] if part in special)
+    return next(found, Role.WEIGHT)
+
+
+def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
+    """The object graph; None in a checkpoint of TF1, or where only the index was kept."""
+    entry = bundle.entries.get(OBJECT_GRAPH)
+    if entry is None or bundle.missing_files:
+        return None
+    serialized = bundle.read_string(OBJECT_GRAPH)
+    return proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)
+
+
+def _entry(
+    bundle: Bundle, name: str, key: str, role: Role, *, slot: str = "", of: str = ""
+) -> Entry:
+    found = bundle.entries.get(key)
+    if found is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
+        return Entry(name, role, "", None, key=key)
+    if found is None:
+        message = f"the object graph names the key {key!r}, which the index has not"
+        raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+    if role in _OBJECTS:
+        return Entry(name, role, "", None, found.nbytes, key)
+    if _is_counter(name, found):
+        role = Role.STATE
+    return Entry(name, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c)
+
+
+def _is_counter(name: str, found: proto.BundleEntry) -> bool:
+    return name == "save_counter" and found.dtype == "int64"
+
+
+def _plain_name(key: str) -> str:
+    """A key's path; what TF1 wrote has no escapes to undo."""
+    return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key
