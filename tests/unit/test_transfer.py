@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,8 @@ import pytest
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored import verification
-from tfckpt.stored.bundles import transfer
+from tfckpt.stored.bundles import crc, transfer
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.crc import combine
 from tfckpt.stored.bundles.writer import BundleWriter
 from tfckpt.stored.files import SCRATCH, LocalFiles
 
@@ -260,4 +260,20 @@ def test_a_fault_met_once_is_a_fault(prefix) -> None:
 def test_the_checksum_of_two_pieces_is_that_of_the_whole(cut) -> None:
     data = np.random.default_rng(cut).integers(0, 256, 70_001, np.uint8).tobytes()
     one, other = google_crc32c.value(data[:cut]), google_crc32c.value(data[cut:])
-    assert combine(one, other, len(data) - cut) == google_crc32c.value(data)
+    assert crc.combine(one, other, len(data) - cut) == google_crc32c.value(data)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 4096, 70_001])
+def test_a_checksum_is_carried_on(cut) -> None:
+    data = np.random.default_rng(cut).integers(0, 256, 70_001, np.uint8)
+    first, whole = google_crc32c.value(data[:cut]), google_crc32c.value(data)
+    for find in (crc._in_c, lambda: None):  # and where the function in C cannot be found
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(crc, "_in_c", find)
+            assert crc.extend(first, data[cut:]) == whole
+
+
+@pytest.mark.skipif(google_crc32c.implementation != "c", reason="google_crc32c is in pure Python")
+@pytest.mark.skipif(sys.platform == "win32", reason="only what is linked dynamically is found")
+def test_threads_that_checksum_do_not_wait_for_each_other() -> None:
+    assert crc._in_c() is not None

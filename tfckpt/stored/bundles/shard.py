@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import google_crc32c
 
 from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.stored.bundles.crc import extend
 from tfckpt.stored.bundles.encode import encode_entry
 from tfckpt.stored.bundles.finite import all_finite
 from tfckpt.stored.bundles.index import ITEM_BYTES
@@ -176,7 +177,7 @@ class Shard:
                     look = False
                 for second in range(0, block.nbytes, chunk):
                     part = block[second : second + chunk]
-                    crc = google_crc32c.extend(crc, part)
+                    crc = extend(crc, part)
                     self._write(part.data, part.nbytes)
         return crc
 

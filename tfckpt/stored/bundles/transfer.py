@@ -18,7 +18,7 @@ import google_crc32c
 
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles import values
-from tfckpt.stored.bundles.crc import combine
+from tfckpt.stored.bundles.crc import combine, extend
 from tfckpt.stored.files import reading
 from tfckpt.stored.together import Together, cores
 
@@ -176,7 +176,7 @@ class _Transfer:
             self._together.go_on()
             if request.handle.readinto(start, part.data) != len(part):
                 raise values.truncated(request.path, request.name)
-            crc = google_crc32c.extend(crc, part)
+            crc = extend(crc, part)
         return crc
 
     def _check_large(self) -> None:
