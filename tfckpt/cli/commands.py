@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from tfckpt.cli.command import Command, Flag
 
 _MODEL = Flag(
@@ -173,7 +171,7 @@ COMMANDS = (
             "convert zoo/ckpt-900 new.weights.h5 --model train:build_model",
             "convert old/weights.h5 new/ckpt-1",
         ),
-        (*_SELECTION, dataclasses.replace(_MODEL, help="What builds the model, for .weights.h5.")),
+        (*_SELECTION, _MODEL._replace(help="What builds the model, for .weights.h5.")),
     ),
     Command(
         "report",

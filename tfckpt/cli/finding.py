@@ -15,7 +15,6 @@ from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.planning.text import printable
 from tfckpt.stored.bundles.prefix import SAVED_MODELS
 from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits.discover import candidates
 from tfckpt.stored.files import LOCAL, join
 
 if TYPE_CHECKING:
@@ -59,7 +58,11 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
 
 def all_in(path: str) -> list[Candidate]:
     """The numbered checkpoints of a directory, newest first; none where it is a checkpoint."""
-    return [] if is_one(path) else candidates(path, None, files_of(path))
+    if is_one(path):
+        return []
+    from tfckpt.stored.commits.discover import candidates
+
+    return candidates(path, None, files_of(path))
 
 
 def is_one(path: str) -> bool:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.text import printable
-from tfckpt.stored.bundles.proto import parse_object_graph
+from tfckpt.stored.bundles.graph_proto import parse_object_graph
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.stored.artefact import StoredCheckpoint
-    from tfckpt.stored.bundles.proto import Node, ObjectGraph
+    from tfckpt.stored.bundles.graph_proto import Node, ObjectGraph
 
 _INDENT = "  "
 

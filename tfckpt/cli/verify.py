@@ -11,7 +11,6 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import all_in, files_of, is_one
 from tfckpt.cli.progress import progress
 from tfckpt.planning.text import collapse, printable, size, wrap
-from tfckpt.stored.commits.discover import Kind
 from tfckpt.stored.verification import Fault, Verdict, verify
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def _verdicts(path: str) -> Iterator[Verdict]:
 
 def _by_its_names(candidate: Candidate) -> Verdict | None:
     """What the names of its files say is wrong with it already."""
+    from tfckpt.stored.commits.discover import Kind
+
     if candidate.kind not in (Kind.TORN, Kind.DAMAGED):
         return None
     message = "has data and no index, which was lost, not copied, or never written"

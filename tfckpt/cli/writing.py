@@ -19,7 +19,7 @@ from tfckpt.records import Restored, Role
 from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 from tfckpt.stored.bundles.encode import encode_object_graph
-from tfckpt.stored.bundles.proto import parse_object_graph
+from tfckpt.stored.bundles.graph_proto import parse_object_graph
 from tfckpt.stored.casting import cast
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.checkpoint_writer import Value, write_checkpoint

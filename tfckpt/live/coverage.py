@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfckpt.live.inventory import Live
     from tfckpt.stored.bundles.bundle import Bundle
-    from tfckpt.stored.bundles.proto import ObjectGraph
+    from tfckpt.stored.bundles.graph_proto import ObjectGraph
 
 EXTRA = "_tfckpt"
 _Reference = tf.__internal__.tracking.TrackableReference

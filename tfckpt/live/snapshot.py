@@ -24,8 +24,8 @@ from tfckpt.live.sharded import refuse_spread
 from tfckpt.live.sources import Sources, read_specs
 from tfckpt.live.variables import is_variable
 from tfckpt.records import Role
-from tfckpt.stored.bundles import proto
 from tfckpt.stored.bundles.finite import all_finite
+from tfckpt.stored.bundles.graph_proto import parse_object_graph
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def take(
         logging.warning("%s is left out of the checkpoints: %s", name, left_out[name])
         told.add(name)
     tensors, _, savers, graph = gathered
-    serialized = proto.parse_object_graph(graph.SerializeToString(), path="", name="")
+    serialized = parse_object_graph(graph.SerializeToString(), path="", name="")
     keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
     found = Gathered(live, keys, Sources(tensors), savers)
     if not by_tensorflow:

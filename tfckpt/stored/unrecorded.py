@@ -15,7 +15,7 @@ from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.optimizer_names import slot_name
 from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored.bundles import proto
+from tfckpt.stored.bundles import graph_proto
 from tfckpt.stored.graphs import keys
 from tfckpt.stored.graphs.exported import Exported
 from tfckpt.stored.graphs.graph import KERAS_BASES, GraphReader
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tfckpt.records import Root
-    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.bundles.bundle import Bundle, BundleEntry
 
 _CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
@@ -115,7 +115,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
 
 def _name_exported(
     bundle: Bundle,
-    graph: proto.ObjectGraph,
+    graph: graph_proto.ObjectGraph,
     roots: Mapping[str, Root] | None,
     bases: Collection[str],
 ) -> Inventory | None:
@@ -137,13 +137,13 @@ def _role_of(name: str) -> Role:
     return next(found, Role.WEIGHT)
 
 
-def _read_graph(bundle: Bundle) -> proto.ObjectGraph | None:
+def _read_graph(bundle: Bundle) -> graph_proto.ObjectGraph | None:
     """The object graph; None in a checkpoint of TF1, or where only the index was kept."""
     entry = bundle.entries.get(OBJECT_GRAPH)
     if entry is None or bundle.missing_files:
         return None
     serialized = bundle.read_string(OBJECT_GRAPH)
-    return proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)
+    return graph_proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)
 
 
 def _entry(
@@ -162,7 +162,7 @@ def _entry(
     return Entry(name, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c)
 
 
-def _is_counter(name: str, found: proto.BundleEntry) -> bool:
+def _is_counter(name: str, found: BundleEntry) -> bool:
     return name == "save_counter" and found.dtype == "int64"
 
 

@@ -15,7 +15,8 @@ from tfckpt.stored.bundles.wire import put_message, put_number, put_text, put_va
 
 if TYPE_CHECKING:
     from tfckpt.records import Shape
-    from tfckpt.stored.bundles.proto import BundleEntry, Node, ObjectGraph
+    from tfckpt.stored.bundles.graph_proto import Node, ObjectGraph
+    from tfckpt.stored.bundles.proto import BundleEntry
 
 _NUMBERS = {name: number for number, name in DTYPES.items()}
 # Tags of a BundleEntryProto: numbers, and four bytes.

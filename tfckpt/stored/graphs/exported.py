@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tfckpt.records import Root
-    from tfckpt.stored.bundles import proto
+    from tfckpt.stored.bundles import graph_proto
 
 _ALL, _TRAINABLE, _AGAIN = "variables", "trainable_variables", "_all_variables"
 _LISTS = (_ALL, _TRAINABLE, "non_trainable_variables")
@@ -43,7 +43,7 @@ class Exported:
         keys: all keys, also of what is stored a second time.
     """
 
-    def __init__(self, graph: proto.ObjectGraph) -> None:
+    def __init__(self, graph: graph_proto.ObjectGraph) -> None:
         self.values: dict[str, str] = {}
         self.seeds: set[str] = set()
         self.keys: set[str] = set()
@@ -52,7 +52,7 @@ class Exported:
         if roots.keys() >= set(_LISTS):
             self._read(graph, roots)
 
-    def _read(self, graph: proto.ObjectGraph, roots: Mapping[str, int]) -> None:
+    def _read(self, graph: graph_proto.ObjectGraph, roots: Mapping[str, int]) -> None:
         listed = {
             name: {
                 value.checkpoint_key: value.full_name
@@ -127,7 +127,7 @@ def _in_scope_of_model(
     return _unnumbered(first[0]) not in parts
 
 
-def _number(child: proto.Child) -> int:
+def _number(child: graph_proto.Child) -> int:
     return int(child.local_name) if child.local_name.isdecimal() else -1
 
 

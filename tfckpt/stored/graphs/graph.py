@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.records import Root
-    from tfckpt.stored.bundles import proto
+    from tfckpt.stored.bundles import graph_proto
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
@@ -71,7 +71,7 @@ class GraphReader:
 
     def __init__(
         self,
-        graph: proto.ObjectGraph,
+        graph: graph_proto.ObjectGraph,
         bases: Collection[str] = (),
         labels: Mapping[tuple[str, ...], str] = MappingProxyType({}),
     ) -> None:
@@ -310,7 +310,7 @@ class GraphReader:
         generator = self.edges[index].get("_generator")
         return None if generator is None else self.edges[generator].get("_state_var")
 
-    def _value(self, stored: proto.Node, node: Node) -> None:
+    def _value(self, stored: graph_proto.Node, node: Node) -> None:
         node.kind = Kind.VALUE
         attributes = stored.attributes
         node.value = attributes[0].checkpoint_key if attributes else ""

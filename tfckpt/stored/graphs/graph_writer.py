@@ -13,7 +13,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.names import MODEL
-from tfckpt.stored.bundles.proto import Attribute, Child, Node, ObjectGraph
+from tfckpt.stored.bundles.graph_proto import Attribute, Child, Node, ObjectGraph
 from tfckpt.stored.graphs.graph import VARIABLE_VALUE
 from tfckpt.stored.graphs.keys import ATTRIBUTES, escape
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfckpt.stored.bundles.proto import Node
+    from tfckpt.stored.bundles.graph_proto import Node
 
 KERAS_API = "keras_api"
 CONFIG = "OBJECT_CONFIG_JSON"  # tensorflow/python/trackable/constants.py
