@@ -20,4 +20,5 @@ def test_an_example_ends_as_it_says(name, server, tmp_path) -> None:
     outcome = server.run("zoo.cluster:script", path, str(tmp_path), timeout=300.0)
     outcome.result()
     assert f"{SAYS[name]}\n" in outcome.output
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # but what autograph writes
+    left = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    assert left in ([], ["__pycache__"])  # of the files that autograph writes

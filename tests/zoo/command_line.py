@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jsonschema
 
 from tfckpt.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
@@ -29,6 +33,14 @@ def run(*arguments: object) -> Ended:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(["tfckpt", *map(str, arguments)])
     return Ended(status, out.getvalue(), err.getvalue())
+
+
+def elsewhere(arguments: Sequence[str], directory: str, environment: Mapping[str, str]) -> Ended:
+    """The same in a process of its own, which a fork server has made."""
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    return run(*arguments)
 
 
 def document(*arguments: object, status: int = 0) -> Any:
