@@ -145,7 +145,7 @@ def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
     if row.entry is None:
         return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
     times = f" ×{row.count:,}" if row.count > 1 else ""
-    return name, row.entry.role.value, signature(row.entry) + times, size(row.nbytes)
+    return name, str(row.entry.role), signature(row.entry) + times, size(row.nbytes)
 
 
 def document(found: Found) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.text import WIDTH, printable
+from tfckpt.planning.text import WIDTH, all_printable, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,24 +65,25 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
     a    float32 (2,)   8 B
     b/c  int64 ()      16 B
     """
-    cells = [[printable(cell) for cell in row] for row in rows]
+    cells = list(map(all_printable, zip(*rows, strict=True)))
     if wraps:
-        cells = list(_wrapped(cells))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        cells = list(zip(*_wrapped(list(zip(*cells, strict=True))), strict=True))
+    widths = [max(map(len, column)) for column in cells]
     rest = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
     widths[0] = max(min(widths[0], columns() - rest), len(_GAP))
-    for row in cells:
-        name, *others = (
-            cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+    padded = (
+        [cell.rjust(width) if index in right else cell.ljust(width) for cell in column]
+        for index, (column, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    for name, *others in zip(*padded, strict=True):
         if len(name) > widths[0]:
             yield name.rstrip()
-            name = " " * widths[0]
-        yield _GAP.join((name, *others)).rstrip()
+            yield _GAP.join((" " * widths[0], *others)).rstrip()
+        else:
+            yield _GAP.join((name, *others)).rstrip()
 
 
-def _wrapped(cells: Sequence[list[str]]) -> Iterator[list[str]]:
+def _wrapped(cells: Sequence[Sequence[str]]) -> Iterator[list[str]]:
     """The rows, and below each one rows for what is left of a last cell that is too wide."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     room = max(columns() - sum(widths) - len(_GAP) * len(widths), _LEAST)

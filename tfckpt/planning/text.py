@@ -8,13 +8,14 @@ cursor. Blocks that repeat are written once, ``model/block_{0…11}/kernel``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfckpt.records import Entry
+    from tfckpt.records import Entry, Shape
 
 WIDTH = 80
 _Box = tuple[tuple[int, int], ...]
@@ -33,6 +34,11 @@ def printable(text: str) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
+
+
+def all_printable(texts: Sequence[str]) -> Sequence[str]:
+    """The texts, each as :func:`printable` has it."""
+    return texts if "".join(texts).isprintable() else list(map(printable, texts))
 
 
 def size(nbytes: int) -> str:
@@ -67,7 +73,12 @@ def signature(entry: Entry) -> str:
     """The type and shape of a value, ``float32 (3, 3)``."""
     if entry.shape is None:
         return "object"
-    return f"{entry.dtype} ({', '.join(map(str, entry.shape))})"
+    return _signature(entry.dtype, entry.shape)
+
+
+@functools.lru_cache  # values of a model have few types and shapes
+def _signature(dtype: str, shape: Shape) -> str:
+    return f"{dtype} ({', '.join(map(str, shape))})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
