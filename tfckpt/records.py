@@ -31,6 +31,7 @@ class Role(str, Enum):
     OBJECT = "object"
 
     __str__ = str.__str__
+    __hash__ = str.__hash__  # an Enum's own is a function in Python
 
 
 class Entry(NamedTuple):

@@ -23,6 +23,7 @@ FLOORS = {
     "selectors": 0,
     "records": 0,
     "errors": 0,
+    "garbage": 0,
     "version": 0,
     "regexes": 0,
     "policy": 1,

@@ -94,6 +94,14 @@ def test_a_plan_and_its_report(case: str) -> None:
     assert_linear(task, FEW if case in {"the same", "excluded", "renamed"} else FEW // 4)
 
 
+def test_what_is_left_over_is_looked_at_once() -> None:
+    stored = inventory(MANY)
+    few = {n: e for n, e in stored.entries.items() if n.startswith("model/block_7/")}
+    plan = make_plan(Policy(), stored, Inventory("here", few))  # and what is done but once
+    assert len(plan.errors) == len(stored.entries) - len(few)
+    assert calls(lambda: make_plan(Policy(), stored, Inventory("here", few))) < 10 * MANY
+
+
 def test_a_diff() -> None:
     def task(size: int) -> Callable[[], Any]:
         a, b = inventory(size), inventory(size, layer="a")

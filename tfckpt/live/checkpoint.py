@@ -337,7 +337,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
         undo = carry_out(prepared, workers, keep_all=True, objects=False)
         ours = [step.name for step in assignments if is_variable(live[step.name])]
-        undo.watch(v for name, v in live.items() if name not in {*ours} and is_variable(v))
+        others = live.keys() - set(ours)
+        undo.watch(v for name, v in live.items() if name in others and is_variable(v))
         read = partial(super().read, readable(prepared.stored.prefix), synchronous(options))
         try:
             later = restore_rest(read, [live[name] for name in ours])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _LEFT_ALONE = frozenset({Status.EXCLUDED, Status.RESET})
 _TRIFLES = frozenset({Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED})
 _TOPS = 6
+SAVE_COUNTER = "save_counter"
 
 
 def coverage(
@@ -45,7 +46,7 @@ def coverage(
 
 def is_save_counter(entry: Entry) -> bool:
     """Whether it is what ``tf.train.Checkpoint.save`` counts in."""
-    return entry.name == "save_counter" and entry.role is Role.STATE
+    return entry.name == SAVE_COUNTER and entry.role is Role.STATE
 
 
 def _share(policy: Policy, selected: Iterable[Step], assigned: Iterable[Step]) -> Iterator[Problem]:

@@ -12,6 +12,8 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.garbage import uncollected
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -66,6 +68,7 @@ class Diff:
     not_compared: int
 
 
+@uncollected()
 def diff(
     a: Inventory, b: Inventory, marks_a: Mapping[str, Mark], marks_b: Mapping[str, Mark]
 ) -> Diff:

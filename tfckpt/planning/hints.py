@@ -6,10 +6,11 @@ The one that shares the longest tail is offered as a rename rule, ready to be pa
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfckpt.records import Entry, Role, Shape
 
@@ -26,12 +27,17 @@ class RenameHints:
     'renamed? rename: [{checkpoint: "model/backbone/**", model: "model/encoder/**"}]'
     """
 
-    def __init__(self, left_over: Iterable[Entry]) -> None:
-        self._by_tail: dict[tuple[str, Role, Shape | None], str] = {}
-        for entry in left_over:
+    def __init__(self, left_over: Sequence[Entry]) -> None:
+        self._left_over = left_over
+
+    @cached_property
+    def _by_tail(self) -> dict[tuple[str, Role, Shape | None], str]:
+        found: dict[tuple[str, Role, Shape | None], str] = {}
+        for entry in self._left_over:
             for tail in _tails(entry.name):
                 place = tail, entry.role, entry.shape
-                self._by_tail[place] = _AMBIGUOUS if place in self._by_tail else entry.name
+                found[place] = _AMBIGUOUS if place in found else entry.name
+        return found
 
     def near(self, missing: Entry) -> str:
         """A rename rule that would fill the value, ``""`` where none or several would."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.garbage import uncollected
 from tfckpt.planning.adapt import Adaptations
 from tfckpt.planning.averages import with_averages
 from tfckpt.planning.compare import Comparison
-from tfckpt.planning.coverage import coverage, is_save_counter
+from tfckpt.planning.coverage import SAVE_COUNTER, coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
 from tfckpt.planning.plan import Plan, Severity, Status, Step
 from tfckpt.planning.renames import Renames
@@ -41,9 +42,11 @@ _MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: wa
 _UNEXPECTED_HINT = (
     "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
 )
+_NO_SUCH_NAME = "nothing here has this name"
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
 
+@uncollected()
 def make_plan(
     policy: Policy, stored: Inventory, live: Inventory, known: Known | None = None
 ) -> Plan:
@@ -99,6 +102,8 @@ class _Planning:
         self._moved: dict[str, str] = {}
         # stored values that go to the live one of the same name, and to which no other value goes
         self._straight: dict[str, Entry] = {}
+        # stored values that plainly go nowhere
+        self._left: list[Entry] = []
         self._steps: list[Step] = []
 
     def run(self) -> Plan:
@@ -107,13 +112,15 @@ class _Planning:
         claims = self._claims(routes)
         placed = {route.stored.name for found in claims.values() for route in found}
         lost = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
-        hints = RenameHints(r.stored for r in lost if r.stored.name not in placed)
+        left = [*self._left, *(r.stored for r in lost if r.stored.name not in placed)]
+        hints = RenameHints(left)
         self._load_straight()
         for live in self._live.entries.values():
             if live.name not in self._straight:
                 self._place(live, claims.get(live.name, ()), hints)
         for route in lost:
             self._leave(route)
+        self._leave_plainly()
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
         problems = (
@@ -126,11 +133,12 @@ class _Planning:
     def _routes(self) -> list[Route]:
         """Where each stored value goes, without those that are dropped at once.
 
-        Those of which nothing more is to be said than their name are kept apart: in the everyday
-        case all are.
+        Those of which nothing more is to be said than their name are kept apart, and those whose
+        name nothing here has: in the everyday case all are.
         """
         routes: list[Route] = []
-        straight, drops = self._router.straight, bool(self._drop)
+        straight, nowhere = self._router.straight, self._router.nowhere
+        drops = bool(self._drop)
         counter_left = self._policy.api == "read" and self._policy.assert_ == "consumed"
         for name, stored in self._stored.entries.items():
             if drops and (rule := self._drop.first(name)) is not None:
@@ -140,6 +148,8 @@ class _Planning:
                 self._unexpected(stored, reason)
             elif stored.role is not Role.SEED and straight(stored) is not None:
                 self._straight[name] = stored
+            elif stored.role is not Role.SEED and nowhere(stored):
+                self._left.append(stored)
             else:
                 for route in self._router.routes(stored):
                     reason = "" if route.rule else self._seeds.doubt(stored)
@@ -170,12 +180,13 @@ class _Planning:
     def _load_straight(self) -> None:
         """The steps of what goes to its own name alone, as far as nothing keeps it from that."""
         selects = bool(self._exclude) or not self._include.everything
-        spared = self._reset.keys() | self._kept.keys() | {Role.STATE}
+        spared = self._reset.keys() | self._kept.keys()
         plain, steps = self._comparison.plain, self._steps
         loaded = Status.LOADED
         for name in sorted(self._straight):
             stored, live = self._straight[name], self._live.entries[name]
-            if (selects or live.role in spared) and (why := self._spared(name, live)) is not None:
+            asks = selects or live.role in spared or name == SAVE_COUNTER
+            if asks and (why := self._spared(name, live)) is not None:
                 self._spare(why, live, stored)
             elif plain(stored, live):
                 steps.append(Step(loaded, name, name, live, stored))
@@ -234,6 +245,19 @@ class _Planning:
                     filter(None, (route.rule, f"nothing here is {route.target}"))
                 )
             self._unexpected(stored, reason, route.target)
+
+    def _leave_plainly(self) -> None:
+        """The steps of what plainly goes nowhere, most of them without asking for each."""
+        asks = self._exclude or self._expect_unexpected or not self._include.everything
+        asked = self._reset.keys() | self._kept.keys() | {Role.METRIC}
+        severity = _SEVERITY[self._policy.on_unexpected]
+        why = severity, _NO_SUCH_NAME, _UNEXPECTED_HINT if severity is Severity.ERROR else ""
+        for stored in self._left:
+            name = stored.name
+            if asks or stored.role in asked or name == SAVE_COUNTER:
+                self._leave(Route(stored, name, None))
+            else:
+                self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *why, name))
 
     def _spared(self, name: str, entry: Entry) -> _Spared | None:
         """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""
@@ -294,7 +318,7 @@ class _Planning:
         severity, reason = self._severity(
             stored,
             self._policy.on_unexpected,
-            reason or "nothing here has this name",
+            reason or _NO_SUCH_NAME,
             self._expect_unexpected,
         )
         hint = _UNEXPECTED_HINT if severity is Severity.ERROR else ""
@@ -320,7 +344,7 @@ class _Planning:
             return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)
-        either = sorted({*live, *targets})
+        either = sorted({*live, *targets, *(entry.name for entry in self._left)})
         there, here = (also_known(side) for side in (self._stored, self._live))
         yield from self._include.unused(either, here)
         yield from self._exclude.unused(either, here)

@@ -40,6 +40,7 @@ class Status(str, Enum):
     SUSPECT = "SUSPECT"
 
     __str__ = str.__str__
+    __hash__ = str.__hash__  # an Enum's own is a function in Python
 
 
 class Severity(str, Enum):

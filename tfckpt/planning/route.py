@@ -116,6 +116,21 @@ class Router:
             return live if self._variables(variable) == (_Aim(variable),) else None
         return live
 
+    @cached_property
+    def _named(self) -> bool:
+        """Whether a value's own name alone says where it goes."""
+        aliases = self._stored.aliases or self._live.aliases
+        return self._by_name and not self._renames and not aliases
+
+    def nowhere(self, stored: Entry) -> bool:
+        """Whether it is plain that the stored value is meant for its own name, which nothing has.
+
+        What :meth:`routes` says at length: one route without a word, to no live value.
+        """
+        if not self._named or stored.name in self._live.entries:
+            return False
+        return not (stored.of and self._live_slots)
+
     def routes(self, stored: Entry) -> list[Route]:
         """One, unless a rule sends the value to several names."""
         if stored.of:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from tfckpt.garbage import uncollected
 from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.recognise import Format, recognise
@@ -33,6 +34,7 @@ _OPENERS: Mapping[Format, tuple[str, str]] = {
 }
 
 
+@uncollected()
 def open_checkpoint(
     path: str,
     *,

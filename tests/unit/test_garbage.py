@@ -1,0 +1,66 @@
+"""Python's garbage collector is off while much is made, and never left off."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+
+from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.garbage import uncollected
+from tfckpt.stored.checkpoint import open_checkpoint
+
+
+def test_it_is_off_inside_and_on_behind() -> None:
+    with uncollected():
+        with uncollected():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_it_is_on_behind_an_error() -> None:
+    with pytest.raises(KeyError), uncollected():
+        raise KeyError
+    assert gc.isenabled()
+    with pytest.raises(CheckpointNotFoundError):
+        open_checkpoint("no such place/ckpt-1")
+    assert gc.isenabled()
+
+
+def test_who_has_turned_it_off_finds_it_off() -> None:
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_of_two_threads_the_one_that_came_first_turns_it_on() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with uncollected():
+            begun.set()
+            end.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait(60)
+    with uncollected():
+        end.set()
+        thread.join(60)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no such children")
+def test_it_is_on_in_a_child_that_is_forked_meanwhile() -> None:
+    with uncollected():
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
