@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -342,6 +343,57 @@ def test_what_cannot_be_put_back_is_said(keras_trained, tmp_path, monkeypatch, b
     assert (False, False) in messages
     assert (True, True) in messages
     assert (True, False) not in messages[: messages.index((True, True))]
+
+
+@pytest.fixture
+def interrupted(monkeypatch) -> Callable[..., Any]:
+    """``with interrupted(n)``: Ctrl-C is pressed as the nth variable gets its value."""
+
+    @contextlib.contextmanager
+    def inject(place: int, times: int = 1) -> Iterator[list[int]]:
+        struck: list[int] = []
+        count = iter(range(10_000))
+
+        def assign(*arguments: Any, **options: Any) -> Any:
+            if next(count) == place:
+                for number in range(times):
+                    struck.append(number)
+                    signal.raise_signal(signal.SIGINT)
+            return real(*arguments, **options)
+
+        real = buffers.assign_variable_op
+        with monkeypatch.context() as patch:
+            patch.setattr(buffers, "assign_variable_op", assign)
+            yield struck
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    return inject
+
+
+def test_an_interrupt_waits_until_all_is_assigned(keras_trained, tmp_path, interrupted) -> None:
+    source = keras_trained(1)
+    path = source.checkpoint.save(str(tmp_path / "ckpt"))
+
+    def attempt() -> None:
+        target = keras_trained(2)
+        try:
+            target.checkpoint.restore(path)
+        finally:
+            assert target.state() == source.state()
+
+    assert strike(attempt, interrupted) >= 4
+
+
+def test_a_second_interrupt_ends_it_and_what_is_left_is_logged(
+    keras_trained, tmp_path, monkeypatch, interrupted, caplog
+) -> None:
+    monkeypatch.setattr(apply, "UNDO_BYTES", 0)
+    source, target = keras_trained(1), keras_trained(2)
+    path = source.checkpoint.save(str(tmp_path / "ckpt"))
+    with interrupted(3, times=2), pytest.raises(KeyboardInterrupt):
+        target.checkpoint.restore(path)
+    assert target.state() != source.state()
+    assert "not all could be put back\n  restore again" in caplog.text
 
 
 # Assertions of a status

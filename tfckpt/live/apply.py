@@ -9,7 +9,7 @@ A variable's old value is kept by reference, which costs memory only once the va
 one: always for the first ``UNDO_BYTES``, and beyond that only where the caller says that an
 assertion may still ask for it; then the new values are all kept too, since that costs the same, and
 nothing is read twice. Past the check, only a device that fails between two reads of the same bytes
-could need more, and that is reported as what it is.
+could need more, or who presses Ctrl-C twice, and that is reported as what it is.
 
 Values as they are stored go the short way (:mod:`tfckpt.live.buffers`). What is adapted or cast,
 strings, slices, other formats and variables with an ``assign`` of their own go the long one.
@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from tfckpt.errors import RestoreError
 from tfckpt.live import buffers, delayed
 from tfckpt.live.distribution import ALONE
 from tfckpt.live.incoming import Incoming, cast_for, limit
+from tfckpt.live.interrupts import interrupt_waits
 from tfckpt.live.parts import parts, pieces
 from tfckpt.live.sharded import assignable
 from tfckpt.live.variables import raw
@@ -214,39 +216,43 @@ def apply(
     workers.ready()
     for prefix, found in (objects or {}).items():
         _restore_objects(prefix, found)
-    try:
-        for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
-            _assign_direct(undo, one, buffer)
-        for step in others:
-            _assign(undo, step.name, variables[step.name], values.take(step))
-        for name, value in (resets or {}).items():
-            _assign(undo, name, variables[name], value.numpy())
-        if verify == "values":
+    with interrupt_waits():
+        try:
             for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
-                _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
-                undo.freed(one.entry.nbytes)
+                _assign_direct(undo, one, buffer)
             for step in others:
-                _compare(step.name, raw(variables[step.name]), values.take(step))
-        workers.done()
-    except BaseException as error:
-        _roll_back(undo, plan.source, error)
-        raise
+                _assign(undo, step.name, variables[step.name], values.take(step))
+            for name, value in (resets or {}).items():
+                _assign(undo, name, variables[name], value.numpy())
+            if verify == "values":
+                for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+                    _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
+                    undo.freed(one.entry.nbytes)
+                for step in others:
+                    _compare(step.name, raw(variables[step.name]), values.take(step))
+            workers.done()
+        except BaseException as error:
+            _roll_back(undo, plan.source, error)
+            raise
     return undo
 
 
 def _roll_back(undo: Undo, source: str, error: BaseException) -> None:
-    """Put old values back; raise only where not all could be.
+    """Put old values back; raise, or log where an interrupt is raised, only if not all could be.
 
     Raises:
         RestoreError: so it is.
     """
     undo.roll_back()
-    if not undo.complete and isinstance(error, Exception):
-        raise RestoreError(
-            f"{source}: the files changed or failed after they had been checked, when some "
-            f"variables had their new values already, and not all could be put back: {error}",
-            hint="restore again, from this or another checkpoint, before using the model",
-        ) from error
+    if undo.complete:
+        return
+    left = "when some variables had their new values already, and not all could be put back"
+    hint = "restore again, from this or another checkpoint, before using the model"
+    if not isinstance(error, Exception):
+        logging.error("%s: the restore was ended %s\n  %s", source, left, hint)
+        return
+    message = f"{source}: the files changed or failed after they had been checked, {left}: {error}"
+    raise RestoreError(message, hint=hint) from error
 
 
 def _restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
