@@ -23,6 +23,7 @@ from absl import logging
 from tfckpt.errors import CheckpointNotFoundError, NamingError
 from tfckpt.live.aliases import eager_path, eager_prefix, readable
 from tfckpt.live.background import Background
+from tfckpt.live.binding import bind
 from tfckpt.live.coverage import EXTRA
 from tfckpt.live.delayed import (
     Late,
@@ -339,9 +340,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         ours = [step.name for step in assignments if is_variable(live[step.name])]
         others = live.keys() - set(ours)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
-        read = partial(super().read, readable(prepared.stored.prefix), synchronous(options))
+        about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
         try:
-            later = restore_rest(read, [live[name] for name in ours])
+            later = restore_rest(partial(bind, self._saver, *about), [live[name] for name in ours])
             workers.done()
         except BaseException:
             undo.roll_back()
