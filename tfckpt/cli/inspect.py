@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import find
+from tfckpt.garbage import uncollected
 from tfckpt.planning.branches import rows, tree
 from tfckpt.planning.text import WIDTH, printable, signature, size
 from tfckpt.stored.artefact import KINDS
@@ -127,6 +128,7 @@ def _came(restored: Restored) -> Iterator[str]:
     yield f"{_INDENT * 2}{counts}"
 
 
+@uncollected()
 def _tree(checkpoint: StoredCheckpoint) -> None:
     from tfckpt.cli.tables import for_a_person, show
 
@@ -148,6 +150,7 @@ def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
     return name, str(row.entry.role), signature(row.entry) + times, size(row.nbytes)
 
 
+@uncollected()
 def document(found: Found) -> dict[str, Any]:
     checkpoint, record = found.checkpoint, found.checkpoint.record
     entries = checkpoint.inventory.entries.values()
