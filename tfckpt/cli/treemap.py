@@ -80,7 +80,8 @@ def squarify(branches: Sequence[Branch], box: Box) -> Iterator[tuple[Branch, Box
         while rest and _worst([*row, rest[0]], side, scale) <= _worst(row, side, scale):
             row.append(rest.pop(0))
             area += row[-1].nbytes * scale
-        depth, along = area / side, 0.0
+        # no further than the box: rounding may have left too thin a sliver of it
+        depth, along = min(area / side, max(width, height)), 0.0
         for branch in row:
             length = branch.nbytes * scale / depth
             if width >= height:
