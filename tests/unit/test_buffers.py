@@ -82,6 +82,29 @@ def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None
     del status
 
 
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("operation", ["_ReadVariablesOp", "NoSuchOperation"])
+def test_old_values_are_put_back_however_they_were_read(tmp_path, monkeypatch, operation) -> None:
+    alone, real = [], buffers.read_variable_op
+
+    def read(*arguments: Any) -> Any:
+        alone.append(arguments)
+        return real(*arguments)
+
+    saved, restored = values(1), values(2)
+    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    before = content(restored)
+    monkeypatch.setattr(buffers, "_READ_MANY", operation)
+    monkeypatch.setattr(buffers, "read_variable_op", read)
+    monkeypatch.setattr(buffers, "_TOGETHER", 7)
+    status = tfckpt.Checkpoint(**restored, more=tf.Variable(1.0)).read(path)
+    assert content(restored) == content(saved)
+    assert bool(alone) == (operation == "NoSuchOperation")
+    with pytest.raises(AssertionError, match="every variable has its old value again"):
+        status.assert_existing_objects_matched()
+    assert content(restored) == before
+
+
 def test_a_part_is_restored_by_reading_that_part(tmp_path, monkeypatch) -> None:
     layers = {f"layer_{n:03d}": tf.Variable(tf.fill((n % 7 * 40 + 1, 16), 1.0)) for n in range(200)}
     path = tf.train.Checkpoint(**layers).write(str(tmp_path / "ckpt"))

@@ -68,6 +68,7 @@ class Undo:
     keep_all: bool = False
     complete: bool = True
     _kept: list[_Kept] = dataclasses.field(default_factory=list)
+    _ahead: dict[int, tf.Tensor] = dataclasses.field(default_factory=dict)
     _bytes: int = 0
     _freed: int = 0
 
@@ -88,13 +89,26 @@ class Undo:
             inner.assign(value)
             self.freed(nbytes)
 
+    def look_ahead(self, values: Iterable[Direct]) -> None:
+        """Read old values of plain variables, as many as are kept, before the first is assigned."""
+        found, nbytes = [], 0
+        for one in values:
+            nbytes += one.entry.nbytes
+            if nbytes > UNDO_BYTES and not self.keep_all:
+                break
+            if one.plain:
+                found.append(one.variable)
+        self._ahead = buffers.read_together(found)
+
     def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
         """The same by the short way."""
+        old = self._ahead.pop(id(inner), None)
         if self._keeps(nbytes):
-            kept = _Kept(inner, buffers.read_plain(inner))
+            kept = _Kept(inner, buffers.read_plain(inner) if old is None else old)
             self._kept.append(kept)
             kept.new = buffers.assign_plain(inner, value)
         else:
+            del old
             buffers.assign_plain(inner, value)
             self.freed(nbytes)
 
@@ -157,6 +171,7 @@ class Undo:
 
     def forget(self) -> None:
         self._kept.clear()
+        self._ahead.clear()
 
 
 def _same(one: tf.Tensor, other: tf.Tensor) -> bool:
@@ -218,6 +233,7 @@ def apply(
         _restore_objects(prefix, found)
     with interrupt_waits():
         try:
+            undo.look_ahead(direct.values())
             for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
                 _assign_direct(undo, one, buffer)
             for step in others:

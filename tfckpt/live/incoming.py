@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.bundles.proto import BundleEntry
     from tfckpt.stored.checkpoint import StoredCheckpoint
 
+_INDIRECT = frozenset({"string", *OPAQUE})
 KEPT_BYTES = 96 << 20
 
 
@@ -81,14 +82,14 @@ class Incoming:
         for step in steps:
             source = step.origin or self._source
             stored = self._stored[source]
-            if step.changes or not isinstance(stored, Bundle):
+            if step.changes or step.stored is None or not isinstance(stored, Bundle):
                 continue
-            entry = stored.entries.get(step.reads[0].key)
+            entry = stored.entries.get(step.stored.key)
+            if entry is None or entry.slices or entry.dtype in _INDIRECT:
+                continue
             variable = raw(self._variables[step.name])
-            if entry is None or entry.slices or entry.dtype in ("string", *OPAQUE):
-                continue
-            if variable.dtype.base_dtype.name == entry.dtype:
-                plain = buffers.is_plain(variable, entry.dtype)
+            plain = buffers.is_plain(variable, entry.dtype)
+            if plain or variable.dtype.base_dtype.name == entry.dtype:
                 found[step.name] = Direct(step, variable, plain, source, entry)
         return found
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Sharded: Any = tf.__internal__.distribute.ShardedVariable
+CONTAINER = "_sharded_container"  # of a part, what it is a part of
 _SUM = tf.VariableAggregation.SUM
 _ON_READ = tf.VariableSynchronization.ON_READ
 
@@ -53,7 +54,7 @@ def whole(sharded: Any) -> Whole:
 
 def owner(variable: Any) -> Any:
     """The ``ShardedVariable`` that a variable is a part of; of any other, itself."""
-    of = variable.__dict__.get("_sharded_container")
+    of = variable.__dict__.get(CONTAINER)
     return variable if of is None else of()
 
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from tfckpt.live.parts import Sharded, Whole, owner, whole
+from tfckpt.live.parts import CONTAINER, Sharded, Whole, owner, whole
 
 Trackable = tf.__internal__.tracking.Trackable
 
 
 def is_variable(obj: Any) -> bool:
     """Whether it is a variable of TensorFlow's or of Keras 3's TensorFlow backend."""
-    if isinstance(obj, (tf.Variable, Sharded)):
+    if type(obj) is ResourceVariable or isinstance(obj, (tf.Variable, Sharded)):
         return True
     return isinstance(obj, Trackable) and hasattr(obj, "_deferred_initialize")
 
@@ -28,6 +29,8 @@ def raw(variable: Any) -> Any:
 
     For one that is partitioned, and for each of its parts, the whole of it.
     """
+    if type(variable) is ResourceVariable and CONTAINER not in variable.__dict__:
+        return variable  # as nearly all are; tf.Variable takes long to say what is one of it
     if isinstance(variable, tf.Variable):
         inner = owner(variable.__dict__.get("_variable", variable))
     else:

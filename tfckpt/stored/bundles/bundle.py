@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import (
@@ -48,6 +49,7 @@ def index_path(prefix: str) -> str:
     return f"{prefix}.index"
 
 
+@lru_cache(64)  # asked for with each value
 def data_path(prefix: str, shard: int, num_shards: int) -> str:
     return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
 
