@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from typing import Any
 
 import pytest
+import tensorflow as tf
 
+import tfckpt
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.garbage import uncollected
+from tfckpt.live import buffers, restore
 from tfckpt.stored.checkpoint import open_checkpoint
 
 
@@ -64,3 +68,21 @@ def test_it_is_on_in_a_child_that_is_forked_meanwhile() -> None:
         if not child:
             os._exit(0 if gc.isenabled() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("little", [1 << 20, 100])
+def test_a_restore_of_little_waits_for_its_end_and_one_of_much_does_not(
+    tmp_path, monkeypatch, little
+) -> None:
+    saved = tf.train.Checkpoint(v=tf.Variable(tf.ones(1000))).write(str(tmp_path / "ckpt"))
+    seen, real = [], buffers.assign_variable_op
+
+    def assign(*arguments: Any, **options: Any) -> Any:
+        seen.append(gc.isenabled())
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(restore, "_LITTLE", little)
+    monkeypatch.setattr(buffers, "assign_variable_op", assign)
+    tfckpt.Checkpoint(v=tf.Variable(tf.zeros(1000))).read(saved)
+    assert seen == [little < 4000]
+    assert gc.isenabled()

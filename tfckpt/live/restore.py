@@ -11,6 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.garbage import uncollected
 from tfckpt.live import build
 from tfckpt.live.adapt import known
 from tfckpt.live.apply import Undo, apply
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution import Restoring
     from tfckpt.policy import Policy
 
+_LITTLE = 64 << 20  # bytes for which nothing need be let go of
 _CARE = ("none", "checksums", "values")
 
 
@@ -137,6 +139,8 @@ def prepare(
         workers.opened()
         if not skip_slots and build.build_optimizers(live, [one.inventory for one in opened]):
             live = named(objects, root)
+        pause = stack.enter_context(contextlib.ExitStack())
+        pause.enter_context(uncollected())
         parts, plans = [], []
         for choice, stored in zip(choices, opened, strict=True):
             policy = _in_effect(choice, stored, alone=len(choices) == 1)
@@ -153,6 +157,8 @@ def prepare(
         plan = union_of(plans) if len(plans) > 1 else plans[0]
         build.check_built(live, plan)
         refuse_spread(live.variables, RestoreError)
+        if plan.nbytes > _LITTLE:
+            pause.close()
         yield Prepared(_held_against_locks(plan, choices), live, tuple(parts))
 
 
