@@ -52,3 +52,18 @@ def test_every_number_of_a_small_type(dtype: str) -> None:
 
 def test_other_types_are_always_finite() -> None:
     assert all_finite(np.full(8, 255, np.uint8), "int32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@given(
+    count=st.integers(1, 3000),
+    scale=st.sampled_from([1e-40, 1.0, 3e38]),
+    odd=st.lists(st.tuples(st.integers(0, 2999), st.sampled_from([np.inf, -np.inf, np.nan]))),
+)
+def test_one_in_a_thousand_and_numbers_whose_sum_is_too_large(
+    dtype: str, count: int, scale: float, odd: list[tuple[int, float]]
+) -> None:
+    values = np.full(count, scale, dtype)
+    for at, value in odd:
+        values[at % count] = value
+    assert all_finite(values.view(np.uint8), dtype) == (not odd)
