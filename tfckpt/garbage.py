@@ -1,8 +1,7 @@
 """Python's garbage collector, kept from walking what is just being made.
 
 Ten thousand values are some hundred thousand objects, none of them garbage. The collector looks at
-them again and again as they grow in number, and at all else that the program holds: a plan of
-30,000 values took twice as long for each as one of 2,000.
+them again and again as they grow in number, and now and then at all else that the program holds.
 """
 
 from __future__ import annotations
