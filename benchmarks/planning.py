@@ -101,7 +101,7 @@ def _stored(prefix: str, values: Inventory) -> CommitRecord:
 
 
 def _case(number: int, settings: Settings) -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=settings.disk) as directory:
         return _measured(number, f"{directory}/ckpt-1", settings)
 
 
