@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
+# A root object that is a value itself; TensorFlow's graph has that edge from the root to itself.
+ROOT = "root"
 
 # Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
 _SAME_BASE = {"model": "functional"}

@@ -228,3 +228,55 @@ def test_it_may_be_given_beside_what_it_stands_for(tmp_path) -> None:
     path = tfckpt.Checkpoint(a=ours, b=Standing(ours)).save(tmp_path / "ckpt")
     tfckpt.Checkpoint(a=theirs, b=Standing(theirs)).restore(path).assert_consumed()
     assert theirs.w.numpy() == 1.0
+
+
+class Halved(tf.__internal__.tracking.Trackable):
+    """An object that says itself what is stored of it."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        return {"half": tf.constant(self.value / 2)}
+
+    def _restore_from_tensors(self, tensors: dict[str, tf.Tensor]) -> None:
+        self.value = 2 * float(tensors["half"])
+
+
+def table(value: int) -> Any:
+    made = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    made.insert(["a"], tf.constant([value], tf.int64))
+    return made
+
+
+def iterator(position: int) -> Any:
+    made = iter(tf.data.Dataset.range(9))
+    for _ in range(position):
+        next(made)
+    return made
+
+
+# How to make one, and what it holds; asking an iterator moves it.
+ROOTS = {
+    "variable": (tf.Variable, lambda it: it.numpy()),
+    "table": (table, lambda it: it.lookup(tf.constant("a")).numpy()),
+    "iterator": (iterator, lambda it: next(it).numpy()),
+    "own": (Halved, lambda it: it.value),
+    "standing": (lambda value: Standing(tf.Variable(value)), lambda it: it._trackable.numpy()),
+}
+
+
+@pytest.mark.parametrize("what", ROOTS)
+@either_writer
+def test_the_root_object_may_be_a_value_itself(what, writer, tmp_path) -> None:
+    make, held = ROOTS[what]
+    root, beside = make(3), tf.Variable(4)
+    path = writer(root, beside=beside).save(str(tmp_path / "ckpt"))
+    with open_checkpoint(path) as stored:
+        assert set(stored.inventory.entries) == {"root", "beside", "save_counter"}
+    root, beside = make(5), tf.Variable(6)
+    tfckpt.Checkpoint(root, beside=beside).restore(path).assert_consumed()
+    assert (held(root), beside.numpy()) == (3, 4)
+    theirs = tf.train.Checkpoint(make(5), beside=tf.Variable(6))
+    theirs.restore(path).assert_consumed()
+    assert held(theirs.root) == 3

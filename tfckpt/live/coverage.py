@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import CoverageError, DamagedCheckpointError
-from tfckpt.live.variables import Trackable, is_variable, raw
+from tfckpt.live.variables import Trackable, is_variable, meant, raw
 from tfckpt.records import Entry
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
         live: the values that are to be saved.
         hidden: objects that are not.
     """
-    ids = {id(obj) for obj in view.breadth_first_traversal()[0]}
+    ids = {id(meant(obj)) for obj in view.breadth_first_traversal()[0]}
     missed = {
         name: value
         for name, value in live.variables.items()
@@ -98,7 +98,7 @@ def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str
     by_id: dict[int, str] = {}
     for obj, node in zip(objects, graph.nodes, strict=False):  # slot variables come after
         if node.attributes:
-            by_id[id(obj)] = node.attributes[0].checkpoint_key
+            by_id[id(obj)] = by_id[id(meant(obj))] = node.attributes[0].checkpoint_key
         elif node.registered_saver is not None:
             by_id[id(obj)] = ""
     by_id.update(_legacy_slots(objects, graph))

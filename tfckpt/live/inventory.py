@@ -17,7 +17,7 @@ from tfckpt import names
 from tfckpt.errors import NamingError
 from tfckpt.live import optimizers, orders
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
-from tfckpt.live.tree import Tree
+from tfckpt.live.tree import Tree, is_value
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.names import Kind, Names, Node
 from tfckpt.records import Entry, Inventory, Role, Root
@@ -170,8 +170,11 @@ def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
         if len(solvers) == 1:
             (keyword,) = solvers.values()
             roots[keyword] = names.OPTIMIZER
-    if roots.get("") == "" and flavour_of(given.get("")) is not None:
-        roots[""] = names.OPTIMIZER if is_optimizer(given[""]) else names.MODEL
+    if roots.get("") == "":
+        if flavour_of(given[""]) is not None:
+            roots[""] = names.OPTIMIZER if is_optimizer(given[""]) else names.MODEL
+        elif is_value(given[""]):
+            roots[""] = names.ROOT
     taken: dict[str, str] = {}
     for keyword, component in roots.items():
         other = taken.setdefault(component, keyword)

@@ -15,11 +15,17 @@ import tensorflow as tf
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
 from tfckpt.live.parts import owner
-from tfckpt.live.variables import Trackable, is_variable, last_name, path, raw
+from tfckpt.live.variables import (
+    Delegating,
+    Trackable,
+    is_variable,
+    last_name,
+    meant,
+    path,
+    raw,
+)
 from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Role
-
-_Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
 
 # What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name. A
 # user's own layers may well stand on one of these, `self.history = [Dense(8), Dense(8)]`.
@@ -91,7 +97,7 @@ class Tree:
         self.keras |= flavour is not None
         if flavour is not None and isinstance(obj, flavour.loss_scale):
             return self._scaled(obj)
-        if flavour is None and isinstance(obj, _Delegating):
+        if flavour is None and isinstance(obj, Delegating):
             return self._delegated(obj, role)
         node = Node(Kind.GROUP)
         self._remember(obj, node)
@@ -146,8 +152,8 @@ class Tree:
         return node
 
     def _delegated(self, obj: Any, role: Role) -> Node | None:
-        """The node of what an object says it is (tensorflow/python/trackable/base_delegate.py)."""
-        node = self.node(obj._trackable, role)
+        """The node of what an object says it is."""
+        node = self.node(meant(obj), role)
         if node is not None:
             self._remember(obj, node)
             if node.role in (Role.OBJECT, Role.ITERATOR):
@@ -155,10 +161,7 @@ class Tree:
         return node
 
     def _trackable(self, obj: Any, node: Node) -> None:
-        if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors or (
-            getattr(obj, "_gather_saveables_for_checkpoint", None) is not None
-            and _has_saveables(obj)
-        ):
+        if _serializes(obj):
             iterator = isinstance(obj, tf.data.Iterator)
             node.role = Role.ITERATOR if iterator else Role.OBJECT
             node.kind, node.value = Kind.VALUE, obj
@@ -276,5 +279,14 @@ def _has_layers(value: Any, flavour: Flavour) -> bool:
     return isinstance(value, flavour.layer) and not isinstance(value, flavour.metric)
 
 
-def _has_saveables(obj: Any) -> bool:
-    return bool(obj._gather_saveables_for_checkpoint())
+def is_value(obj: Any) -> bool:
+    """Whether a trackable that is no Keras object is a value itself, a table or an iterator say."""
+    obj = meant(obj)
+    return is_variable(obj) or _serializes(obj)
+
+
+def _serializes(obj: Any) -> bool:
+    if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors:
+        return True
+    gather = getattr(obj, "_gather_saveables_for_checkpoint", None)
+    return gather is not None and bool(gather())

@@ -15,6 +15,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tfckpt.live.parts import CONTAINER, Sharded, Whole, owner, whole
 
 Trackable = tf.__internal__.tracking.Trackable
+Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
 
 
 def is_variable(obj: Any) -> bool:
@@ -36,6 +37,13 @@ def raw(variable: Any) -> Any:
     else:
         inner = variable if isinstance(variable, (Sharded, Whole)) else variable._value
     return whole(inner) if isinstance(inner, Sharded) else inner
+
+
+def meant(obj: Any) -> Any:
+    """What an object says it is (tensorflow/python/trackable/base_delegate.py), or itself."""
+    while isinstance(obj, Delegating):
+        obj = obj._trackable
+    return obj
 
 
 def path(variable: Any) -> str:

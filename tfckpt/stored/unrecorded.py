@@ -103,9 +103,9 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
         entries[name] = _entry(bundle, name, node.value, _role_of(name))
         used.add(node.value)
     found = (value.node.value for value in named.values if value.role in _OBJECTS)
-    objects = {key.rpartition(keys.ATTRIBUTES)[0] for key in found}
+    objects = set(map(_owner, found))
     for key in bundle.entries:
-        owner = key.rpartition(keys.ATTRIBUTES)[0]
+        owner = _owner(key)
         if key not in used and not (owner and owner in objects):
             name = _plain_name(key)
             name = key if name in entries else name
@@ -166,6 +166,11 @@ def _is_counter(name: str, found: BundleEntry) -> bool:
     return name == "save_counter" and found.dtype == "int64"
 
 
+def _owner(key: str) -> str:
+    """What the keys of one object have in common, "" for a key of its own choice."""
+    return "".join(key.rpartition(keys.ATTRIBUTES)[:2])
+
+
 def _plain_name(key: str) -> str:
     """A key's path; what TF1 wrote has no escapes to undo."""
-    return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key
+    return ("/".join(keys.edges(key)) or names.ROOT) if keys.ATTRIBUTES in key else key
