@@ -183,6 +183,53 @@ def test_without_keras_a_v1_optimizer_is_restored_when_it_takes_its_first_step(t
     assert values(theirs["optimizer"]) == values(ours["optimizer"])
 
 
+@either_writer
+def test_slots_that_exist_are_no_hindrance_to_values_that_come_later(writer, tmp_path) -> None:
+    def made(value: float) -> dict[str, Any]:
+        w, optimizer = tf.Variable([value]), V1.MomentumOptimizer(0.1, 0.9)
+        optimizer.apply_gradients([(tf.constant([value]), w)])
+        return {"w": w, "optimizer": optimizer, "more": tf.Module()}
+
+    ours, theirs = made(1.0), made(2.0)
+    ours["more"].late = tf.Variable(3.0)
+    path = writer(**ours).save(str(tmp_path / "ckpt"))
+    status = tfckpt.Checkpoint(**theirs).restore(path)
+    theirs["more"].late = tf.Variable(4.0)
+    status.assert_consumed()
+    assert theirs["more"].late.numpy() == 3.0
+    assert values(theirs["optimizer"]) == values(ours["optimizer"])
+
+
+@either_writer
+@pytest.mark.parametrize("beside", ["a model", "a variable"])
+def test_a_v1_optimizer_that_scales_the_loss_has_its_scale_in_the_checkpoint(
+    writer, beside, tmp_path
+) -> None:
+    mixed = tf.compat.v1.mixed_precision
+
+    def made(value: int) -> tuple[dict[str, Any], Any, Any]:
+        scale = mixed.DynamicLossScale(float(value), increment_period=2, multiplier=2.0)
+        inside = V1.MomentumOptimizer(0.1, 0.9)
+        optimizer = mixed.MixedPrecisionLossScaleOptimizer(inside, scale)
+        it = net() if beside == "a model" else tf.Variable([1.0])
+        variables = it.trainable_variables if beside == "a model" else [it]
+        for _ in range(value):
+            optimizer.apply_gradients([(tf.fill(v.shape, float(value)), v) for v in variables])
+        return {"it": it, "optimizer": optimizer}, inside, scale
+
+    def held(scale: Any) -> list[float]:
+        return [float(weight.numpy()) for weight in scale._weights.values()]
+
+    ours, inside, scale = made(3)
+    assert len(held(scale)) == 2
+    path = writer(**ours).save(str(tmp_path / "ckpt"))
+    theirs, other, fresh = made(6)
+    assert held(fresh) != held(scale)
+    tfckpt.Checkpoint(**theirs).restore(path).assert_consumed()
+    assert held(fresh) == held(scale)
+    assert values(other) == values(inside)
+
+
 class Standing(
     tf.__internal__.tracking.DelegatingTrackableMixin, tf.__internal__.tracking.Trackable
 ):

@@ -88,6 +88,8 @@ def restore_rest(read: Callable[[], Any], restored: Iterable[Any]) -> Any:
         restored: those variables.
     """
     inner = [raw(variable) for variable in restored]
+    for variable in inner:  # a slot may never have been asked for its parts
+        variable._maybe_initialize_trackable()
     before = [variable._update_uid for variable in inner]
     for variable in inner:
         variable._update_uid = sys.maxsize

@@ -49,6 +49,10 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
         for edge, child in optimizer._trackable_children().items():
             if is_variable(child):
                 _scalar(tree, node, edge, child)
+            elif is_optimizer(child):
+                tree.attach(node, edge, child)
+        if is_v1(optimizer) and isinstance(getattr(optimizer, "_loss_scale", None), Trackable):
+            describe_scale(tree, optimizer, node)
         return
     for attribute, value in list(vars(optimizer).items()):
         if attribute in _BOOKS or attribute.startswith("_self_"):

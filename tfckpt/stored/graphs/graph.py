@@ -56,6 +56,7 @@ KERAS_BASES = frozenset(
 _LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
 _OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
 _TFCKPT = "_tfckpt"
+_V1_SCALED = {"base_optimizer", LOSS_SCALE}  # tf.compat.v1.mixed_precision
 _TRAINED = "_trainable_variables"
 
 
@@ -145,7 +146,8 @@ class GraphReader:
         edges = self.edges[index]
         newer = "_variables" in edges and ("_iterations" in edges or "iterations" in edges)
         legacy = "iter" in edges and bool({"learning_rate", "decay"} & edges.keys())
-        return newer or legacy or bool(self.nodes[index].slot_variables)
+        scaled = edges.keys() == _V1_SCALED
+        return newer or legacy or scaled or bool(self.nodes[index].slot_variables)
 
     def inner(self, index: int) -> int:
         """The optimizer inside, of one that wraps another; else the node itself."""
