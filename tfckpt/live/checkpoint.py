@@ -206,7 +206,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     by_tensorflow=by_tensorflow(options),
                 )
                 lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
-                about = about_now(about, snapshot.live, lineage)
+                about = about_now(about, snapshot, lineage)
             agreement.meet(None)
 
         in_background = in_background and not snapshot.savers  # they write live objects themselves

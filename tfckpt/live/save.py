@@ -32,7 +32,6 @@ from tfckpt.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tfckpt.live.inventory import Live
     from tfckpt.live.snapshot import Snapshot
     from tfckpt.records import Restored
 
@@ -180,15 +179,19 @@ def _number(prefix: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def about_now(about: About | None, live: Live, lineage: tuple[Restored, ...]) -> About:
+def about_now(about: About | None, snapshot: Snapshot, lineage: tuple[Restored, ...]) -> About:
     """What the record says, with the step that the optimizer counts where none is given."""
     about = dataclasses.replace(about or About(), lineage=lineage)
-    return about if about.step is not None else dataclasses.replace(about, step=_step(live))
+    return about if about.step is not None else dataclasses.replace(about, step=_step(snapshot))
 
 
-def _step(live: Live) -> int | None:
-    counters = [n for n in live.variables if n.endswith("optimizer/iterations")]
-    return as_int(live.variables[counters[0]]) if len(counters) == 1 else None
+def _step(snapshot: Snapshot) -> int | None:
+    variables = snapshot.live.variables
+    counters = [name for name in variables if name.endswith("optimizer/iterations")]
+    if len(counters) != 1:
+        return None
+    # a variable that was read need not be read again, which takes longer
+    return as_int(snapshot.tensors.get(snapshot.keys[counters[0]], variables[counters[0]]))
 
 
 def _versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
@@ -36,6 +36,24 @@ _TOGETHER = "_ReadVariablesOp"
 _AT_ONCE = 256
 
 
+class _Batch(NamedTuple):
+    """Plain variables that are read by one operation.
+
+    Attributes:
+        device: of all of them.
+        dtype: likewise.
+        keys: of the checkpoint.
+        handles: what the operation takes.
+        trackables: the variables.
+    """
+
+    device: str
+    dtype: Any
+    keys: tuple[str, ...]
+    handles: tuple[Any, ...]
+    trackables: tuple[Any, ...]
+
+
 class ChangedError(Exception):
     """An object has other values to save than it had."""
 
@@ -51,21 +69,25 @@ class Sources:
     """
 
     def __init__(self, gathered: Any) -> None:
-        self._order = [key for specs in gathered.values() for key in specs]
         self._constant: dict[str, Any] = {}
-        self._batches: dict[tuple[str, Any], list[tuple[str, Any, Any]]] = {}
+        self._batches: list[_Batch] = []
         self._asked: list[tuple[Any, tuple[str, ...]]] = []
         devices = _devices()
+        alike: dict[tuple[str, Any], list[tuple[str, Any, Any]]] = {}
         for trackable, specs in gathered.items():
             if trackable is None:  # the object graph
                 self._constant.update(specs)
             elif len(specs) == 1 and _is_plain_variable(trackable, devices):
                 handle, dtype = raw(trackable).handle, raw(trackable).dtype
-                batch = self._batches.setdefault((handle.device, dtype), [])
-                batch.append((*specs, handle, trackable))
+                alike.setdefault((handle.device, dtype), []).append((*specs, handle, trackable))
             elif specs:
                 self._asked.append((trackable, tuple(specs)))
-        self.repeatable = len(set(self._order)) == len(self._order) and all(
+        for kind, found in alike.items():
+            for start in range(0, len(found), _AT_ONCE):
+                part = found[start : start + _AT_ONCE]
+                self._batches.append(_Batch(*kind, *zip(*part, strict=True)))
+        keys = [key for specs in gathered.values() for key in specs]
+        self.repeatable = len(set(keys)) == len(keys) and all(
             not isinstance(trackable, SaveableCompatibilityConverter)
             for trackable, _ in self._asked
         )
@@ -83,20 +105,19 @@ class Sources:
         others = ObjectIdentityDictionary()
         for trackable, keys in self._asked:
             others[trackable] = gathered[trackable] if gathered else _specs(trackable, keys)
-        for (device, dtype), batch in self._batches.items():
-            for start in range(0, len(batch), _AT_ONCE):
-                part = batch[start : start + _AT_ONCE]
-                try:
-                    tensors = _read_together([handle for _, handle, _ in part], device, dtype)
-                except tf.errors.OpError:  # a variable without a value
-                    for key, _, trackable in part:
-                        others[trackable] = _specs(trackable, (key,))
-                else:
-                    own.update(zip((key for key, _, _ in part), tensors, strict=True))
+        for device, dtype, keys, handles, trackables in self._batches:
+            try:
+                tensors = _read_together(handles, device, dtype)
+            except tf.errors.OpError:  # noqa: PERF203 (a variable without a value)
+                for key, trackable in zip(keys, trackables, strict=True):
+                    others[trackable] = _specs(trackable, (key,))
+            else:
+                own.update(zip(keys, tensors, strict=True))
         for specs in others.values():
             read_specs(specs)
-        own.update(_taken_out(others))
-        return {key: own[key] for key in self._order if key in own}, others
+        if others:
+            own.update(_taken_out(others))
+        return own, others
 
 
 def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
