@@ -298,3 +298,53 @@ def test_several_models_are_told_by_the_first_scope(tmp_path) -> None:
     restore(tmp_path, saved, "assert: consumed", **models)
     for name, model in models.items():
         assert_holds(model, saved, first=f"{name}/first")
+
+
+class Pair(tf_keras.Model):
+    """Its layers' attributes are not what they are called."""
+
+    def __init__(self) -> None:
+        super().__init__(name="pair")
+        self.one = tf_keras.layers.Dense(3, name="front")
+        self.other = tf_keras.layers.Dense(2, name="back")
+
+    def call(self, inputs: Any) -> Any:
+        return self.other(self.one(inputs))
+
+
+def pair_after_a_step(value: float) -> tuple[Any, Any, Any]:
+    """A model, its optimizer, and what has to run in graph mode."""
+    model = Pair()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(tf.fill((1, 2), value)))
+    optimizer = tf_keras.optimizers.legacy.Adam(value)
+    weights = model.trainable_variables
+    return model, optimizer, optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+
+
+def held(model: Any, optimizer: Any) -> list[np.ndarray]:
+    """Values by the order of the model's variables, slots and hyperparameters included."""
+    slots = [optimizer.get_slot(v, slot) for v in model.variables for slot in ("m", "v")]
+    hyper = [optimizer._hyper[name] for name in sorted(optimizer._hyper)]
+    return [v.numpy() for v in (*model.variables, *slots, *hyper, optimizer.iterations)]
+
+
+def test_names_that_all_fit_decide_for_the_optimizers_values_too(tmp_path) -> None:
+    """A model that was built as in the graph has the variables' names of the file, all of them."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        _, _, train = pair_after_a_step(0.5)
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        path = v1.train.Saver().save(session, str(tmp_path / "ckpt"))
+    restored = []
+    for checkpoint in (tf.train.Checkpoint, tfckpt.Checkpoint):
+        model, optimizer, _ = pair_after_a_step(-0.25)
+        more = tf.Variable(1.0, name="not_in_the_file")
+        status = checkpoint(model=model, optimizer=optimizer).read(path)
+        status.assert_consumed()
+        restored.append(held(model, optimizer))
+        status = checkpoint(model=model, optimizer=optimizer, more=more).read(path)
+        with pytest.raises(AssertionError):
+            status.assert_existing_objects_matched()
+    for theirs, ours in zip(*restored, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -81,7 +81,7 @@ def ungraphed(live: Live, stored: Inventory) -> Live:
     Such a file counts no saves. Its keys are the names that variables had, and TensorFlow restores
     each variable that has one of them for its own name. So a variable goes by its own name, too;
     one of a Keras model, whose name depends on what was built before, only where all of its model's
-    are in the file, and nothing else is.
+    are in the file, and no other weight is, or all of its optimizer's, too, and nothing else is.
 
     Args:
         live: the objects as they are.
@@ -89,22 +89,41 @@ def ungraphed(live: Live, stored: Inventory) -> Live:
     """
     inventory = live.inventory
     entries = {n: e for n, e in inventory.entries.items() if n != "save_counter"}
-    keys = {e.key.removesuffix(":0"): e for e in stored.entries.values() if e.role is Role.WEIGHT}
+    keys = {e.key.removesuffix(":0"): e for e in stored.entries.values()}
     own = {
         name: raw(live.variables[name]).name.removesuffix(":0")
-        for name, entry in entries.items()
-        if entry.role in (Role.WEIGHT, Role.STATE) and is_variable(live.variables[name])
+        for name in entries
+        if is_variable(live.variables[name])
     }
-    times = Counter(own.values())
-    met = {n: keys[o] for n, o in own.items() if times[o] == 1 and o in keys}
-    all_fit = len(met) == len(own) == len(keys) and all(
-        entry.shape == entries[name].shape for name, entry in met.items()
-    )
-    aliases = dict(inventory.aliases)
-    if all_fit or not live.keras_roots:
-        aliases |= {entry.name: n for n, entry in met.items() if entry.name not in entries}
+    met = _met(own, keys)
+    if not _all_fit(met, own, keys, live):  # with the optimizers' values; else without
+        own = {n: o for n, o in own.items() if entries[n].role in (Role.WEIGHT, Role.STATE)}
+        keys = {key: e for key, e in keys.items() if e.role is Role.WEIGHT}
+        met = _met(own, keys)
+        if live.keras_roots and not _all_fit(met, own, keys, live):
+            met = {}
+    told = {entry.name: n for n, entry in met.items() if entry.name not in entries}
+    aliases = {**inventory.aliases, **told}
     inventory = dataclasses.replace(inventory, entries=entries, aliases=aliases)
     return dataclasses.replace(live, inventory=inventory)
+
+
+def _met(own: Mapping[str, str], keys: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Name → what is stored under the variable's own name, where only one variable has that."""
+    times = Counter(own.values())
+    return {name: keys[o] for name, o in own.items() if times[o] == 1 and o in keys}
+
+
+def _all_fit(
+    met: Mapping[str, Entry], own: Mapping[str, str], keys: Mapping[str, Entry], live: Live
+) -> bool:
+    """Whether all that is stored is met, and all that is below Keras objects."""
+    entries, missed = live.inventory.entries, own.keys() - met.keys()
+    return (
+        len(met) == len(keys)
+        and not any(name.partition("/")[0] in live.keras_roots for name in missed)
+        and all(entry.shape == entries[name].shape for name, entry in met.items())
+    )
 
 
 def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None) -> Live:
