@@ -319,7 +319,8 @@ def pair_after_a_step(value: float) -> tuple[Any, Any, Any]:
         loss = tf.reduce_sum(model(tf.fill((1, 2), value)))
     optimizer = tf_keras.optimizers.legacy.Adam(value)
     weights = model.trainable_variables
-    return model, optimizer, optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+    gradients = tape.gradient(loss, weights)
+    return model, optimizer, optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
 
 def held(model: Any, optimizer: Any) -> list[np.ndarray]:
