@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.saved_model.registration import registration
 from zoo.variables import inner
 
 import tfckpt
@@ -327,3 +329,87 @@ def test_the_root_object_may_be_a_value_itself(what, writer, tmp_path) -> None:
     theirs = tf.train.Checkpoint(make(5), beside=tf.Variable(6))
     theirs.restore(path).assert_consumed()
     assert held(theirs.root) == 3
+
+
+class Doubled(ResourceVariable):
+    """A variable that is stored by a saver of its own, as its double."""
+
+    def __init__(self, value: float) -> None:
+        self._init_from_args(value)
+
+
+class Bare(tf.Module):
+    """An object that holds nothing but has that saver, too."""
+
+
+def save_doubled(trackables: dict[str, Doubled], file_prefix: tf.Tensor) -> tf.Tensor:
+    found = {path: it for path, it in trackables.items() if isinstance(it, Doubled)}
+    tensors = [2 * variable.read_value() for variable in found.values()]
+    names = [f"{path}/double" for path in found]
+    tf.raw_ops.SaveV2(
+        prefix=file_prefix,
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=tensors,
+    )
+    return file_prefix
+
+
+def restore_doubled(trackables: dict[str, Doubled], merged_prefix: tf.Tensor) -> None:
+    for path, variable in trackables.items():
+        (double,) = tf.raw_ops.RestoreV2(
+            prefix=merged_prefix,
+            tensor_names=[f"{path}/double"],
+            shape_and_slices=[""],
+            dtypes=[tf.float32],
+        )
+        variable.assign(double / 2)
+
+
+@pytest.fixture
+def saver_of_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = type(registration._saver_registry)("saver")
+    monkeypatch.setattr(registration, "_saver_registry", registry)
+    registration.register_checkpoint_saver(
+        name="doubled",
+        predicate=lambda it: isinstance(it, (Doubled, Bare)),
+        save_fn=save_doubled,
+        restore_fn=restore_doubled,
+    )
+
+
+@either_writer
+@pytest.mark.usefixtures("saver_of_doubled")
+def test_a_variable_with_a_saver_of_its_own_is_restored_by_that(writer, tmp_path) -> None:
+    path = writer(a=Doubled(1.5), b=tf.Variable(2.0)).save(str(tmp_path / "ckpt"))
+    a, b = Doubled(0.0), tf.Variable(0.0)
+    status = tfckpt.Checkpoint(a=a, b=b).restore(path)
+    status.assert_consumed()
+    assert (a.numpy(), b.numpy()) == (1.5, 2.0)
+    plain = tf.train.Checkpoint(a=Doubled(0.0), b=tf.Variable(0.0))
+    plain.restore(path).assert_consumed()
+    assert plain.a.numpy() == 1.5
+
+
+@either_writer
+@pytest.mark.usefixtures("saver_of_doubled")
+def test_beside_keras_it_is_refused_and_nothing_changes(writer, tmp_path) -> None:
+    path = writer(net=net(keras), a=Doubled(1.5)).save(str(tmp_path / "ckpt"))
+    model, a = net(keras), Doubled(0.0)
+    before = model.get_weights()
+    with pytest.raises((tfckpt.RestoreError, tfckpt.RefusedError)):
+        tfckpt.Checkpoint(net=model, a=a).restore(path)
+    assert a.numpy() == 0.0
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+@either_writer
+@pytest.mark.usefixtures("saver_of_doubled")
+def test_what_has_a_saver_is_not_restored_into_what_has_none(writer, tmp_path) -> None:
+    path = writer(Bare(), a=Doubled(1.5)).write(str(tmp_path / "ckpt"))
+    for reader in (tf.train.Checkpoint, tfckpt.Checkpoint):
+        root, a = tf.Module(), Doubled(0.0)
+        with pytest.raises(ValueError, match="doubled"):
+            reader(root, a=a).read(path)
+        assert a.numpy() == 0.0

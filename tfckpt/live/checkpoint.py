@@ -28,6 +28,7 @@ from tfckpt.live.coverage import EXTRA
 from tfckpt.live.delayed import (
     Late,
     came_since,
+    is_tensor,
     may_come,
     nothing_here,
     nothing_left,
@@ -337,7 +338,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
         prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
         undo = carry_out(prepared, workers, keep_all=True, objects=False)
-        ours = [step.name for step in assignments if is_variable(live[step.name])]
+        ours = [s.name for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
         others = live.keys() - set(ours)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
         about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)

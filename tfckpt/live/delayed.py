@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
+    from tfckpt.planning import Step
 
 
 def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
@@ -61,8 +62,14 @@ def nothing_left(prepared: Prepared) -> bool:
     steps, variables = prepared.plan.steps, prepared.live.variables
     sources = {step.source for step in steps}
     return len(sources) == len(steps) == len(variables) and all(
-        step.status is Status.LOADED and is_variable(variables[step.name]) for step in steps
+        step.status is Status.LOADED and is_variable(variables[step.name]) and is_tensor(step)
+        for step in steps
     )
+
+
+def is_tensor(step: Step) -> bool:
+    """Whether what is stored is a tensor; what an object or its saver wrote, TensorFlow reads."""
+    return step.stored is None or step.stored.shape is not None
 
 
 def nothing_here(prepared: Prepared) -> bool:

@@ -12,9 +12,8 @@ import contextlib
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from tensorflow.python.saved_model.registration import registration
-
 from tfckpt.live.inventory import collect
+from tfckpt.live.savers import any_registered
 from tfckpt.live.snapshot import take
 from tfckpt.live.sources import ChangedError
 from tfckpt.live.watch import Watch
@@ -65,7 +64,7 @@ class Known:
         """What :func:`~tfckpt.live.snapshot.take` gives, with as little gathering as may be."""
         live = self._live_still(objects, root)
         gathered = self._gathered
-        if gathered is not None and not by_tensorflow and not _registered_savers():
+        if gathered is not None and not by_tensorflow and not any_registered():
             with contextlib.suppress(ChangedError):
                 return gathered.snapshot()
             live = None
@@ -111,9 +110,3 @@ class Known:
     def _forget(self) -> None:
         self._watch = self._live = self._gathered = None
         self._given = ()
-
-
-def _registered_savers() -> bool:
-    """Whether any object may have a saver of the user's, whose predicate may answer anything."""
-    predicates = registration._saver_registry.get_registrations().values()
-    return not all(str(each.__module__).startswith("tensorflow.") for each in predicates)

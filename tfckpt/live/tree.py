@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
 from tfckpt.live.parts import owner
+from tfckpt.live.savers import any_registered, has_saver
 from tfckpt.live.variables import (
     Delegating,
     Trackable,
@@ -79,6 +80,7 @@ class Tree:
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
         self.variables: list[Any] = []
+        self._savers = any_registered()
 
     def node(self, obj: Any, role: Role = Role.WEIGHT) -> Node | None:
         """The node of an object; None for what can hold no value.
@@ -132,6 +134,8 @@ class Tree:
         inner = raw(variable)
         if (known := self._nodes.get(id(inner))) is not None:
             return known
+        if self._savers and has_saver(variable):
+            role = Role.OBJECT
         node = Node(Kind.VALUE, label=path(variable), role=role, value=variable)
         self._remember(inner, node)
         self.variables.append(variable)
@@ -161,7 +165,7 @@ class Tree:
         return node
 
     def _trackable(self, obj: Any, node: Node) -> None:
-        if _serializes(obj):
+        if _serializes(obj) or (self._savers and has_saver(obj)):
             iterator = isinstance(obj, tf.data.Iterator)
             node.role = Role.ITERATOR if iterator else Role.OBJECT
             node.kind, node.value = Kind.VALUE, obj
@@ -282,7 +286,7 @@ def _has_layers(value: Any, flavour: Flavour) -> bool:
 def is_value(obj: Any) -> bool:
     """Whether a trackable that is no Keras object is a value itself, a table or an iterator say."""
     obj = meant(obj)
-    return is_variable(obj) or _serializes(obj)
+    return is_variable(obj) or _serializes(obj) or (any_registered() and has_saver(obj))
 
 
 def _serializes(obj: Any) -> bool:
