@@ -346,7 +346,7 @@ def test_what_cannot_be_put_back_is_said(keras_trained, tmp_path, monkeypatch, b
 
 
 @pytest.fixture
-def interrupted(monkeypatch) -> Callable[..., Any]:
+def interrupted(monkeypatch) -> Iterator[Callable[..., Any]]:
     """``with interrupted(n)``: Ctrl-C is pressed as the nth variable gets its value."""
 
     @contextlib.contextmanager
@@ -367,7 +367,10 @@ def interrupted(monkeypatch) -> Callable[..., Any]:
             yield struck
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
-    return inject
+    # A job that a shell has put into the background ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield inject
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_waits_until_all_is_assigned(keras_trained, tmp_path, interrupted) -> None:
