@@ -133,6 +133,26 @@ def test_what_is_no_variable_is_of_the_moment_as_well(gate, tmp_path) -> None:
     np.testing.assert_array_equal(generator.normal((3,)), drawn)
 
 
+@pytest.mark.parametrize("synchronization", ["ON_READ", "ON_WRITE"])
+@pytest.mark.parametrize("aggregation", ["SUM", "MEAN", "ONLY_FIRST_REPLICA"])
+def test_a_variable_of_a_strategy_is_of_the_moment_as_well(
+    synchronization, aggregation, gate, tmp_path
+) -> None:
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        value = tf.Variable(
+            [1.0, 2.0],
+            synchronization=tf.VariableSynchronization[synchronization],
+            aggregation=tf.VariableAggregation[aggregation],
+        )
+    checkpoint = tfckpt.Checkpoint(value=value)
+    path = checkpoint.save(tmp_path / "ckpt", options=ASYNC)
+    value.assign(tf.constant([3.0, 4.0]))
+    gate.open()
+    checkpoint.sync()
+    stored = tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
+    np.testing.assert_array_equal(stored, [1.0, 2.0])
+
+
 class Slow:
     """A disk that takes its time over every piece, and says how many it has got."""
 

@@ -176,6 +176,8 @@ def read_specs(specs: dict[str, Any]) -> None:
         elif isinstance(spec, SaveSpec):
             with tf.device(spec.device):
                 tensor = spec.tensor
+            if isinstance(tensor, tf.Variable):  # of what only the first replica says
+                tensor = raw(tensor).read_value()
             if tensor is None:  # it is in the graph, and has no value
                 del specs[key]
             elif is_sharded(spec):
