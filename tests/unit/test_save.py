@@ -212,6 +212,26 @@ def test_none_is_no_path(tmp_path, monkeypatch) -> None:
     assert files(tmp_path) == {}
 
 
+@pytest.mark.parametrize("prefix", ["run/", "./deep/run/"])
+def test_the_name_in_a_prefix_may_be_empty(prefix, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    variable = tf.Variable(0.0)
+    plain, ours = tf.train.Checkpoint(v=variable), tfckpt.Checkpoint(v=variable)
+    paths = {}
+    for checkpoint in (plain, ours):
+        paths[checkpoint] = [checkpoint.save(prefix) for _ in range(2)] + [checkpoint.write(prefix)]
+    assert paths[ours] == [f"{prefix}-3", f"{prefix}-4", prefix]
+    assert paths[plain] == [f"{prefix}-1", f"{prefix}-2", prefix]
+    for number, path in enumerate(paths[ours], 1):
+        variable.assign(float(number))
+        assert ours.write(path) == path
+    for reader in (plain, ours):
+        for number, path in enumerate(paths[ours], 1):
+            reader.read(path).assert_existing_objects_matched()
+            assert variable.numpy() == number
+    assert not list(tmp_path.glob("*.index"))
+
+
 def test_a_directory_that_cannot_be_made_is_a_save_error(tmp_path) -> None:
     (tmp_path / "file").write_text("in the way")
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.stored.files import absolute
+from tfckpt.stored.files import absolute, join
 
 _PATTERN = set("*?[\\")
 
@@ -47,6 +47,12 @@ def _linked(prefix: str) -> str:
         if file.startswith((f"{name}.", f"{name}-")):
             os.symlink(os.path.join(directory, file), alias + file.removeprefix(name))  # noqa: PTH118, PTH211
     return alias
+
+
+def place_of(prefix: str) -> str:
+    """A prefix whatever the working directory becomes; the name in it may be empty: `run/`."""
+    directory, name = os.path.split(prefix)
+    return absolute(prefix) if name or "://" in prefix else join(absolute(directory), "")
 
 
 def eager_path(path: Any) -> str | None:

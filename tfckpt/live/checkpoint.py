@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
-from tfckpt.live.aliases import eager_path, eager_prefix, readable
+from tfckpt.live.aliases import eager_path, eager_prefix, place_of, readable
 from tfckpt.live.background import Background
 from tfckpt.live.binding import bind
 from tfckpt.live.coverage import EXTRA
@@ -57,7 +57,7 @@ from tfckpt.stored.commits.commit import path_of
 from tfckpt.stored.commits.debris import claim
 from tfckpt.stored.commits.numbers import Number, last_in_order
 from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, render
-from tfckpt.stored.files import absolute, join
+from tfckpt.stored.files import join
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
         with saving(self._tfckpt_workers()) as agreement:
             self._tfckpt_background.finish()
-            place, counter = absolute(prefix), self.save_counter
+            place, counter = place_of(prefix), self.save_counter
             terms, before = Terms(files_of(place)), as_int(counter)
             directory, name = os.path.split(place)
             with failing_as_save(prefix), contextlib.ExitStack() as taken:
@@ -163,7 +163,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
         self._tfckpt_background.finish()
-        self._tfckpt_save(prefix, absolute(prefix), options, Terms(files_of(prefix)))
+        self._tfckpt_save(prefix, place_of(prefix), options, Terms(files_of(prefix)))
         return prefix
 
     def _tfckpt_save(
