@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CASES = {"16 × 64 MiB": (16, 64 * MIB), "5,000 × 1 KiB": (5_000, 1 << 10)}
 TINY = dict.fromkeys(CASES, (20, 1 << 10))
 ROUNDS = 3
+FEW = 100
 ALONE = 0.2  # seconds in which the main thread's own speed is measured
 
 
@@ -26,7 +27,10 @@ def run(settings: Settings) -> list[Result]:
 
 def _case(case: str, count: int, nbytes: int, settings: Settings) -> list[Result]:
     subject = subjects.values(count, nbytes)
-    ways = [kind(subject, settings.disk) for kind in (Thread, TfckptAsync, Async)]
+    kinds: list[type[InBackground]] = [Thread, TfckptAsync]
+    if count <= FEW:  # of thousands TensorFlow's own takes minutes beside busy Python
+        kinds.append(Async)
+    ways = [kind(subject, settings.disk) for kind in kinds]
     turns = {way.name: partial(_turn, way) for way in ways}
     rounds = dict.fromkeys(turns, settings.rounds(ROUNDS))
     return in_turns("busy", f"{case}, disk", turns, rounds, settings)
