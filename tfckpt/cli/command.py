@@ -27,6 +27,11 @@ class Flag(NamedTuple):
     many: bool = False
 
     @property
+    def default(self) -> bool | None:
+        """What is given where it is not written."""
+        return None if self.value else False
+
+    @property
     def usage(self) -> str:
         """As it stands in a usage line.
 

@@ -98,9 +98,7 @@ def _parsed(command: Command, words: list[str]) -> Given | None:
     """What the command is given; None where it is asked for its help."""
     _, *arguments = words
     if not any(word.startswith("-") for word in arguments):  # no flags: to import them costs most
-        return Given(
-            arguments, {flag.name: None if flag.value else False for flag in command.all_flags}
-        )
+        return Given(arguments, {flag.name: flag.default for flag in command.all_flags})
     from absl import flags
 
     values = _flags(command)
@@ -139,11 +137,11 @@ def _flags(command: Command) -> flags.FlagValues:
     values.set_gnu_getopt()
     for flag in command.all_flags:
         if not flag.value:
-            flags.DEFINE_boolean(flag.name, False, flag.help, flag_values=values)
+            flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
         elif flag.many:
-            flags.DEFINE_multi_string(flag.name, None, flag.help, flag_values=values)
+            flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)
         else:
-            flags.DEFINE_string(flag.name, None, flag.help, flag_values=values)
+            flags.DEFINE_string(flag.name, flag.default, flag.help, flag_values=values)
     flags.DEFINE_boolean("help", False, "How to use it.", short_name="h", flag_values=values)
     return values
 

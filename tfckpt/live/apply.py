@@ -17,6 +17,7 @@ strings, slices, other formats and variables with an ``assign`` of their own go 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from tfckpt.live.sharded import assignable
 from tfckpt.live.variables import raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tfckpt.live.distribution import Restoring
     from tfckpt.live.incoming import Direct
@@ -231,44 +232,44 @@ def apply(
     workers.ready()
     for prefix, found in (objects or {}).items():
         _restore_objects(prefix, found)
-    with interrupt_waits():
-        try:
-            undo.look_ahead(direct.values())
+    with interrupt_waits(), _or_as_before(undo, plan.source):
+        undo.look_ahead(direct.values())
+        for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+            _assign_direct(undo, one, buffer)
+        for step in others:
+            _assign(undo, step.name, variables[step.name], values.take(step))
+        for name, value in (resets or {}).items():
+            _assign(undo, name, variables[name], value.numpy())
+        if verify == "values":
             for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
-                _assign_direct(undo, one, buffer)
+                _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
+                undo.freed(one.entry.nbytes)
             for step in others:
-                _assign(undo, step.name, variables[step.name], values.take(step))
-            for name, value in (resets or {}).items():
-                _assign(undo, name, variables[name], value.numpy())
-            if verify == "values":
-                for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
-                    _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
-                    undo.freed(one.entry.nbytes)
-                for step in others:
-                    _compare(step.name, raw(variables[step.name]), values.take(step))
-            workers.done()
-        except BaseException as error:
-            _roll_back(undo, plan.source, error)
-            raise
+                _compare(step.name, raw(variables[step.name]), values.take(step))
+        workers.done()
     return undo
 
 
-def _roll_back(undo: Undo, source: str, error: BaseException) -> None:
-    """Put old values back; raise, or log where an interrupt is raised, only if not all could be.
+@contextlib.contextmanager
+def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
+    """Whatever ends this early has old values put back.
 
     Raises:
-        RestoreError: so it is.
+        RestoreError: not all could be; where an interrupt is raised, that is logged.
     """
-    undo.roll_back()
-    if undo.complete:
-        return
-    left = "when some variables had their new values already, and not all could be put back"
-    hint = "restore again, from this or another checkpoint, before using the model"
-    if not isinstance(error, Exception):
-        logging.error("%s: the restore was ended %s\n  %s", source, left, hint)
-        return
-    message = f"{source}: the files changed or failed after they had been checked, {left}: {error}"
-    raise RestoreError(message, hint=hint) from error
+    try:
+        yield
+    except BaseException as error:
+        undo.roll_back()
+        if undo.complete:
+            raise
+        left = "when some variables had their new values already, and not all could be put back"
+        hint = "restore again, from this or another checkpoint, before using the model"
+        if not isinstance(error, Exception):
+            logging.error("%s: the restore was ended %s\n  %s", source, left, hint)
+            raise
+        message = f"the files changed or failed after they had been checked, {left}: {error}"
+        raise RestoreError(f"{source}: {message}", hint=hint) from error
 
 
 def _restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.crc import extend
 from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.table import unmask
 from tfckpt.stored.bundles.wire import WireError, varint
@@ -114,7 +115,7 @@ def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, 
         part = buffer[: end - position]
         if handle.readinto(position, part.data) != len(part):
             raise truncated(path, name)
-        crc = google_crc32c.extend(crc, part)
+        crc = extend(crc, part)
         position += len(part)
     check(crc, entry, path, name)
 
