@@ -26,7 +26,7 @@ def root(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def came(server, root) -> list[dict[str, Any]]:
     """What came of each call, in the chief and in the other worker."""
-    return results(run_workers(server, 2, "agree", str(root), patience=PATIENCE))
+    return results(run_workers(server, 2, "zoo.agreement:agree", str(root), patience=PATIENCE))
 
 
 def refused(came, name: str, chief: str, other: str, *said: str) -> None:

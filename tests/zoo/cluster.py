@@ -52,12 +52,12 @@ def run_workers(
     patience: float = PATIENCE,
     timeout: float = 120.0,
 ) -> list[Outcome]:
-    """Run a function of ``zoo.workers`` in all workers of a MultiWorkerMirroredStrategy.
+    """Run a function in all workers of a MultiWorkerMirroredStrategy.
 
     Args:
         server: one that has imported ``PRELOAD``.
         count: how many workers.
-        function: its name.
+        function: its name in ``zoo.workers``, or ``module:name``.
         arguments: of all.
         each: one more argument, another one for each worker.
         patience: how long workers wait for each other.
@@ -91,9 +91,9 @@ def worker(
     waiting.PATIENCE, waiting.UNREACHABLE = patience, 3.0
     hear_of_the_dead_soon(len(ports))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    return getattr(importlib.import_module("zoo.workers"), function)(
-        strategy, index, *arguments, *more
-    )
+    module, _, name = function.rpartition(":")
+    found = getattr(importlib.import_module(module or "zoo.workers"), name)
+    return found(strategy, index, *arguments, *more)
 
 
 def hear_of_the_dead_soon(count: int) -> None:
