@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfckpt
+from tfckpt.stored.casting import kept
+
+_WHOLE = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
 
 @pytest.mark.parametrize(
@@ -34,3 +40,41 @@ def test_a_cast_that_rounds_is_a_cast(tmp_path) -> None:
     tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
     assert float(a) == float(tf.cast(1.1, "bfloat16"))
     assert float(b) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("number", "stored", "live"),
+    [
+        (200, "uint8", "int8"),
+        (2**31, "uint32", "int32"),
+        (2**63, "uint64", "int64"),
+        (-3, "int8", "uint8"),
+    ],
+)
+def test_whole_numbers_do_not_wrap(number, stored, live, tmp_path) -> None:
+    path = tfckpt.Checkpoint(v=tf.Variable(tf.constant([1, number], stored))).write(tmp_path / "c")
+    v = tf.Variable(tf.constant([5, 5], live))
+    policies = [{"on_dtype_mismatch": "cast"}]
+    if (
+        number > 0
+    ):  # from int to uint is another kind to NumPy, and refused before any value is read
+        policies.append({"adapt": [{"model": "v", "how": "cast"}]})
+    for policy in policies:
+        config = {"version": 1, "restore": {"path": path, "policy": {"api": "read", **policy}}}
+        with pytest.raises(tfckpt.RestoreError, match=f"v: {live} cannot hold {number}"):
+            tfckpt.restore(config, v=v)
+    assert v.numpy().tolist() == [5, 5]
+
+
+@pytest.mark.parametrize(("old", "new"), list(itertools.permutations(_WHOLE, 2)))
+def test_what_an_integer_type_holds_is_what_numpy_says(old, new) -> None:
+    edges = {
+        int(e) + d
+        for t in (old, new)
+        for e in (np.iinfo(t).min, 0, np.iinfo(t).max)
+        for d in (-1, 0, 1)
+    }
+    numbers = sorted(n for n in edges if np.iinfo(old).min <= n <= np.iinfo(old).max)
+    expected = [np.iinfo(new).min <= n <= np.iinfo(new).max for n in numbers]
+    values = np.array(numbers, old)
+    assert kept(values, values.astype(new)).tolist() == expected

@@ -23,14 +23,17 @@ def kept(value: np.ndarray, cast: np.ndarray) -> np.ndarray:
     >>> import numpy as np
     >>> kept(np.array([0.5, 2.0]), np.array([0, 2])), kept(np.array([1e6]), np.array([np.inf]))
     (array([False,  True]), array([False]))
+    >>> kept(np.array([200, 100], np.uint8), np.array([-56, 100], np.int8))
+    array([False,  True])
     """
     import numpy as np
 
     with np.errstate(all="ignore"):
-        whole = cast.dtype.kind in "iu"
-        held = (
-            cast.astype(value.dtype) == value if whole else np.isfinite(cast) == np.isfinite(value)
-        )
+        if cast.dtype.kind not in "iu":
+            return np.asarray(np.isfinite(cast) == np.isfinite(value))
+        held = cast.astype(value.dtype) == value
+        if value.dtype.kind in "iu":  # a number that wraps comes back as it was, but for its sign
+            held &= (cast < 0) == (value < 0)
     return np.asarray(held)
 
 
