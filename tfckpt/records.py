@@ -141,6 +141,8 @@ class Inventory:
             or not.
         unordered: the stacks whose layers' order the file does not tell; that of the layers of one
             class among themselves may be told all the same, by their automatic names.
+        varying: canonical name of a live variable that was made with an unknown shape → that shape,
+            None for an unknown size, None in all where the rank is unknown.
     """
 
     source: str
@@ -162,6 +164,25 @@ class Inventory:
     )
     listed: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     unordered: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+
+    def takes(self, name: str, shape: Shape | None) -> bool:
+        """Whether a live variable can hold a value of a shape other than that of its own value.
+
+        >>> summary = Entry("summary", Role.WEIGHT, "float32", (2, 0))
+        >>> inventory = Inventory("here", {"summary": summary}, varying={"summary": (2, None)})
+        >>> inventory.takes("summary", (2, 100)), inventory.takes("summary", (3, 100))
+        (True, False)
+        """
+        if shape is None or name not in self.varying:
+            return False
+        sides = self.varying[name]
+        return sides is None or (
+            len(sides) == len(shape)
+            and all(side in {None, length} for side, length in zip(sides, shape, strict=True))
+        )
 
     def find(self, name: str) -> Entry | None:
         """The value of that name, or that is also reached by that name.

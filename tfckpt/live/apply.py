@@ -36,7 +36,7 @@ from tfckpt.live.sharded import assignable
 from tfckpt.live.variables import raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.live.distribution import Restoring
     from tfckpt.live.incoming import Direct
@@ -64,10 +64,12 @@ class Undo:
     Attributes:
         keep_all: whether they are kept whatever their size.
         complete: whether every one has been kept, and, once rolled back, put back.
+        follow: called once variables have other values: what is made from them is made again.
     """
 
     keep_all: bool = False
     complete: bool = True
+    follow: Callable[[], None] = lambda: None
     _kept: list[_Kept] = dataclasses.field(default_factory=list)
     _ahead: dict[int, tf.Tensor] = dataclasses.field(default_factory=dict)
     _bytes: int = 0
@@ -168,6 +170,7 @@ class Undo:
                 kept.variable.assign(kept.old)
             except Exception:  # the others are put back all the same
                 self.complete = False
+        self.follow()
         self.forget()
 
     def forget(self) -> None:
@@ -197,6 +200,7 @@ def apply(
     keep_all: bool = False,
     resets: Mapping[str, Any] | None = None,
     objects: Mapping[str, Mapping[str, Any]] | None = None,
+    follow: Callable[[], None] = lambda: None,
     workers: Restoring = ALONE,
 ) -> Undo:
     """Assign what the plan says.
@@ -212,6 +216,7 @@ def apply(
         resets: canonical name → the value that a reset gives back.
         objects: prefix → checkpoint key → what is no variable. TensorFlow restores it, before the
             first assignment, since that cannot be undone and is likelier to fail than one.
+        follow: called once all variables have their values, or the old ones again.
         workers: which do the same; they assign once all have checked everything.
 
     Raises:
@@ -220,7 +225,7 @@ def apply(
             hold it; no variable was changed.
     """
     steps = [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
-    undo = Undo(keep_all=keep_all or verify == "none")
+    undo = Undo(keep_all=keep_all or verify == "none", follow=follow)
     values = Incoming(plan.source, stored, variables, keep=verify == "values")
     direct = values.direct(steps)
     others = [step for step in steps if step.name not in direct]
@@ -240,6 +245,7 @@ def apply(
             _assign(undo, step.name, variables[step.name], values.take(step))
         for name, value in (resets or {}).items():
             _assign(undo, name, variables[name], value.numpy())
+        undo.follow()
         if verify == "values":
             for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
                 _compare(one.step.name, one.variable, buffers.array_of(buffer.value))

@@ -65,6 +65,7 @@ def is_plain(variable: Any, dtype: str) -> bool:
         and _PLAIN.assign is _ASSIGN  # nobody has put another in its place
         and tf.executing_eagerly()
         and variable.dtype is _dtype(dtype)
+        and variable.shape.is_fully_defined()
         and _shares_memory(dtype)
     )
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfckpt import names
 from tfckpt.errors import NamingError
 from tfckpt.live import optimizers, orders
+from tfckpt.live.derived import derives
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree, is_value
 from tfckpt.live.variables import is_variable, raw
@@ -40,6 +41,7 @@ class Live:
             ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
             tf.Variable, not of a Keras 3 one, once the first step has made them.
         models: the Keras models that were given, by their first component.
+        deriving: the layers that keep something that they make from their variables.
         keras_roots: the first components below which a Keras object is, or, beside one, an
             optimizer of ``tf.compat.v1.train``, whose slots belong to its variables.
     """
@@ -49,6 +51,7 @@ class Live:
     unbuilt: Mapping[str, Any]
     optimizers: Mapping[str, Any]
     models: Mapping[str, Any]
+    deriving: tuple[Any, ...]
     keras_roots: frozenset[str]
 
     @property
@@ -152,11 +155,17 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             own_orders=orders.own_orders(tree, named),
             deep_orders=orders.deep_orders(tree, named, models.values()),
             members=orders.members(tree, named),
+            varying=_varying(named),
         ),
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
         _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
         models,
+        tuple(
+            layer
+            for layer, node, flavour in tree.layers
+            if layer.built and node.children and derives(layer, flavour)
+        ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
 
@@ -239,6 +248,16 @@ def _entry(named: names.Name) -> Entry:
         slot=named.slot,
         of=named.of,
     )
+
+
+def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
+    """The shapes that variables were made with, where those are unknown: `shape=[None]`."""
+    shapes = {n.name: raw(n.node.value).shape for n in named.values if is_variable(n.node.value)}
+    return {
+        name: None if shape.rank is None else tuple(shape.as_list())
+        for name, shape in shapes.items()
+        if not shape.is_fully_defined()
+    }
 
 
 def _paths(named: Names, found: list[tuple[Any, Node]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
@@ -15,6 +16,7 @@ from tfckpt.garbage import uncollected
 from tfckpt.live import build
 from tfckpt.live.adapt import known
 from tfckpt.live.apply import Undo, apply
+from tfckpt.live.derived import derive_again
 from tfckpt.live.distribution import ALONE
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
@@ -264,5 +266,6 @@ def carry_out(
         keep_all=keep_all,
         resets=initial_values(plan, live),
         objects=others,
+        follow=partial(derive_again, live.deriving, live.models.values()),
         workers=workers,
     )

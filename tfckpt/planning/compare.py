@@ -44,6 +44,7 @@ class Comparison:
         adaptations: Adaptations,
     ) -> None:
         self._adapts = bool(policy.adapt)
+        self._takes = live.takes
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
@@ -103,7 +104,7 @@ class Comparison:
     ) -> tuple[Severity, str, str] | None:
         """Why what is there, after its changes, is not what the live value takes."""
         where = f"after {changes[-1].how}" if changes else "in the checkpoint"
-        if made.shape != live.shape:
+        if made.shape != live.shape and not self._takes(live.name, made.shape):
             reason = f"incompatible tensor with shape {_shape(made)} {where}, {_shape(live)} here"
             if self._skip_shapes and not changes:
                 return Severity.WARN, reason, ""

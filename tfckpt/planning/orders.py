@@ -18,7 +18,7 @@ from tfckpt.records import rebased
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfckpt.records import Inventory, Ordered
+    from tfckpt.records import Inventory, Ordered, Shape
 
 _UNNAMED = re.compile(r"vars/\d+")
 _HINT = (
@@ -200,7 +200,7 @@ class Orders:
     ) -> _Verdict:
         for one, other in zip(old, new, strict=False):
             shapes = self._shape(self._stored, one.name), self._shape(self._live, other.name)
-            if shapes[0] != shapes[1]:
+            if shapes[0] != shapes[1] and not self._live.takes(other.name, shapes[0]):
                 return self._refuse(
                     there,
                     here,
@@ -217,7 +217,7 @@ class Orders:
         others = (path for path, own in self._live.aliases.items() if own == name)
         return next((path for path in others if path.startswith(here + "/")), name)
 
-    def _shape(self, side: Inventory, name: str) -> object:
+    def _shape(self, side: Inventory, name: str) -> Shape | None:
         entry = side.entries.get(name)
         return None if entry is None else entry.shape
 

@@ -20,7 +20,7 @@ from tfckpt.records import Role
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.records import Entry, Inventory, Layer
+    from tfckpt.records import Entry, Inventory, Layer, Shape
 
 _UNSTORED = frozenset({Role.SEED, Role.METRIC})  # plain TensorFlow leaves them out
 _SHOWN = 3
@@ -205,12 +205,19 @@ class Untold:
         if pair not in self._agreements:
             names, live = self._names
             there = {
-                (self._settled(e.name, pair.here + e.name[len(pair.there) :]), e.shape, e.dtype)
+                self._as_live(e, pair.here + e.name[len(pair.there) :])
                 for e in _below(pair.there, names, self._stored)
             }
             here = {(e.name, e.shape, e.dtype) for e in _below(pair.here, live, self._live)}
             self._agreements[pair] = there == here
         return self._agreements[pair]
+
+    def _as_live(self, stored: Entry, target: str) -> tuple[str | None, Shape | None, str]:
+        """What the live value would be that a stored one is for."""
+        name, shape = self._settled(stored.name, target), stored.shape
+        if name is not None and self._live.takes(name, shape):
+            shape = self._live.entries[name].shape
+        return name, shape, stored.dtype
 
     def _settled(self, name: str, target: str) -> str | None:
         found = self._translate(name, target)[0]

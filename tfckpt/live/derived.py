@@ -1,0 +1,55 @@
+"""What layers make from their variables and keep beside them, made again after a restore.
+
+Normalization computes with constants that it makes from its mean and variance. Keras makes them
+again whenever it loads weights itself: ``finalize_state`` of its preprocessing layers
+(keras/src/layers/preprocessing/normalization.py; of any layer in
+tf_keras/src/engine/base_layer.py), and, for a layer of somebody's own, ``load_own_variables``,
+which such a layer overrides for that purpose (keras/src/layers/layer.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfckpt.live.flavours import Flavour
+
+
+def derives(layer: Any, flavour: Flavour) -> bool:
+    """Whether a layer makes something from its variables that it keeps."""
+    return _finalizes(layer, flavour) or _loads_itself(layer)
+
+
+def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
+    """Have layers make again what they keep.
+
+    Args:
+        layers: those that do, built.
+        models: whose traced functions hold what was made before.
+    """
+    found = False
+    for layer in layers:
+        found = True
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()
+        if _loads_itself(layer):
+            values: dict[str, Any] = {}
+            layer.save_own_variables(values)
+            layer.load_own_variables(values)
+    if found:
+        for model in models:
+            model.predict_function = model.test_function = None
+
+
+def _finalizes(layer: Any, flavour: Flavour) -> bool:
+    own = getattr(type(layer), "finalize_state", None)
+    return own is not None and own is not getattr(flavour.layer, "finalize_state", None)
+
+
+def _loads_itself(layer: Any) -> bool:
+    """Whether a class that is not Keras's says how its layers are loaded."""
+    cls: Any = type(layer)
+    owner = next(c for c in cls.__mro__ if "load_own_variables" in vars(c))
+    return owner.__module__.partition(".")[0] not in {"keras", "tf_keras"}
