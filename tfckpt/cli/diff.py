@@ -108,7 +108,8 @@ def _with_model(
             raise Misuse(f"--model {target} returned what no checkpoint takes")
         live = collect(objects)
         stored = _stored(path, stack, live.roots, live.weak_bases)
-        if build_optimizers(live, [stored.inventory]):
+        entries = stored.inventory.entries
+        if build_optimizers(live, {name: entry.of for name, entry in entries.items() if entry.of}):
             live = collect(objects)
 
     def read(entry: Entry) -> np.ndarray:

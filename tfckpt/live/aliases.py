@@ -14,6 +14,7 @@ import tempfile
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.stored.files import absolute, join
@@ -55,17 +56,28 @@ def place_of(prefix: str) -> str:
     return absolute(prefix) if name or "://" in prefix else join(absolute(directory), "")
 
 
-def eager_path(path: Any) -> str | None:
-    """A path as text, where tfckpt does the work; None for no path, and in graph mode."""
-    if path is None or not tf.executing_eagerly():
-        return None
-    return os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)
+def eager_source(path: Any, method: str) -> str | None:
+    """What is to be restored, as text; None for no path, with a warning, and in graph mode."""
+    if path is None and tf.executing_eagerly():
+        logging.warning(
+            "%s(None): no checkpoint was given, so nothing is restored and training starts from "
+            "the initial values (tf.train.latest_checkpoint returns None where it finds none)",
+            method,
+        )
+    return _eager(path)
 
 
 def eager_prefix(path: Any, argument: str) -> str | None:
+    """Where to save to, as text; None in graph mode."""
     if path is None:  # TensorFlow would write a checkpoint called `None`
         raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
-    text = eager_path(path)
+    text = _eager(path)
     if text and "://" in text and "/" not in text.partition("://")[2]:
         raise ValueError(f"{argument} is a path such as 'gs://bucket/ckpt', found {text!r}")
     return text
+
+
+def _eager(path: Any) -> str | None:
+    if path is None or not tf.executing_eagerly():
+        return None
+    return os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import NotBuiltError
+from tfckpt.live.flavours import flavour_of
 from tfckpt.live.inventory import is_model
 from tfckpt.live.variables import raw
+from tfckpt.planning import Status
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
     from tfckpt.planning import Plan, Step
-    from tfckpt.records import Inventory
+
+_OF_KERAS = frozenset({Role.WEIGHT, Role.SLOT})
 
 
 def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) -> None:
@@ -64,17 +67,22 @@ def _zeros(spec: Any) -> Any:
     return {name: _zeros(each) for name, each in spec.items()}
 
 
-def build_optimizers(live: Live, stored: Sequence[Inventory]) -> bool:
-    """Create the variables of optimizers whose state is stored; whether there was one to build.
+def build_optimizers(live: Live, slots: Mapping[str, str]) -> bool:
+    """Create the variables of optimizers that slots are meant for; whether there was one to build.
 
     The variables are those that Keras would train: of the model that was compiled with the
     optimizer, else of the models that the stored slots belong to, else the slots' own variables.
+
+    Args:
+        live: the objects.
+        slots: live name that a stored slot is meant for → the variable it is of, "" where the
+            file does not say.
     """
     built = False
     for path, optimizer in live.optimizers.items():
-        owners = list(dict.fromkeys(name for one in stored for name in _owners(path, one)))
-        if owners and not _is_built(optimizer) and not _owners(path, live.inventory):
-            variables = _to_train(optimizer, owners, live)
+        owners = [of for name, of in slots.items() if name.startswith(path + "/")]
+        if owners and not _is_built(optimizer, path, live):
+            variables = _to_train(optimizer, list(dict.fromkeys(filter(None, owners))), live)
             if variables:
                 build_for(optimizer, variables)
                 built = True
@@ -88,7 +96,7 @@ def build_compiled(model: Any) -> None:
     model with one all the same, which never comes to have variables.
     """
     optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or not model.built or _is_built(optimizer):
+    if optimizer is None or not model.built or _says_built(optimizer):
         return
     if type(model).train_step.__module__.partition(".")[0] in ("keras", "tf_keras"):
         build_for(optimizer, list(model.trainable_variables))
@@ -109,14 +117,13 @@ def strategy_of(variables: list[Any]) -> Any:
     return next(filter(None, known), None) or tf.distribute.get_strategy()
 
 
-def _owners(path: str, inventory: Inventory) -> list[str]:
-    """The names of the variables that an optimizer has slots for."""
+def _is_built(optimizer: Any, path: str, live: Live) -> bool:
     prefix = path + "/"
-    slots = (e.of for name, e in inventory.entries.items() if e.of and name.startswith(prefix))
-    return list(dict.fromkeys(slots))
+    entries = live.inventory.entries.items()
+    return _says_built(optimizer) or any(e.of and name.startswith(prefix) for name, e in entries)
 
 
-def _is_built(optimizer: Any) -> bool:
+def _says_built(optimizer: Any) -> bool:
     # tf_keras's legacy optimizers keep no such mark, and may be built any number of times.
     return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
 
@@ -126,51 +133,112 @@ def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
     if not models:
         first = dict.fromkeys(name.partition("/")[0] for name in owners)
         models = [live.models[component] for component in first if component in live.models]
+    if not models and not owners and len(live.models) == 1:
+        models = [*live.models.values()]
     if models:
         return [variable for model in models for variable in model.trainable_variables]
     return [live.variables[name] for name in owners if name in live.variables]
 
 
+def waiting_slots(plan: Plan) -> dict[str, str]:
+    """The slots to restore or reset that have no live one, as :func:`build_optimizers` has them."""
+    return {
+        step.target: step.entry.of
+        for step in plan.steps
+        if step.target and not step.name and step.entry.role is Role.SLOT
+    }
+
+
 def check_built(live: Live, plan: Plan) -> None:
-    """Refuse where the checkpoint has values for something that has no variables yet.
+    """Refuse where the checkpoint has, or may have, values for what has no variables yet.
 
     Raises:
         NotBuiltError: with the line of code that builds it.
     """
+    left = _left_over(plan)
+    tree = _Tree(step.name for step in plan.assignments)
     for path, layer in live.unbuilt.items():
-        waiting = [
-            step.source
-            for step in plan.steps
-            if not step.name and _meant(step).startswith(path + "/")
-        ]
-        if waiting:
-            what = "model" if is_model(layer) else "layer"
-            raise NotBuiltError(
-                f"{path} ({type(layer).__name__} {layer.name!r}) has no variables yet, and the "
-                f"checkpoint has {len(waiting)} for it, {waiting[0]} the first",
-                hint=f"call the {what} once on a batch before restoring: "
-                f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy",
-            )
+        what = "model" if is_model(layer) else "layer"
+        hint = (
+            f"call the {what} once on a batch before restoring: "
+            f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy"
+        )
+        weights = [step for step in left if step.entry.role is not Role.SLOT]
+        about = f"{path} ({type(layer).__name__} {layer.name!r})"
+        _refuse(about, path, weights, tree if _has_weights(layer, path) else None, hint)
     for path, optimizer in live.optimizers.items():
-        if _is_built(optimizer) or _owners(path, live.inventory):
+        if _is_built(optimizer, path, live):
             continue
-        waiting = [
-            step.source
-            for step in plan.steps
-            if not step.name
-            and step.entry.role is Role.SLOT
-            and _meant(step).startswith(path + "/")
-        ]
-        if waiting:
-            legacy = hasattr(optimizer, "_create_all_weights")
-            how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
+        legacy = hasattr(optimizer, "_create_all_weights")
+        how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
+        hint = f"{how} before restoring; or give the model it trains to the checkpoint, too"
+        slots = [step for step in left if step.entry.role is Role.SLOT]
+        _refuse(f"{path} ({type(optimizer).__name__})", path, slots, tree, hint)
+
+
+def _refuse(about: str, path: str, left: list[Step], tree: _Tree | None, hint: str) -> None:
+    """Raise where values are left that are, by their names, or may be, by their place, for it.
+
+    Args:
+        about: what has no variables.
+        path: of that.
+        left: the stored values that nothing takes.
+        tree: of what is restored; None where only the name counts.
+        hint: what to do.
+    """
+    for which, found in (
+        ("for it", [step for step in left if step.target.startswith(path + "/")]),
+        ("that may be for it", [step for step in left if tree and tree.beside(path, step.target)]),
+    ):
+        if found:
             raise NotBuiltError(
-                f"{path} ({type(optimizer).__name__}) has no variables yet, and the checkpoint has "
-                f"{len(waiting)} for it, {waiting[0]} the first",
-                hint=f"{how} before restoring; or give the model it trains to the checkpoint, too",
+                f"{about} has no variables yet, and the checkpoint has {len(found)} {which}, "
+                f"{found[0].source} the first",
+                hint=hint,
             )
 
 
-def _meant(step: Step) -> str:
-    """The live name that a stored value was meant for; a rename rule may have given it."""
-    return step.target or step.source
+class _Tree:
+    """The names of what is restored, as a tree.
+
+    What has no variables and what nothing takes may be one thing under two names where both leave
+    this tree at the same place: a model saved as ``net=`` and given as ``model=``, a layer whose
+    attribute was renamed.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._paths = {path for name in names for path in _above(name)}
+
+    def beside(self, path: str, name: str) -> bool:
+        """Whether the value of that name may be below an object of that path."""
+        place = self._leaves_at(path)
+        below = name.removeprefix(place).strip("/")
+        return path not in self._paths and place == self._leaves_at(name) and "/" in below
+
+    def _leaves_at(self, name: str) -> str:
+        return next((path for path in _above(name) if path in self._paths), "")
+
+
+def _above(name: str) -> Iterator[str]:
+    """The paths that a name goes through, the longest first."""
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def _has_weights(layer: Any, path: str) -> bool:
+    """Whether it may come to have weights, as far as its class tells: an activation does not."""
+    flavour = flavour_of(layer)
+    default = getattr(flavour, "layer", type(layer)).build
+    below = [layer, *layer._flatten_layers(include_self=False)]
+    return "/" not in path or any(
+        is_model(each) or type(each).build is not default for each in below
+    )
+
+
+def _left_over(plan: Plan) -> list[Step]:
+    """The stored values that the policy selects, and that nothing takes."""
+    return [
+        step
+        for step in plan.steps
+        if step.status is Status.UNEXPECTED and step.entry.role in _OF_KERAS
+    ]

@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
-from tfckpt.live.aliases import eager_path, eager_prefix, place_of, readable
+from tfckpt.live.aliases import eager_prefix, eager_source, place_of, readable
 from tfckpt.live.background import Background
 from tfckpt.live.binding import bind
 from tfckpt.live.coverage import EXTRA
@@ -30,7 +30,7 @@ from tfckpt.live.delayed import (
     came_since,
     is_tensor,
     may_come,
-    nothing_here,
+    nothing_at_all,
     nothing_left,
     restore_rest,
 )
@@ -39,7 +39,7 @@ from tfckpt.live.errors import also
 from tfckpt.live.known import Known
 from tfckpt.live.lineage import Descent
 from tfckpt.live.remote import files_of
-from tfckpt.live.restore import Choice, Prepared, carry_out, prepare, refuse
+from tfckpt.live.restore import Choice, Prepared, carry_out, permitted, prepare
 from tfckpt.live.save import (
     Terms,
     about_now,
@@ -264,7 +264,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
         Args:
             save_path: the path that ``save`` returned, or the directory of a SavedModel. None means
-                that there is none, as from ``tf.train.latest_checkpoint``.
+                that there is none, as from ``tf.train.latest_checkpoint``: a warning says so.
             options: ``tf.train.CheckpointOptions``.
 
         Returns:
@@ -277,16 +277,18 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             RefusedError: shapes or dtypes differ, somebody else's weights stand at a layer's
                 position, or nothing would be restored.
         """
-        prefix = eager_path(save_path)
-        if prefix is None:
+        prefix = eager_source(save_path, "restore")
+        if prefix is None and not executing_eagerly():
             return super().restore(save_path, options)
         self._tfckpt_background.failure()
         self._maybe_create_save_counter()
+        if prefix is None:
+            return super().read(None, options)
         return self._tfckpt_restore(prefix, RESTORE, options)
 
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
-        prefix = eager_path(save_path)
+        prefix = eager_source(save_path, "read")
         if prefix is None:
             return super().read(save_path, options)
         self._tfckpt_background.failure()
@@ -319,8 +321,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             if plain and not nothing_left(prepared):
                 return self._tfckpt_plain(prepared, options, workers)
             late = Late(prepared, objects if prepared.stored.graph else {}, options)
-            waiting = bool(late.objects) or (prepared.stored.graph and nothing_here(prepared))
-            prepared = _permitted(prepared, may_come=waiting)
+            waiting = bool(late.objects) or nothing_at_all(prepared)
+            prepared = permitted(prepared, may_come=waiting)
             keep_all = may_fail_an_assertion(prepared.plan)
             undo = carry_out(prepared, workers, keep_all=keep_all)
             forget = self._tfckpt_comes_from(prepared)
@@ -332,7 +334,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _tfckpt_plain(self, prepared: Prepared, options: Any, workers: Restoring) -> LoadStatus:
         """No Keras object, and values that may come later, which TensorFlow waits for."""
         workers.meet_once_more()
-        prepared = _permitted(prepared, may_come=may_come(prepared, *self._tfckpt_objects()))
+        prepared = permitted(prepared, may_come=may_come(prepared, *self._tfckpt_objects()))
         live, assignments = prepared.live.variables, prepared.plan.assignments
         # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
         theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
@@ -390,11 +392,3 @@ def _write_state(directory: str, name: str, files: Files) -> None:
         files.write_atomic(join(directory, STATE_FILE), content)
     except OSError as error:
         logging.warning("the state file for TensorFlow's tools was not written: %s", error)
-
-
-def _permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
-    """Refuse a plan with errors; that nothing is restored is none where values may come later."""
-    if may_come and not prepared.plan.errors:
-        return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
-    refuse(prepared.plan)
-    return prepared

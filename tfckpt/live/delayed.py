@@ -77,6 +77,12 @@ def nothing_here(prepared: Prepared) -> bool:
     return not prepared.live.variables.keys() - {"save_counter"}
 
 
+def nothing_at_all(prepared: Prepared) -> bool:
+    """Whether there is no variable, and the checkpoint has no value that one could be given."""
+    left = any(step.status is Status.UNEXPECTED for step in prepared.plan.steps)
+    return prepared.stored.graph and nothing_here(prepared) and not left
+
+
 def came_since(before: Live, now: Live) -> list[str]:
     """The values that objects have now and had not then."""
     known = {id(variable) for variable in before.variables.values()}

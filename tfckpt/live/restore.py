@@ -139,29 +139,41 @@ def prepare(
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
-        if not skip_slots and build.build_optimizers(live, [one.inventory for one in opened]):
-            live = named(objects, root)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(uncollected())
-        parts, plans = [], []
-        for choice, stored in zip(choices, opened, strict=True):
-            policy = _in_effect(choice, stored, alone=len(choices) == 1)
-            source = str(choice.place)
-            there = dataclasses.replace(stored.inventory, source=source)
-            there, here = numbered_as(live.inventory, there), live.inventory
-            if not stored.graph:
-                here = ungraphed(live, there).inventory
-            if skip_slots:
-                there, here = _without_slots(there), _without_slots(here)
-            plan = make_plan(policy, there, here, known(policy))
-            plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
-            parts.append(Part(source, stored, policy))
-        plan = union_of(plans) if len(plans) > 1 else plans[0]
+        parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
+        if build.build_optimizers(live, build.waiting_slots(plan)):
+            live = named(objects, root)
+            parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         build.check_built(live, plan)
         refuse_spread(live.variables, RestoreError)
         if plan.nbytes > _LITTLE:
             pause.close()
-        yield Prepared(_held_against_locks(plan, choices), live, tuple(parts))
+        yield Prepared(_held_against_locks(plan, choices), live, parts)
+
+
+def _planned(
+    choices: Sequence[Choice],
+    opened: Sequence[StoredCheckpoint],
+    live: Live,
+    *,
+    skip_slots: bool,
+) -> tuple[tuple[Part, ...], Plan]:
+    """The open checkpoints, and what restoring them would do."""
+    parts, plans = [], []
+    for choice, stored in zip(choices, opened, strict=True):
+        policy = _in_effect(choice, stored, alone=len(choices) == 1)
+        source = str(choice.place)
+        there = dataclasses.replace(stored.inventory, source=source)
+        there, here = numbered_as(live.inventory, there), live.inventory
+        if not stored.graph:
+            here = ungraphed(live, there).inventory
+        if skip_slots:
+            there, here = _without_slots(there), _without_slots(here)
+        plan = make_plan(policy, there, here, known(policy))
+        plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
+        parts.append(Part(source, stored, policy))
+    return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
 
 
 def _open(place: str | Average, live: Live) -> StoredCheckpoint:
@@ -228,6 +240,14 @@ def refuse(plan: Plan) -> None:
     """
     if not plan.ok:
         raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
+
+
+def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
+    """Refuse a plan with errors; that nothing is restored is none where values may come later."""
+    if may_come and not prepared.plan.errors:
+        return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
+    refuse(prepared.plan)
+    return prepared
 
 
 def carry_out(

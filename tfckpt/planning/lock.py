@@ -16,6 +16,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import Problem
+from tfckpt.planning.plan import Status
 from tfckpt.planning.text import printable
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _value(step: Step, paths: Sequence[str]) -> _Line:
         line |= _type(step.live)
     if step.stored is not None:
         line["from"] = step.source
-        if step.target:
+        if step.target and step.status is Status.UNEXPECTED:
             line["target"] = step.target
         if step.origin:
             line["source"] = paths.index(step.origin)

@@ -233,7 +233,8 @@ class _Planning:
         stored = route.stored
         if (spared := self._spared(route.target, stored)) is not None:
             # there is nothing here that could be reset
-            self._spare(spared._replace(status=Status.EXCLUDED), stored=stored)
+            target = route.target if spared.status is Status.RESET else ""
+            self._spare(spared._replace(status=Status.EXCLUDED), None, stored, target)
         elif is_save_counter(stored):
             spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
             self._spare(spared, stored=stored)
@@ -274,11 +275,15 @@ class _Planning:
         return None
 
     def _spare(
-        self, spared: _Spared, live: Entry | None = None, stored: Entry | None = None
+        self,
+        spared: _Spared,
+        live: Entry | None = None,
+        stored: Entry | None = None,
+        target: str = "",
     ) -> None:
+        status, reason, severity = spared
         names = live.name if live else "", stored.name if stored else ""
-        step = Step(spared.status, *names, live, stored, spared.severity, spared.reason)
-        self._steps.append(step)
+        self._steps.append(Step(status, *names, live, stored, severity, reason, "", target))
 
     def _missing(self, live: Entry, hints: RenameHints) -> None:
         variable = live.of or live.name

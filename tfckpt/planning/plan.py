@@ -71,8 +71,8 @@ class Step(NamedTuple):
         severity: how much it matters.
         reason: why, in words; ``""`` for a plain load.
         hint: what to do about it, where something is known.
-        target: for a stored value that nothing here answers to, the live name that it was meant
-            for, after renaming.
+        target: for a stored value that the policy selects, or resets, and that nothing here answers
+            to, the live name that it was meant for, after renaming.
         parts: the further stored values, in order, where several are joined.
         changes: what is done to what is stored before it is assigned, in order.
         origin: the source of the stored value, where a plan has several; ``""`` where it has one.
