@@ -27,7 +27,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Self
 
 
 class TfckptError(Exception):
@@ -70,8 +72,14 @@ class CheckpointError(TfckptError):
     def __init__(self, message: str, *, path: str = "", name: str = "", hint: str = "") -> None:
         about = f" (value {name!r})" if name else ""
         super().__init__(f"{path}{about}: {message}" if path else message, hint=hint)
+        self.message = message
         self.path = path
         self.name = name
+
+    def named(self, names: Mapping[str, str]) -> Self:
+        """The same error, about a value by another name where ``names`` has one for it."""
+        name = names.get(self.name, self.name)
+        return type(self)(self.message, path=self.path, name=name, hint=self.hint)
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):

@@ -124,7 +124,7 @@ def test_a_renamed_attribute_of_a_built_model(flavour, tmp_path) -> None:
     target(X, features=True)
     path = tf.train.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
     before = target.stem.kernel.numpy()
-    with pytest.raises(tfckpt.NotBuiltError, match=r"model/head .* 2 that may be for it, model/old"):
+    with pytest.raises(tfckpt.NotBuiltError, match=r"model/head .* 2 that may be for it"):
         tfckpt.Checkpoint(model=target).restore(path).expect_partial()
     np.testing.assert_array_equal(target.stem.kernel.numpy(), before)
 
@@ -163,7 +163,7 @@ def test_an_optimizer_under_another_keyword(flavour, tmp_path) -> None:
     solver.build(model.trainable_variables)
     path = tf.train.Checkpoint(solver=solver, step=tf.Variable(7)).save(str(tmp_path / "ckpt"))
     step, optimizer = tf.Variable(0), flavour.optimizers.Adam()
-    with pytest.raises(tfckpt.NotBuiltError, match=r"opt \(Adam\) .* 4 that may be for it, solver/"):
+    with pytest.raises(tfckpt.NotBuiltError, match=r"opt \(Adam\) .* 4 that may be for it"):
         tfckpt.Checkpoint(opt=optimizer, step=step).restore(path)
     assert int(step) == 0
 

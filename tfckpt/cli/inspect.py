@@ -12,6 +12,7 @@ from tfckpt.garbage import uncollected
 from tfckpt.planning.branches import rows, tree
 from tfckpt.planning.text import WIDTH, printable, signature, size
 from tfckpt.stored.artefact import KINDS
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits.lineage import plain
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.cli.finding import Found
     from tfckpt.planning.branches import Row
     from tfckpt.records import Restored
-    from tfckpt.stored.artefact import StoredCheckpoint
+    from tfckpt.stored.artefact import StoredCheckpoint, Values
 
 _INDENT = "  "
 
@@ -90,8 +91,17 @@ def _print(given: Given, found: Found) -> bool:
         _tree(checkpoint)
     sys.stdout.flush()
     for file in checkpoint.values.missing_files:
-        print(f"tfckpt: {printable(file)}: the file is missing", file=sys.stderr)
+        held = _held(checkpoint.values, file)
+        print(f"tfckpt: {printable(file)}: the file is missing{held}", file=sys.stderr)
     return fine
+
+
+def _held(values: Values, file: str) -> str:
+    """What was in a missing file, as the end of a sentence."""
+    if not isinstance(values, Bundle):
+        return ""
+    count = sum(values.path(shard) == file for shard in values.lost.values())
+    return f", and {count:,} of the {len(values.entries):,} values of the checkpoint with it"
 
 
 def _head(found: Found) -> None:

@@ -26,6 +26,7 @@ from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
 from tfckpt.planning.lock import drift
 from tfckpt.records import Inventory, Origin, Role
 from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.bundle_names import refuse_absent
 from tfckpt.stored.checkpoint import StoredCheckpoint, open_checkpoint
 from tfckpt.stored.tf1.numbered import numbered_as
 
@@ -146,6 +147,9 @@ def prepare(
             live = named(objects, root)
             parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         build.check_built(live, plan)
+        for part in parts:
+            steps = (step for step in plan.assignments if step.origin in ("", part.source))
+            refuse_absent(part.stored, [entry.key for step in steps for entry in step.reads])
         refuse_spread(live.variables, RestoreError)
         if plan.nbytes > _LITTLE:
             pause.close()
@@ -178,9 +182,13 @@ def _planned(
 
 def _open(place: str | Average, live: Live) -> StoredCheckpoint:
     known: dict[str, Any] = {"roots": live.roots, "bases": live.weak_bases}
-    if isinstance(place, str):
-        return open_checkpoint(place, **known, files=files_of(place))
-    return open_average(place, **known, files=files_of)
+    if not isinstance(place, str):
+        return open_average(place, **known, files=files_of)
+    with contextlib.ExitStack() as stack:
+        stored = stack.enter_context(open_checkpoint(place, **known, files=files_of(place)))
+        refuse_absent(stored)
+        stack.pop_all()
+    return stored
 
 
 def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
@@ -278,14 +286,32 @@ def carry_out(
         if step.stored is not None and step.stored.shape is None:
             prefix = stored[step.origin or plan.source].prefix
             others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
-    return apply(
-        plan,
-        stored,
-        live.variables,
-        verify=max((part.policy.verify for part in prepared.parts), key=_CARE.index),
-        keep_all=keep_all,
-        resets=initial_values(plan, live),
-        objects=others,
-        follow=partial(derive_again, live.deriving, live.models.values()),
-        workers=workers,
-    )
+    with _by_name(prepared.parts):
+        return apply(
+            plan,
+            stored,
+            live.variables,
+            verify=max((part.policy.verify for part in prepared.parts), key=_CARE.index),
+            keep_all=keep_all,
+            resets=initial_values(plan, live),
+            objects=others,
+            follow=partial(derive_again, live.deriving, live.models.values()),
+            workers=workers,
+        )
+
+
+@contextlib.contextmanager
+def _by_name(parts: Sequence[Part]) -> Iterator[None]:
+    """An error of the files names a value by its canonical name, not by its key."""
+    try:
+        yield
+    except CheckpointError as error:
+        names = {
+            entry.key: entry.name
+            for part in parts
+            if error.path.startswith(part.stored.prefix)
+            for entry in part.stored.inventory.entries.values()
+        }
+        if error.name not in names:
+            raise
+        raise error.named(names) from error

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.records import Entry, Inventory, Role, Share
 from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.bundle_names import refuse_absent
 from tfckpt.stored.bundles.bundle import OPAQUE
 from tfckpt.stored.checkpoint import open_checkpoint
 
@@ -134,6 +135,8 @@ def open_average(
             stack.enter_context(open_checkpoint(path, roots=roots, bases=bases, files=files(path)))
             for path in average.paths
         )
+        for member in members:
+            refuse_absent(member, [entry.key for entry in _weights(member.inventory).values()])
         inventory = _inventory(str(average), members)
         stack.pop_all()
     shares = tuple(

@@ -18,7 +18,7 @@ from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tfckpt.records import Inventory, Root
 
@@ -49,7 +49,10 @@ def open_bundle(
         DamagedCheckpointError: the index, the graph or the record is not as it must be.
         UnsupportedCheckpointError: another format.
     """
-    bundle = Bundle.open(prefix, files)
+    try:
+        bundle = Bundle.open(prefix, files)
+    except DamagedCheckpointError as error:
+        raise error.named(commit.names_of(prefix, files)) from error
     try:
         record = commit.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
@@ -68,6 +71,22 @@ def open_bundle(
         raise
     graphed = OBJECT_GRAPH in bundle.entries
     return StoredCheckpoint(prefix, inventory, bundle, kind or told, record, graph=graphed)
+
+
+def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
+    """Raise where a data file is absent that has one of these values, or the names of all.
+
+    Raises:
+        DamagedCheckpointError: it names the file, and says how much is in it.
+    """
+    bundle, record = stored.values, stored.record
+    if not isinstance(bundle, Bundle) or not bundle.lost:
+        return
+    if OBJECT_GRAPH in bundle.lost and (record is None or record.adopted):
+        raise bundle.lacks(OBJECT_GRAPH).named({OBJECT_GRAPH: ""})
+    if key := next((key for key in keys if key in bundle.lost), None):
+        entries = stored.inventory.entries.values()
+        raise bundle.lacks(key).named({entry.key: entry.name for entry in entries})
 
 
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:

@@ -67,7 +67,7 @@ def named(
 def _name_by_keys(
     bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
 ) -> Inventory:
-    if OBJECT_GRAPH in bundle.entries:  # and not to be read: only the index was kept
+    if OBJECT_GRAPH in bundle.entries:  # and not to be read: its data file is absent
         found = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
         return Inventory(bundle.prefix, {entry.name: entry for entry in found})
     if any(keys.ATTRIBUTES in key for key in bundle.entries):
@@ -138,9 +138,8 @@ def _role_of(name: str) -> Role:
 
 
 def _read_graph(bundle: Bundle) -> graph_proto.ObjectGraph | None:
-    """The object graph; None in a checkpoint of TF1, or where only the index was kept."""
-    entry = bundle.entries.get(OBJECT_GRAPH)
-    if entry is None or bundle.missing_files:
+    """The object graph; None in a checkpoint of TF1, or where its data file is absent."""
+    if OBJECT_GRAPH not in bundle.entries or OBJECT_GRAPH in bundle.lost:
         return None
     serialized = bundle.read_string(OBJECT_GRAPH)
     return graph_proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)

@@ -7,7 +7,6 @@ hold, and its record what that is called.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from tfckpt.stored.files import LOCAL, Files
 from tfckpt.stored.graphs import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tfckpt.stored.artefact import StoredCheckpoint, Values
 
@@ -152,7 +151,7 @@ def _of_what_does_not_open(
     except CheckpointError:
         return Verdict(path, "", 0, 0, (_fault(error, path, error.name),))
     with bundle:
-        names = _recorded(path, files, bundle.entries)
+        names = commit.names_of(path, files)
         sizes = {key: entry.nbytes for key, entry in bundle.entries.items()}
         faults = _check(bundle, path, names, sizes, advance)
         if error.path not in {fault.file for fault in faults}:
@@ -160,19 +159,9 @@ def _of_what_does_not_open(
         return Verdict(path, "", len(sizes), sum(sizes.values()), tuple(faults))
 
 
-def _recorded(path: str, files: Files, entries: Collection[str]) -> dict[str, str]:
-    """Key → name, by the record as far as it can be believed."""
-    with contextlib.suppress(CheckpointError):
-        if (record := commit.read(path, files)) is not None:
-            return {entry.key: entry.name for entry in record.inventory.entries.values()}
-    return {key: _plain(key) for key in entries}
-
-
 def _plain(key: str) -> str:
     return "/".join(keys.edges(key)) if keys.ATTRIBUTES in key else key
 
 
 def _fault(error: CheckpointError, path: str, name: str) -> Fault:
-    about = f" (value {error.name!r})" if error.name else ""
-    message = str(error).removeprefix(f"{error.path}{about}: ")
-    return Fault(error.path or path, name, message)
+    return Fault(error.path or path, name, error.message)

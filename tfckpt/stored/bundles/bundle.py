@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import (
@@ -33,7 +33,7 @@ from tfckpt.stored.bundles.transfer import Request, transfer
 from tfckpt.stored.files import LOCAL, Files, Handle, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from typing_extensions import Self
@@ -43,6 +43,9 @@ __all__ = ["Bundle", "BundleEntry", "data_path", "index_path"]
 # Ten million values; a longer file under the name of an index is something else.
 MAX_INDEX_BYTES = 1 << 30
 OPAQUE = ("resource", "variant")
+_MISSING = "is missing"
+_POINTER = "is missing, and a Git LFS pointer in its place"
+_WHOLE_HINT = "a checkpoint is its index and all of its data files: copy this one beside the index"
 
 
 def index_path(prefix: str) -> str:
@@ -61,8 +64,8 @@ class Bundle:
     Attributes:
         prefix: its name without ``.index``.
         entries: key → dtype, shape, size and place, in the order of the index.
-        missing_files: paths of the data files that values are in and that are absent, or are the
-            pointers that Git LFS leaves in their place.
+        absent: number of each data file that values are in and that is not there → what is wrong
+            with it: it is missing, or the pointer that Git LFS leaves is in its place.
         index: the whole of what the index says.
         digest: SHA-256 of the index file, in hexadecimal.
 
@@ -77,7 +80,7 @@ class Bundle:
 
     prefix: str
     entries: Mapping[str, BundleEntry]
-    missing_files: tuple[str, ...]
+    absent: Mapping[int, str]
     index: Index = dataclasses.field(repr=False)
     digest: str
     _handles: dict[int, Handle] = dataclasses.field(repr=False)
@@ -101,7 +104,7 @@ class Bundle:
         index = read_index(data, index_path(prefix))
         used = sorted(index.ends)
         handles: dict[int, Handle] = {}
-        missing = []
+        absent: dict[int, str] = {}
         try:
             for shard in used:
                 path = data_path(prefix, shard, index.header.num_shards)
@@ -109,14 +112,14 @@ class Bundle:
                     try:
                         handle = files.open_read(path)
                     except FileNotFoundError:
-                        missing.append(path)
+                        absent[shard] = _MISSING
                         continue
                     handles[shard] = handle
                     if is_lfs_pointer(handle):
                         handles.pop(shard).close()
-                        missing.append(path)
+                        absent[shard] = _POINTER
             digest = hashlib.sha256(data).hexdigest()
-            bundle = cls(prefix, index.entries, tuple(missing), index, digest, handles)
+            bundle = cls(prefix, index.entries, absent, index, digest, handles)
             if whole:
                 bundle._check_extents()
         except BaseException:
@@ -124,6 +127,33 @@ class Bundle:
                 handle.close()
             raise
         return bundle
+
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        """Paths of the data files that are absent."""
+        return tuple(map(self.path, self.absent))
+
+    @cached_property
+    def lost(self) -> Mapping[str, int]:
+        """Key of each value that is not there whole → the absent data file that it is in."""
+        entries = self.entries.items() if self.absent else ()
+        parts = ((key, part.shard) for key, entry in entries for part in self._parts(key, entry))
+        return {key: shard for key, shard in parts if shard in self.absent}
+
+    def lacks(self, key: str) -> DamagedCheckpointError:
+        """The error for a value that is lost: in which file it was, and what else."""
+        shard = self.lost[key]
+        held, count = sum(other == shard for other in self.lost.values()), len(self.entries)
+        what = f"all {count} values" if held == count else f"{held} of the {count} values"
+        more = len(self.absent) - 1
+        also = f" ({more} more of its data files {'are' if more > 1 else 'is'} absent)"
+        return DamagedCheckpointError(
+            f"the data file {self.absent[shard]}, and {what} of the checkpoint with it"
+            + (also if more else ""),
+            path=self.path(shard),
+            name=key,
+            hint=_WHOLE_HINT if self.absent[shard] == _MISSING else LFS_HINT,
+        )
 
     def read(self, key: str) -> np.ndarray:
         """The value of a key, its checksum checked.
@@ -223,8 +253,7 @@ class Bundle:
             raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
         if entry.dtype in OPAQUE:
             return
-        parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
-        for part in parts:
+        for part in self._parts(key, entry):
             handle, path = self._handle(key, part)
             yield Request(handle, path, key, part, self.index.header.big_endian, into)
 
@@ -244,6 +273,13 @@ class Bundle:
         for extents in entry.slices:
             yield resolve(extents, entry.shape), self.index.pieces[slice_key(key, extents)]
 
+    def _parts(self, key: str, entry: BundleEntry) -> Sequence[BundleEntry]:
+        return [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
+
+    def path(self, shard: int) -> str:
+        """Of a data file, by its number."""
+        return data_path(self.prefix, shard, self.index.header.num_shards)
+
     def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
         handle, path = self._handle(key, entry)
         swap = self.index.header.big_endian
@@ -257,27 +293,24 @@ class Bundle:
         return values.as_array(raw, entry.dtype, entry.shape, swap=swap)
 
     def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:
-        path = data_path(self.prefix, entry.shard, self.index.header.num_shards)
         handle = self._handles.get(entry.shard)
         if handle is None:
-            message = "the value is in this data file, which is missing, or a Git LFS pointer"
-            raise DamagedCheckpointError(message, path=path, name=key)
-        return handle, path
+            raise self.lacks(key)
+        return handle, self.path(entry.shard)
 
     def _check_extents(self) -> None:
         sizes = {shard: handle.size for shard, handle in self._handles.items()}
         if all(self.index.ends[shard] <= size for shard, size in sizes.items()):
             return
         for key, entry in self.entries.items():
-            parts = [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
-            for part in parts:
+            for part in self._parts(key, entry):
                 size = sizes.get(part.shard)
                 if size is not None and part.offset + part.nbytes > size:
-                    path = data_path(self.prefix, part.shard, self.index.header.num_shards)
                     message = (
                         f"is {size} bytes long, and the value ends at byte "
                         f"{part.offset + part.nbytes}: truncated, or of another checkpoint"
                     )
+                    path = self.path(part.shard)
                     raise DamagedCheckpointError(message, path=path, name=key)
 
 

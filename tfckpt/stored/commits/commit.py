@@ -15,7 +15,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from tfckpt.errors import DamagedCheckpointError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.commits.record import CommitRecord, parse, render
 from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
 
@@ -85,6 +85,14 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
         message = "the record was written for another index than the one beside it"
         raise DamagedCheckpointError(message, path=path)
     return None
+
+
+def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
+    """Key → name, by the record as far as it can be believed."""
+    with contextlib.suppress(CheckpointError):
+        if (record := read(prefix, files)) is not None:
+            return {entry.key: entry.name for entry in record.inventory.entries.values()}
+    return {}
 
 
 def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
