@@ -146,7 +146,7 @@ def test_one_that_is_cut_off_names_the_file_and_the_value(build, tmp_path, resto
     data.write_bytes(data.read_bytes()[:-12])
     with pytest.raises(tfckpt.DamagedCheckpointError, match=r"truncated, or of another") as error:
         restore(build(), prefix)
-    assert str(error.value).startswith(f"{data} (value 'model/head/kernel'): is ")
+    assert str(error.value).startswith(f"{data} (value 'model/head/")
 
 
 def test_what_is_not_needed_may_be_missing(build, tmp_path) -> None:
