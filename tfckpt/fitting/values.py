@@ -4,7 +4,8 @@ What JSON has no word for is a mapping with one key, which begins with ``$`` and
 NumPy scalar or small array, infinity, NaN, a tuple, a mapping whose order a commit record would not
 keep. Decoding makes numbers, text, lists, mappings and arrays of numbers, and nothing else.
 
-Refused: any other object, what is nested too deep, and arrays that belong beside the JSON.
+Refused: any other object, what is nested too deep, and arrays that belong beside the JSON. A record
+may be anybody's: decoding takes the types and sizes that encoding writes, and no others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes  # noqa: F401 (makes bfloat16 and the like known to NumPy)
+import ml_dtypes
 import numpy as np
 
 if TYPE_CHECKING:
@@ -20,7 +21,22 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 16
 MAX_ELEMENTS = 10_000
+MAX_BITS = 1 << 14
+MAX_RANK = 32
+_WIDTHS = (8, 16, 32, 64)
 _PLAIN_INT = 1 << 63  # a record refuses numbers of more than twenty digits
+# Numbers of at most eight bytes: no text, whose name says how much memory it takes.
+_DTYPES = {
+    **{f"{kind}{bits}": np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in _WIDTHS},
+    **{f"float{bits}": np.dtype(f"float{bits}") for bits in _WIDTHS[1:]},
+    "bool": np.dtype(bool),
+    **{
+        name: np.dtype(kind)
+        for name, kind in vars(ml_dtypes).items()
+        if isinstance(kind, type) and issubclass(kind, np.generic) and np.dtype(kind).kind in "fV"
+    },
+}
+_NONFINITE = {repr(value): value for value in (math.inf, -math.inf, math.nan)}
 
 
 class NoJSONError(ValueError):
@@ -55,25 +71,27 @@ def encode(value: Any, depth: int = 0) -> Any:
     return _ENCODERS[type(value)](value, depth + 1)
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, depth: int = 0) -> Any:
     """What was encoded.
 
     Raises:
-        AttributeError, OverflowError, TypeError, ValueError: this is nothing that ``encode`` gives.
+        OverflowError, TypeError, ValueError: this is nothing that ``encode`` gives.
 
     >>> decode({"best": {"$float": "inf"}, "wait": 2})
     {'best': inf, 'wait': 2}
     """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} levels")
     if isinstance(value, list):
-        return [decode(item) for item in value]
+        return [decode(item, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     tag = next(iter(value), "")
     if not tag.startswith("$"):
-        return {key: decode(item) for key, item in value.items()}
+        return {key: decode(item, depth + 1) for key, item in value.items()}
     ((_, inner),) = value.items()
     decoder = _DECODERS.get(tag)
-    return np.dtype(tag[1:]).type(_element(inner)) if decoder is None else decoder(inner)
+    return _dtype(tag[1:]).type(_element(inner)) if decoder is None else decoder(inner, depth + 1)
 
 
 def _text(value: str, _: int) -> str:
@@ -85,6 +103,8 @@ def _text(value: str, _: int) -> str:
 
 
 def _int(value: int, _: int) -> Any:
+    if value.bit_length() > MAX_BITS:
+        raise NoJSONError(f" is a number of {value.bit_length()} bits")
     return value if -_PLAIN_INT <= value < _PLAIN_INT else {"$int": hex(value)}
 
 
@@ -126,13 +146,47 @@ def _number(value: Any) -> Any:
     return number if math.isfinite(number) else repr(number)
 
 
+def _dtype(name: Any) -> np.dtype[Any]:
+    if not isinstance(name, str) or name not in _DTYPES:
+        raise ValueError(f"{name!r} is no type of numbers")
+    return _DTYPES[name]
+
+
 def _element(item: Any) -> Any:
-    return float(item) if isinstance(item, str) else item
+    if isinstance(item, str):
+        return _to_float(item)
+    if not isinstance(item, (int, float)):
+        raise TypeError(f"a number is wanted, found a {type(item).__name__}")
+    return item
 
 
-def _array(parts: Any) -> Any:
+def _to_float(text: Any, _: int = 0) -> float:
+    if not isinstance(text, str) or text not in _NONFINITE:
+        raise ValueError("'inf', '-inf' or 'nan' is wanted")
+    return _NONFINITE[text]
+
+
+def _to_int(digits: Any, _: int) -> int:
+    if not isinstance(digits, str) or len(digits) > MAX_BITS // 4 + len("-0x"):
+        raise ValueError(f"a number of at most {MAX_BITS} bits is wanted, in hexadecimal")
+    return int(digits, 16)
+
+
+def _to_array(parts: Any, _: int) -> np.ndarray[Any, Any]:
     name, shape, flat = parts
-    return np.array([_element(item) for item in flat], np.dtype(name)).reshape(shape)
+    if len(flat) > MAX_ELEMENTS or len(shape) > MAX_RANK:
+        raise ValueError(f"an array of {len(flat)} elements and {len(shape)} dimensions")
+    if any(type(side) is not int or not 0 <= side <= MAX_ELEMENTS for side in shape):
+        raise ValueError(f"{shape} is no shape of a small array")
+    return np.array([_element(item) for item in flat], _dtype(name)).reshape(shape)
+
+
+def _to_dict(pairs: Any, depth: int) -> dict[Any, Any]:
+    return {decode(key, depth): decode(item, depth) for key, item in pairs}
+
+
+def _to_tuple(items: Any, depth: int) -> tuple[Any, ...]:
+    return tuple(decode(item, depth) for item in items)
 
 
 _ENCODERS: dict[type, Callable[[Any, int], Any]] = {
@@ -143,10 +197,10 @@ _ENCODERS: dict[type, Callable[[Any, int], Any]] = {
     tuple: _tuple,
     dict: _dict,
 }
-_DECODERS: dict[str, Callable[[Any], Any]] = {
-    "$array": _array,
-    "$dict": lambda pairs: {decode(key): decode(item) for key, item in pairs},
-    "$float": float,
-    "$int": lambda digits: int(digits, 16),
-    "$tuple": lambda items: tuple(decode(items)),
+_DECODERS: dict[str, Callable[[Any, int], Any]] = {
+    "$array": _to_array,
+    "$dict": _to_dict,
+    "$float": _to_float,
+    "$int": _to_int,
+    "$tuple": _to_tuple,
 }
