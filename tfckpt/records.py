@@ -27,6 +27,7 @@ class Role(str, Enum):
     SEED = "seed"
     METRIC = "metric"
     STATE = "state"
+    VOCABULARY = "vocabulary"
     ITERATOR = "iterator"
     OBJECT = "object"
 

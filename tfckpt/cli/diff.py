@@ -101,7 +101,7 @@ def _with_model(
         from tfckpt.cli.objects import load_objects
         from tfckpt.live.build import build_optimizers
         from tfckpt.live.inventory import collect
-        from tfckpt.live.variables import Trackable, is_variable, raw
+        from tfckpt.live.variables import Trackable, raw
 
         objects = load_objects(target)
         if not all(isinstance(one, Trackable | list | tuple | dict) for one in objects.values()):
@@ -119,7 +119,7 @@ def _with_model(
     marks: dict[str, Mark] = {}
     if given.switch("values"):
         for entry in live.inventory.entries.values():
-            if is_variable(live.variables[entry.name]):
+            if entry.shape is not None:
                 crc = checksum(read(entry))
                 marks[entry.name] = Mark(crc, is_telling(entry, crc))
     return stored, _Side(target, live.inventory, read, marks)

@@ -163,6 +163,8 @@ def check_built(live: Live, plan: Plan) -> None:
             f"call the {what} once on a batch before restoring: "
             f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy"
         )
+        if hasattr(layer, "set_vocabulary"):
+            hint = "give it its vocabulary before restoring: set_vocabulary(words, idf_weights)"
         weights = [step for step in left if step.entry.role is not Role.SLOT]
         about = f"{path} ({type(layer).__name__} {layer.name!r})"
         _refuse(about, path, weights, tree if _has_weights(layer, path) else None, hint)

@@ -1,8 +1,8 @@
 """Nothing is left out of a save: what TensorFlow's object graph does not reach is added to it.
 
 TensorFlow's keys stay as they are, so plain TensorFlow restores what tfckpt writes. What its graph
-misses in a Keras 3 object (variables in lists and dicts, seed generators, metrics; keras#18398)
-hangs under one extra child of the root, ``_tfckpt``, by canonical name.
+misses in a Keras 3 object (variables in lists and dicts, seed generators, metrics; keras#18398),
+and vocabularies hang under one extra child of the root, ``_tfckpt``, by canonical name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.variables import Trackable, is_variable, meant, raw
+from tfckpt.live.vocabularies import Vocabulary
 from tfckpt.records import Entry
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
     missed = {
         name: value
         for name, value in live.variables.items()
-        if is_variable(value) and not ids & _identities(value)
+        if isinstance(value, Vocabulary) or (is_variable(value) and not ids & _identities(value))
     }
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}

@@ -18,6 +18,7 @@ from tfckpt.live.aliases import readable
 from tfckpt.live.inventory import collect
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status
+from tfckpt.records import Role
 from tfckpt.stored.graphs.keys import edges
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def came_since(before: Live, now: Live) -> list[str]:
     """The values that objects have now and had not then."""
     known = {id(variable) for variable in before.variables.values()}
     found = (name for name, variable in now.variables.items() if id(variable) not in known)
-    return [name for name in found if name != "save_counter"]
+    roles = {name: entry.role for name, entry in now.inventory.entries.items()}
+    return [name for name in found if name != "save_counter" and roles[name] != Role.VOCABULARY]
 
 
 def restore_rest(read: Callable[[], Any], restored: Iterable[Any]) -> Any:

@@ -31,6 +31,9 @@ class Flavour:
     loss_scale: Any
     metric: Any
     seeds: Any
+    lookups: Any
+    bins: Any
+    saves_bins: bool  # those that its layer has made from a variable
     plain_attributes: frozenset[str]
     automatic: Callable[[str], str]  # class name → what a layer without a name is called
 
@@ -58,6 +61,9 @@ def _keras3() -> Flavour:
         keras.optimizers.LossScaleOptimizer,
         keras.metrics.Metric,
         (keras.random.SeedGenerator,),
+        (keras.layers.StringLookup, keras.layers.IntegerLookup),
+        keras.layers.Discretization,
+        False,
         plain,
         snake_case,
     )
@@ -90,6 +96,9 @@ def _tf_keras() -> Flavour:
         tf_keras.mixed_precision.LossScaleOptimizer,
         tf_keras.metrics.Metric,
         (backend.RandomGenerator,),
+        (tf_keras.layers.StringLookup, tf_keras.layers.IntegerLookup),
+        tf_keras.layers.Discretization,
+        True,
         plain,
         generic_utils.to_snake_case,
     )

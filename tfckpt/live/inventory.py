@@ -20,6 +20,7 @@ from tfckpt.live.derived import derives
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.tree import Tree, is_value
 from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.vocabularies import Vocabulary
 from tfckpt.names import Kind, Names, Node
 from tfckpt.records import Entry, Inventory, Role, Root
 
@@ -164,7 +165,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         tuple(
             layer
             for layer, node, flavour in tree.layers
-            if layer.built and node.children and derives(layer, flavour)
+            if layer.built and _has_state(node) and derives(layer, flavour)
         ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
@@ -176,6 +177,10 @@ def _has_keras(node: Node) -> bool:
         below.kind is Kind.OPTIMIZER or (below.kind is not Kind.VALUE and below.label)
         for below in names.walk(node)
     )
+
+
+def _has_state(layer: Node) -> bool:
+    return any(child.role is not Role.VOCABULARY for _, child in layer.children)
 
 
 def _found(optimizer: Node) -> bool:
@@ -232,6 +237,8 @@ def _entry(named: names.Name) -> Entry:
     value = named.node.value
     if named.role in (Role.OBJECT, Role.ITERATOR):
         return Entry(named.name, named.role, "", None)
+    if isinstance(value, Vocabulary):
+        return value.entry(named.name)
     variable = raw(value)
     # One made with `shape=[None]` holds a value of some shape all the same.
     told = variable.shape.is_fully_defined()
@@ -251,13 +258,16 @@ def _entry(named: names.Name) -> Entry:
 
 
 def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
-    """The shapes that variables were made with, where those are unknown: `shape=[None]`."""
-    shapes = {n.name: raw(n.node.value).shape for n in named.values if is_variable(n.node.value)}
-    return {
+    """The shapes that values were made with, where those are unknown: `shape=[None]`."""
+    values = {n.name: n.node.value for n in named.values}
+    shapes = {name: raw(value).shape for name, value in values.items() if is_variable(value)}
+    varying = {
         name: None if shape.rank is None else tuple(shape.as_list())
         for name, shape in shapes.items()
         if not shape.is_fully_defined()
     }
+    words = (n for n, value in values.items() if isinstance(value, Vocabulary))
+    return {**varying, **dict.fromkeys(words, (None,))}
 
 
 def _paths(named: Names, found: list[tuple[Any, Node]]) -> dict[str, Any]:

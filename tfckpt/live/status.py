@@ -161,7 +161,7 @@ class LoadStatus:
 
     def _missing(self) -> list[str]:
         # What its writer could not save is no fault of anybody's.
-        unsaved = {Role.METRIC} if self._complete else {Role.METRIC, Role.SEED}
+        unsaved = {Role.METRIC, Role.VOCABULARY} | (set() if self._complete else {Role.SEED})
         left_out = self._late.left_out if self._late is not None else ()
         return [
             f"{step.name}: {step.reason}"

@@ -25,6 +25,7 @@ from tfckpt.live.variables import (
     path,
     raw,
 )
+from tfckpt.live.vocabularies import vocabularies
 from tfckpt.names import Kind, Node, snake_case, weak_base
 from tfckpt.records import Role
 
@@ -224,7 +225,7 @@ class Tree:
                 self._metric(metric, node)
 
     def _untold(self, layer: Any, node: Node, flavour: Flavour) -> None:
-        """What Keras tracks on this layer itself and no attribute of it leads to."""
+        """What Keras tracks on this layer itself and no attribute of it leads to, and its words."""
         below = _reached(node)
         own = [
             *getattr(layer, "_trainable_variables", ()),  # Keras 3
@@ -246,6 +247,9 @@ class Tree:
         untold = [found for found in generators if found is not None and id(found) not in below]
         for index, found in enumerate(untold):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
+        for words in vocabularies(layer, flavour):
+            value = Node(Kind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
+            node.children.append((words.name, value))
 
     def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
         optimizer = getattr(model, "optimizer", None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tfckpt.planning import vocabularies
 from tfckpt.planning.casting import castable
 from tfckpt.planning.changes import Change, Impossible, Kind
 from tfckpt.planning.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
@@ -62,6 +63,7 @@ class Comparison:
             and stored.dtype == live.dtype
             and not self._adapts
             and (live.role in self._sure or not self._doubt(stored, live, explicit=False)[0])
+            and live.role is not Role.VOCABULARY
         )
 
     @cached_property
@@ -77,6 +79,8 @@ class Comparison:
         route, stored = routes[0], routes[0].stored
         parts = tuple(other.stored for other in routes[1:])
         error, about = Severity.ERROR, (live.name, stored.name, live, stored)
+        if live.role is Role.VOCABULARY and (other := vocabularies.doubt(stored, live)):
+            return Step(Status.SUSPECT, *about, error, other, vocabularies.HINT, parts=parts)
         try:
             changes = self._adaptations.changes(routes, live) if self._adapts else ()
         except Impossible as why:

@@ -1,8 +1,8 @@
 """Whether a plan is worth carrying out: too little of it, or nothing at all, is a problem.
 
 TensorFlow calls a restore of nothing a success. What would match any checkpoint does not count here
-as something: a save counter never does, and the optimizer's step and learning rate, metrics and
-seeds do only where nothing else was asked for.
+as something: a save counter never does, and the optimizer's step and learning rate, metrics, seeds
+and vocabularies do only where nothing else was asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from tfckpt.records import Entry, Inventory
 
 _LEFT_ALONE = frozenset({Status.EXCLUDED, Status.RESET})
-_TRIFLES = frozenset({Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED})
+_TRIFLES = frozenset(
+    {Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED, Role.VOCABULARY}
+)
 _TOPS = 6
 SAVE_COUNTER = "save_counter"
 

@@ -25,9 +25,10 @@ from tfckpt.planning.plan import Plan, Severity, Status, Step
 from tfckpt.planning.renames import Renames
 from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
-from tfckpt.planning.rules import Rules, also_known
+from tfckpt.planning.rules import Rules, also_known, by_role
 from tfckpt.planning.seeds import Seeds
 from tfckpt.planning.untold import Untold
+from tfckpt.planning.vocabularies import NOT_SAVED
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class _Spared(NamedTuple):
     status: Status
     reason: str
     severity: Severity = Severity.OK
+    target: str = ""
 
 
 class _Planning:
@@ -98,7 +100,7 @@ class _Planning:
         self._adaptations = Adaptations(policy, self._renames, stored, live, known)
         self._comparison = Comparison(policy, stored, live, self._untold, self._adaptations)
         self._seeds = Seeds(policy, stored, live)
-        self._reset, self._kept = _by_role(policy)
+        self._reset, self._kept = by_role(policy)
         self._moved: dict[str, str] = {}
         # stored values that go to the live one of the same name, and to which no other value goes
         self._straight: dict[str, Entry] = {}
@@ -234,7 +236,7 @@ class _Planning:
         if (spared := self._spared(route.target, stored)) is not None:
             # there is nothing here that could be reset
             target = route.target if spared.status is Status.RESET else ""
-            self._spare(spared._replace(status=Status.EXCLUDED), None, stored, target)
+            self._spare(spared._replace(status=Status.EXCLUDED, target=target), stored=stored)
         elif is_save_counter(stored):
             spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
             self._spare(spared, stored=stored)
@@ -275,13 +277,9 @@ class _Planning:
         return None
 
     def _spare(
-        self,
-        spared: _Spared,
-        live: Entry | None = None,
-        stored: Entry | None = None,
-        target: str = "",
+        self, spared: _Spared, live: Entry | None = None, stored: Entry | None = None
     ) -> None:
-        status, reason, severity = spared
+        status, reason, severity, target = spared
         names = live.name if live else "", stored.name if stored else ""
         self._steps.append(Step(status, *names, live, stored, severity, reason, "", target))
 
@@ -305,11 +303,14 @@ class _Planning:
             reason = "not in the checkpoint: write() was used, or its writer counts no saves"
         elif doubt := self._seeds.doubt(live):
             reason = doubt
+        elif live.role is Role.VOCABULARY:
+            reason = NOT_SAVED
         unsaved = live.role is Role.SEED and not self._stored.complete
         left_out = live.name in self._stored.left_out
+        known = live.role is not Role.VOCABULARY or self._policy.on_missing != "error"
         severity, reason = self._severity(
             live,
-            self._policy.on_missing,
+            self._policy.on_missing if known else "warn",
             reason,
             self._expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
@@ -382,19 +383,3 @@ def _same(one: Route, other: Route) -> bool:
 def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:
     """Whether no value here is found by it; one that an alias leads to needs no route."""
     return bool(route.rule) or route.stored.name not in placed
-
-
-def _by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
-    """Roles that the policy resets, and roles whose live values it keeps; each with the reason."""
-    rules, reset, kept = policy.optimizer, {}, {}
-    if rules.slots == "reset":
-        reset[Role.SLOT] = "optimizer.slots: reset"
-    if rules.iterations == "reset":
-        reset[Role.ITERATIONS] = "optimizer.iterations: reset"
-    if rules.hyperparameters == "config":
-        kept[Role.HYPERPARAMETER] = "the configured value is kept"
-    if "seeds" not in policy.training_state:
-        kept[Role.SEED] = "training_state does not list seeds"
-    if "iterator" not in policy.training_state:
-        kept[Role.ITERATOR] = "training_state does not list iterator"
-    return reset, kept

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import Problem
+from tfckpt.records import Role
 from tfckpt.selectors import Selector, suggest
 
 if TYPE_CHECKING:
@@ -143,3 +144,19 @@ def did_you_mean(pattern: str, names: Collection[str]) -> str:
     near.extend(name for name in names if name.rpartition("/")[2] == last)
     shown = list(dict.fromkeys(near))[:_SHOWN]
     return f"did you mean {' or '.join(map(repr, shown))}?" if shown else ""
+
+
+def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
+    """Roles that the policy resets, and roles whose live values it keeps; each with the reason."""
+    rules, reset, kept = policy.optimizer, {}, {}
+    if rules.slots == "reset":
+        reset[Role.SLOT] = "optimizer.slots: reset"
+    if rules.iterations == "reset":
+        reset[Role.ITERATIONS] = "optimizer.iterations: reset"
+    if rules.hyperparameters == "config":
+        kept[Role.HYPERPARAMETER] = "the configured value is kept"
+    if "seeds" not in policy.training_state:
+        kept[Role.SEED] = "training_state does not list seeds"
+    if "iterator" not in policy.training_state:
+        kept[Role.ITERATOR] = "training_state does not list iterator"
+    return reset, kept

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from tfckpt.records import Entry, Inventory, Layer, Shape
 
-_UNSTORED = frozenset({Role.SEED, Role.METRIC})  # plain TensorFlow leaves them out
+# plain TensorFlow leaves them out
+_UNSTORED = frozenset({Role.SEED, Role.METRIC, Role.VOCABULARY})
 _SHOWN = 3
 
 

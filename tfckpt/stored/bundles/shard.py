@@ -189,11 +189,8 @@ class Shard:
         elements: list[bytes] = array.ravel().tolist()
         lengths = [len(element) for element in elements]
         self._append(b"".join(map(put_varint, lengths)))
-        codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
-        crc: int = google_crc32c.value(struct.pack(f"<{codes}", *lengths))
-        checksum = struct.pack("<I", mask(crc))
+        checksum, crc = _of_lengths(lengths)
         self._append(checksum)
-        crc = google_crc32c.extend(crc, checksum)
         for block in _blocks(elements, self._pace.chunk):
             crc = google_crc32c.extend(crc, block)
             self._append(block)
@@ -247,6 +244,28 @@ class _Look(NamedTuple):
     dtype: str
     start: int
     end: int
+
+
+def index_checksum(array: np.ndarray) -> int:
+    """What the index has for the checksum of a value.
+
+    >>> import numpy as np
+    >>> index_checksum(np.zeros(1, "float32")) == mask(google_crc32c.value(bytes(4)))
+    True
+    """
+    if not array.dtype.hasobject:
+        return mask(google_crc32c.value(_little_endian(array).tobytes()))
+    elements: list[bytes] = array.ravel().tolist()
+    _, crc = _of_lengths([len(element) for element in elements])
+    return mask(google_crc32c.extend(crc, b"".join(elements)) if elements else 0)
+
+
+def _of_lengths(lengths: Sequence[int]) -> tuple[bytes, int]:
+    """The checksum of strings' lengths, as it is stored, and that of both together."""
+    codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
+    crc: int = google_crc32c.value(struct.pack(f"<{codes}", *lengths))
+    checksum = struct.pack("<I", mask(crc))
+    return checksum, google_crc32c.extend(crc, checksum)
 
 
 def _little_endian(array: np.ndarray) -> np.ndarray:
