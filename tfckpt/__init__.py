@@ -25,6 +25,7 @@ from tfckpt.errors import (
     StatusAssertionError,
     TfckptError,
     UnsupportedCheckpointError,
+    UntrackedError,
 )
 from tfckpt.version import __version__ as __version__
 
@@ -80,6 +81,7 @@ __all__ = [
     "StatusAssertionError",
     "TfckptError",
     "UnsupportedCheckpointError",
+    "UntrackedError",
     "from_config",
     "inventory",
     "plan",

@@ -5,6 +5,7 @@
     TfckptError
     ├── PolicyError (ValueError)              a policy or config file says something it cannot mean
     ├── NamingError (ValueError)              a keyword cannot begin the names of its values
+    ├── UntrackedError (ValueError)           a checkpoint was given what it cannot save
     ├── CheckpointError                       about files
     │   ├── CheckpointNotFoundError (FileNotFoundError)   there is no checkpoint there
     │   ├── DamagedCheckpointError (ValueError)           there is one, and it cannot be trusted
@@ -64,6 +65,10 @@ class PolicyError(TfckptError, ValueError):
 
 class NamingError(TfckptError, ValueError):
     """A keyword given to a checkpoint cannot be the first component of canonical names."""
+
+
+class UntrackedError(TfckptError, ValueError):
+    """A checkpoint was given a plain number, a function or the like, which it cannot save."""
 
 
 class CheckpointError(TfckptError):

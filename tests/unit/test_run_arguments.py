@@ -70,11 +70,10 @@ def test_numbers_of_numpy_and_tensorflow_are_numbers(tmp_path) -> None:
 
 def test_an_inventory_refuses_what_a_checkpoint_refuses() -> None:
     for wrong in (5, None, "model"):
-        with pytest.raises(ValueError, match="trackable") as theirs:
+        with pytest.raises(ValueError, match="trackable"):
             tf.train.Checkpoint(model=wrong)
-        with pytest.raises(ValueError, match="trackable") as ours:
+        with pytest.raises(tfckpt.UntrackedError, match="`model` is "):
             tfckpt.inventory(model=wrong)
-        assert str(ours.value) == str(theirs.value)
 
 
 @pytest.mark.parametrize("wrong", [None, 3, ["a.yaml"], b"a.yaml"])

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
+from tfckpt.cli.main import main
 from tfckpt.planning import Severity, Status
 
 if TYPE_CHECKING:
@@ -225,8 +226,7 @@ def test_words_that_need_weights_are_refused_in_words(flavour, tmp_path) -> None
         output_mode="tf_idf", vocabulary=OLD, idf_weights=[0.1, 0.2, 0.3, 0.4]
     )
     source, target = (
-        net(flavour, layer)
-        for layer in (source, flavour.layers.StringLookup(output_mode="tf_idf"))
+        net(flavour, layer) for layer in (source, flavour.layers.StringLookup(output_mode="tf_idf"))
     )
     path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
     before = target.head.get_weights()
@@ -349,3 +349,47 @@ def test_a_checkpoint_of_an_earlier_version_is_loaded_with_the_warning(flavour, 
     policy = {"exclude_checkpoint": ["**/vocabulary"]}
     report = tfckpt.restore(config(path, **policy), model=target)
     assert step_of(report).severity is Severity.WARN
+
+
+def saved(flavour: Any, words: list[str], directory: Any) -> str:
+    model = net(flavour, strings(flavour, words))
+    return str(tfckpt.Checkpoint(model=model).save(str(directory / "ckpt")))
+
+
+def test_an_average_has_the_words_that_all_have(flavour, tmp_path) -> None:
+    paths = [saved(flavour, OLD, tmp_path) for _ in range(2)]
+    policy = {"on_missing": "warn"}  # the tables of what could be adapted
+    average = {"version": 1, "restore": {"average": paths, "policy": policy}}
+    for words in (OLD, None):
+        target = net(flavour, strings(flavour, words))
+        assert step_of(tfckpt.restore(average, model=target)).status is Status.LOADED
+        assert [str(word) for word in target.lookup.get_vocabulary()[1:]] == OLD
+    target = net(flavour, strings(flavour, NEW))
+    before = target.head.get_weights()
+    with pytest.raises(tfckpt.RestoreError, match="has other words, or in another order"):
+        tfckpt.restore(average, model=target)
+    np.testing.assert_array_equal(target.head.get_weights()[0], before[0])
+
+
+def test_of_other_words_there_is_no_average(flavour, tmp_path) -> None:
+    average = [saved(flavour, words, tmp_path) for words in (OLD, NEW)]
+    config = {"version": 1, "restore": {"average": average}}
+    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="has other words"):
+        tfckpt.restore(config, model=net(flavour, strings(flavour, OLD)))
+
+
+def test_the_command_line_shows_rewrites_and_compares_them(
+    flavour, tmp_path, capsys, monkeypatch
+) -> None:
+    path = saved(flavour, OLD, tmp_path)
+    assert main(["tfckpt", "inspect", path, "--name", "**/vocabulary"]) == 0
+    assert "b'red' b'green' b'blue'" in capsys.readouterr().out
+    copy = str(tmp_path / "copy" / "ckpt-1")
+    assert main(["tfckpt", "convert", path, copy]) == 0
+    target = net(flavour, strings(flavour, None))
+    by_checkpoint(target, copy)
+    assert [str(word) for word in target.lookup.get_vocabulary()[1:]] == OLD
+    other = saved(flavour, NEW, tmp_path)
+    capsys.readouterr()
+    assert main(["tfckpt", "diff", path, other, "--values"]) == 1
+    assert "model/lookup/vocabulary" in capsys.readouterr().out

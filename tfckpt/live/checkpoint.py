@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from absl import logging
 
 from tfckpt.errors import CheckpointNotFoundError, NamingError
 from tfckpt.live.aliases import eager_prefix, eager_source, place_of, readable
@@ -47,8 +46,10 @@ from tfckpt.live.save import (
     run_callbacks,
     synchronous,
     write,
+    write_state,
 )
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
+from tfckpt.live.untracked import check_arguments, check_attribute
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
@@ -56,8 +57,6 @@ from tfckpt.stored.bundles.shard import BESIDE
 from tfckpt.stored.commits.commit import path_of
 from tfckpt.stored.commits.debris import claim
 from tfckpt.stored.commits.numbers import Number, last_in_order
-from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, render
-from tfckpt.stored.files import join
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from tfckpt.live.inventory import Live
     from tfckpt.live.save import About
     from tfckpt.live.workers import Workers
-    from tfckpt.stored.files import Files
 
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions
@@ -85,7 +83,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             ``tf.Module``\ s, iterators, lists and dicts of them.
 
     Raises:
-        ValueError: an argument is not trackable, or ``root`` has another child of that name.
+        UntrackedError: an argument is a plain number, a function or the like. So is an attribute
+            that is set to a number later; classes of your own may have such attributes.
+        ValueError: ``root`` has another child of that name.
 
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -94,6 +94,10 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     >>> print(checkpoint.restore(path).assert_consumed().report.counts)
     {<Status.LOADED: 'LOADED'>: 3}
     """
+
+    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+        check_arguments(root, kwargs)
+        super().__init__(root, **kwargs)
 
     def save(self, file_prefix: Any, options: Any = None) -> str:
         """Save under the next number that no file beside ``file_prefix`` has used.
@@ -133,7 +137,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
         def then() -> None:
             give_back()
-            _write_state(directory, f"{name}-{value}", terms.files)
+            write_state(directory, f"{name}-{value}", terms.files)
 
         counted = partial(counter.assign, value)
         path, place = (f"{where}-{value}" for where in (prefix, place))
@@ -297,6 +301,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def __setattr__(self, name: str, value: Any) -> None:
         if name == EXTRA:
             raise NamingError(f"the keyword {EXTRA!r} is reserved; give the object another one")
+        if type(self) is Checkpoint and "_saver" in self.__dict__ and name[0] != "_":
+            check_attribute(name, value)
         super().__setattr__(name, value)
         late = self.__dict__.get("_tfckpt_late")
         if late is not None and self._root is None:
@@ -383,12 +389,3 @@ def _drop_record(file_prefix: Any) -> None:
     if isinstance(file_prefix, (str, os.PathLike)):
         with contextlib.suppress(FileNotFoundError):
             files_of(os.fspath(file_prefix)).remove(path_of(os.fspath(file_prefix)))
-
-
-def _write_state(directory: str, name: str, files: Files) -> None:
-    """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
-    content = render(CheckpointState(name, (name,))).encode()
-    try:
-        files.write_atomic(join(directory, STATE_FILE), content)
-    except OSError as error:
-        logging.warning("the state file for TensorFlow's tools was not written: %s", error)

@@ -26,7 +26,8 @@ from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.shard import BRISK, Pace
 from tfckpt.stored.commits import commit, record
 from tfckpt.stored.commits.staging import staged
-from tfckpt.stored.files import LOCAL, Files
+from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, render
+from tfckpt.stored.files import LOCAL, Files, join
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -200,3 +201,12 @@ def _versions() -> dict[str, str]:
         if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:
             found[name] = str(version)
     return found
+
+
+def write_state(directory: str, name: str, files: Files) -> None:
+    """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
+    content = render(CheckpointState(name, (name,))).encode()
+    try:
+        files.write_atomic(join(directory, STATE_FILE), content)
+    except OSError as error:
+        logging.warning("the state file for TensorFlow's tools was not written: %s", error)

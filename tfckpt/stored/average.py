@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Layer, Root
     from tfckpt.stored.files import Files
 
-_AVERAGED = (Role.WEIGHT, Role.STATE)
+_AVERAGED = (Role.WEIGHT, Role.STATE, Role.VOCABULARY)
 _MOVING = "moving_average"  # the slot that averages of weights stand in, of any optimizer
 _FLOATS = ("float", "bfloat", "complex")
 _HINT = "only checkpoints of one architecture can be averaged"
@@ -160,6 +160,10 @@ def _inventory(source: str, members: Sequence[StoredCheckpoint]) -> Inventory:
     for name, entry in first.inventory.entries.items():
         if name not in own:
             left_out[name] = "only weights are averaged"
+        elif entry.role is Role.VOCABULARY and not all(name in _words(each) for each in others):
+            left_out[name] = "not all of the checkpoints have it"
+        elif entry.role is Role.VOCABULARY and entry.dtype.startswith(_FLOATS):
+            left_out[name] = "bins are not averaged"
         elif not entry.dtype.startswith(_FLOATS) and not _equal(name, members):
             left_out[name] = f"{entry.dtype} is not averaged, and the checkpoints differ in it"
         else:
@@ -197,6 +201,12 @@ def _check_alike(
         return UnsupportedCheckpointError(message, path=other.prefix, name=name, hint=_HINT)
 
     theirs = _weights(other.inventory)
+    words, others = _words(first), _words(other)
+    for name in sorted(words.keys() & others.keys()):
+        if (words[name].shape, words[name].crc32c) != (others[name].shape, others[name].crc32c):
+            raise unlike(f"has other words than in {first.prefix}, with which it is averaged", name)
+    own = {name: entry for name, entry in own.items() if name not in words}
+    theirs = {name: entry for name, entry in theirs.items() if name not in others}
     for name in sorted(own.keys() - theirs.keys()):
         raise unlike(f"is to be averaged with {first.prefix}, and has no such value", name)
     for name in sorted(theirs.keys() - own.keys()):
@@ -212,6 +222,11 @@ def _check_alike(
         if _order(stacks[path]) != _order(other.inventory.stacks[path]):
             message = f"its layers are in another order than in {first.prefix}"
             raise unlike(f"{message}, with which it is to be averaged", path)
+
+
+def _words(stored: StoredCheckpoint) -> dict[str, Entry]:
+    entries = stored.inventory.entries.items()
+    return {name: entry for name, entry in entries if entry.role is Role.VOCABULARY}
 
 
 def _order(layers: Sequence[Layer]) -> list[tuple[str, str]]:
