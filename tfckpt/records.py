@@ -50,7 +50,8 @@ class Entry(NamedTuple):
         key: checkpoint key, for a stored value; ``""`` for a live one.
         slot: for a slot, which one: ``momentum``.
         of: for a slot, the canonical name of the variable it belongs to.
-        crc32c: masked checksum of the stored bytes as the index has it, or None.
+        crc32c: masked checksum of the stored bytes as the index has it, or None. Of live values
+            only a vocabulary has one.
     """
 
     name: str

@@ -37,6 +37,7 @@ _ROLES = {
     "seed": "amber",
     "metric": "green",
     "state": "teal",
+    "vocabulary": "teal",
     "iterator": "orange",
     "object": "orange",
 }
@@ -295,6 +296,7 @@ def roles() -> list[tuple[str, str, str]]:
         "seed": "states of random generators",
         "metric": "sums of metrics",
         "state": "counters and other variables",
+        "vocabulary": "words and bins that layers look up",
         "iterator": "the place in the data",
         "object": "what is no tensor",
     }
