@@ -178,6 +178,9 @@ def _names(one: Difference) -> str:
 
 
 def _types(one: Difference) -> str:
+    """Of both sides; the shape once where that is the same."""
+    if one.a and one.b and one.a.shape == one.b.shape and one.a.dtype != one.b.dtype:
+        return f"{one.a.dtype} → {signature(one.b)}"
     types = [signature(entry) for entry in (one.a, one.b) if entry is not None]
     return " → ".join(dict.fromkeys(types))
 

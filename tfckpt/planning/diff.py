@@ -67,6 +67,10 @@ class Diff:
     equal: int
     not_compared: int
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.differences):,} differ, {self.equal:,} are equal"
+        return f"<Diff: {counts}, {self.not_compared:,} are not compared>"
+
 
 @uncollected()
 def diff(
