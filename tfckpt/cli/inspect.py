@@ -9,8 +9,8 @@ from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import find
 from tfckpt.garbage import uncollected
-from tfckpt.planning.branches import rows, tree
-from tfckpt.planning.text import WIDTH, printable, signature, size
+from tfckpt.planning.branches import ordered, rows, tree
+from tfckpt.planning.text import WIDTH, one_line, printable, signature, size, wrap
 from tfckpt.stored.artefact import KINDS
 from tfckpt.stored.commits.lineage import plain
 
@@ -84,7 +84,7 @@ def _print(given: Given, found: Found) -> bool:
     elif given.switch("keys"):
         from tfckpt.cli.tables import show
 
-        entries = checkpoint.inventory.entries.values()
+        entries = ordered(checkpoint.inventory.entries.values())
         show(("name", "key"), [(entry.name, entry.key) for entry in entries])
     else:
         _tree(checkpoint)
@@ -100,7 +100,7 @@ def _head(found: Found) -> None:
         reason = found.rejected.get(candidate.prefix)
         shown = "shown below" if candidate.prefix == checkpoint.prefix else ""
         row = candidate.prefix, candidate.kind.value, reason or shown
-        print("  ".join(map(printable, row)).rstrip())
+        print("  ".join(map(one_line, row)).rstrip())
     if found.candidates:
         print()
     about = [KINDS[checkpoint.kind]]
@@ -110,7 +110,8 @@ def _head(found: Found) -> None:
                 about.append(f"{word} {value}")
         about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
     place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
-    print(place, text, sep=" " if len(f"{place} {text}") <= WIDTH else f"\n{_INDENT}")
+    lines = [place, *wrap(text, _INDENT)] if len(f"{place} {text}") > WIDTH else [f"{place} {text}"]
+    print(*lines, sep="\n")
     for restored in record.lineage if record is not None else ():
         print(*_came(restored), sep="\n")
     print()
