@@ -143,7 +143,9 @@ def test_a_model_without_optimizer_is_told_once_to_be_compiled_or_restored_alone
         make_plan(Policy(), inventory([*model, *slots(model), *OPTIMIZER]), inventory(model))
     )
     words = " ".join(text.split())
-    assert words.count("the checkpoint holds the state of an optimizer, and the model has none") == 1
+    assert (
+        words.count("the checkpoint holds the state of an optimizer, and the model has none") == 1
+    )
     assert words.endswith(
         '→ compile the model; or restore the weights alone: include: ["model/**"]'
     )
@@ -228,7 +230,5 @@ def test_what_is_meant_is_shown_with_the_line_of_the_config(tmp_path):
     model = weights(model__head=DENSE)
     other = weights(model__head={"kernel": (20, 5), "bias": (5,)})
     made = make_plan(load_config(config).policies["p"], inventory(model), inventory(other))
-    assert render_text(made).endswith(
-        "matches nothing\n    → did you mean 'model/head/**'?"
-    )
+    assert render_text(made).endswith("matches nothing\n    → did you mean 'model/head/**'?")
     assert f"{config}:5:9: exclude:" in render_text(made).replace("\n    ", " ")

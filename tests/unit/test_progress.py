@@ -27,7 +27,9 @@ def pair(tmp_path: Path) -> list[str]:
     import tensorflow as tf
 
     return [
-        str(tf.train.Checkpoint(v=tf.Variable(np.full(3000, n, "float32"))).write(f"{tmp_path}/{n}"))
+        str(
+            tf.train.Checkpoint(v=tf.Variable(np.full(3000, n, "float32"))).write(f"{tmp_path}/{n}")
+        )
         for n in (1, 2)
     ]
 

@@ -54,7 +54,10 @@ REFUSED = plan("model/a", "model/c")
             diff(inventory("a", "b"), inventory("b", "c"), {}, {}),
             "<Diff: 2 differ, 0 are equal, 1 are not compared>",
         ),
-        (Decision({"a": ("newest",)}, ("b", "c"), frozenset(), 0.0), "<Decision: 1 kept, 2 to delete>"),
+        (
+            Decision({"a": ("newest",)}, ("b", "c"), frozenset(), 0.0),
+            "<Decision: 1 kept, 2 to delete>",
+        ),
         (
             Policy(name="finetune", include=("model/**",), api="read"),
             "Policy(name='finetune', api='read', include=('model/**',))",

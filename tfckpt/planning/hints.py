@@ -122,7 +122,9 @@ def _whole(layers: Mapping[str, _Values], chosen: Collection[str]) -> dict[str, 
 def _automatic(inventory: Inventory) -> set[str]:
     """The paths of layers whose names nobody chose, or of which the file does not tell them."""
     stacks = inventory.stacks.items()
-    return {f"{p}/{layer.name}" for p, each in stacks for layer in each if layer.base or not layer.told}
+    return {
+        f"{p}/{layer.name}" for p, each in stacks for layer in each if layer.base or not layer.told
+    }
 
 
 def _end(path: str) -> str:

@@ -92,7 +92,9 @@ class _Planning:
         self._adaptations = Adaptations(policy, self._renames, stored, live, known)
         self._comparison = Comparison(policy, stored, live, self._untold, self._adaptations)
         self._seeds = Seeds(policy, stored, live)
-        self._unmatched = Unmatched(policy, stored, live, self._untold, self._seeds, self._drop)
+        self._unmatched = Unmatched(
+            policy, stored, live, self._untold, seeds=self._seeds, drop=self._drop
+        )
         self._reset, self._kept = _by_role(policy)
         # stored values that go to the live one of the same name, and to which no other value goes
         self._straight: dict[str, Entry] = {}
@@ -285,11 +287,7 @@ class _Planning:
         unmatched = self._unmatched
         expected = unmatched.expect_missing, unmatched.expect_unexpected
         rules = self._include, self._exclude, self._drop, *expected
-        if not (
-            any(rule.idle for rule in rules)
-            or self._renames
-            or self._policy.adapt
-        ):
+        if not (any(rule.idle for rule in rules) or self._renames or self._policy.adapt):
             return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)

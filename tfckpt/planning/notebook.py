@@ -52,10 +52,10 @@ def _rows(section: Section) -> Iterator[str]:
     yield "<table>"
     for group, after in zip(section.groups, [*section.groups[1:], None], strict=True):
         yield f"<tr><td {_LEFT}><b>{group.status}</b></td>"
-        yield f"<td {_LEFT} colspan=\"2\">{escape(group.headline)}</td></tr>"
+        yield f'<td {_LEFT} colspan="2">{escape(group.headline)}</td></tr>'
         yield from _values(group)
         if group.hint and (after is None or after.hint != group.hint):
-            yield f"<tr><td></td><td {_LEFT} colspan=\"2\">{_hint(group.hint)}</td></tr>"
+            yield f'<tr><td></td><td {_LEFT} colspan="2">{_hint(group.hint)}</td></tr>'
     yield "</table>"
     if section.hidden:
         yield f"<p>… and {section.hidden:,} more for other reasons</p>"

@@ -180,7 +180,9 @@ def render_text(plan: Plan) -> str:
 
 def rows(plan: Plan) -> Iterator[Row]:
     """The lines of the report."""
-    yield from _plain(wrap(f"Plan: {verdict(plan)}", ""))
+    head, *more = wrap(f"Plan: {verdict(plan)}", "")
+    yield Row(head, Severity.OK if plan.ok else Severity.ERROR)
+    yield from _plain(more)
     yield Row("")
     for status, count, total in totals(plan):
         yield Row(f"  {status:<12}{count:>8,}  {total:>12}")

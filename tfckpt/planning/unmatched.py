@@ -50,6 +50,7 @@ class Unmatched:
         stored: Inventory,
         live: Inventory,
         untold: Untold,
+        *,
         seeds: Seeds,
         drop: Rules,
     ) -> None:
@@ -86,7 +87,9 @@ class Unmatched:
             reason = "the model has an optimizer, and the checkpoint no state of one"
             hint = f"{self._weights_alone}; or {_FRESH}"
         elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
-            reason = "the checkpoint has the variable, which was not trained then, and no slot of it"
+            reason = (
+                "the checkpoint has the variable, which was not trained then, and no slot of it"
+            )
             hint = _MISSING_SLOT_HINT
         unsaved = live.role is Role.SEED and not self._stored.complete
         left_out = live.name in self._stored.left_out
@@ -97,10 +100,7 @@ class Unmatched:
             self.expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
         )
-        if severity is Severity.ERROR:
-            hint = renamed.of(live) or hint
-        else:
-            hint = ""
+        hint = (renamed.of(live) or hint) if severity is Severity.ERROR else ""
         return Step(Status.MISSING, live.name, "", live, None, severity, reason, hint)
 
     def unexpected(

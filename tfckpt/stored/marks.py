@@ -31,7 +31,7 @@ def checksums(
     entries: Iterable[Entry],
     advance: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, int]:
-    """Name → checksum of each value that is a tensor; ``advance`` is told how much of what has to be read is.
+    """Name → checksum of each value that is a tensor; ``advance`` is told of what has to be read.
 
     Raises:
         DamagedCheckpointError: one has to be read, and is not there whole.

@@ -166,9 +166,7 @@ def _counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
 
 
-def _entry(
-    key: str, dtype: str, shape: tuple[int, ...], told: Mapping[str, Role] | None
-) -> Entry:
+def _entry(key: str, dtype: str, shape: tuple[int, ...], told: Mapping[str, Role] | None) -> Entry:
     nbytes = math.prod(shape) * ITEM_BYTES[dtype]
     if told is not None:
         return Entry(key, told.get(key, Role.WEIGHT), dtype, shape, nbytes, key)

@@ -78,9 +78,7 @@ def _numbers(array: np.ndarray) -> Statistics:
         return Statistics(array.size, array.size)
     least, greatest = min(bounds), max(bounds)
     mean, std, histogram = _spread(array, least, greatest)
-    return Statistics(
-        array.size, array.size - known, zeros, least, greatest, mean, std, histogram
-    )
+    return Statistics(array.size, array.size - known, zeros, least, greatest, mean, std, histogram)
 
 
 def _spread(array: np.ndarray, least: float, greatest: float) -> tuple[float, float, Any]:
