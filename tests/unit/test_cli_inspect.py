@@ -240,3 +240,19 @@ def test_the_object_graph_is_that_of_tensorflow(prefix: str) -> None:
     out = run("inspect", prefix, "--graph").out
     assert "block_1  #" in out
     assert out.count(".ATTRIBUTES/VARIABLE_VALUE") == len(keys)
+
+
+def test_the_header_is_broken_between_its_items(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import tfckpt
+
+    config = {"version": 1, "manager": {"directory": str(tmp_path)}}
+    metrics = {f"val_{word}": 0.25 for word in ("accuracy", "loss", "precision", "recall", "auc")}
+    path = tfckpt.from_config(config, v=tf.Variable(1.0)).save(metrics=metrics)
+    head = run("inspect", path).out.split("\n\n")[0].splitlines()
+    assert head[0] == f"{path}:"
+    assert max(map(len, head[1:])) <= 80
+    items = " ".join(head[1:]).split(",")
+    assert {f"{name} 0.25" for name in metrics} <= {item.strip() for item in items}
+    assert all(item.strip() in "\n".join(head) for item in items)

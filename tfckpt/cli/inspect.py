@@ -10,7 +10,7 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import find
 from tfckpt.garbage import uncollected
 from tfckpt.planning.branches import ordered, rows, tree
-from tfckpt.planning.text import WIDTH, one_line, printable, signature, size, wrap
+from tfckpt.planning.text import WIDTH, one_line, printable, signature, size
 from tfckpt.stored.artefact import KINDS
 from tfckpt.stored.commits.lineage import plain
 
@@ -110,11 +110,23 @@ def _head(found: Found) -> None:
                 about.append(f"{word} {value}")
         about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
     place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
-    lines = [place, *wrap(text, _INDENT)] if len(f"{place} {text}") > WIDTH else [f"{place} {text}"]
-    print(*lines, sep="\n")
+    fits = len(f"{place} {text}") <= WIDTH
+    print(*([f"{place} {text}"] if fits else [place, *_filled(about)]), sep="\n")
     for restored in record.lineage if record is not None else ():
         print(*_came(restored), sep="\n")
     print()
+
+
+def _filled(items: list[str]) -> Iterator[str]:
+    """Lines of as many items as they hold; none is broken."""
+    line = _INDENT + items[0]
+    for item in items[1:]:
+        if len(f"{line}, {item},") <= WIDTH:
+            line += f", {item}"
+        else:
+            yield f"{line},"
+            line = _INDENT + item
+    yield line
 
 
 def _came(restored: Restored) -> Iterator[str]:

@@ -28,7 +28,7 @@ def plan_html(plan: Plan, above: Sequence[str] = ()) -> str:
 
     >>> from tfckpt.planning.plan import Plan
     >>> plan_html(Plan("p", "<b>", ()))
-    "<div><p><b>0 values (0 B) from &lt;b&gt; under policy &#x27;p&#x27;</b></p></div>"
+    '<div><p><b>0 values (0 B) from &lt;b&gt; under policy &#x27;p&#x27;</b></p></div>'
     """
     return f"<div>{''.join(_parts(plan, above))}</div>"
 
