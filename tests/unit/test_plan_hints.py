@@ -232,3 +232,11 @@ def test_what_is_meant_is_shown_with_the_line_of_the_config(tmp_path):
     made = make_plan(load_config(config).policies["p"], inventory(model), inventory(other))
     assert render_text(made).endswith("matches nothing\n    → did you mean 'model/head/**'?")
     assert f"{config}:5:9: exclude:" in render_text(made).replace("\n    ", " ")
+
+
+def test_another_model_is_refused_without_a_guess():
+    stored = weights(model__conv1={"kernel": (3, 3, 1, 8), "bias": (8,)}, model__conv2=CONV)
+    live = weights(model__dense=DENSE, model__head={"kernel": (32, 5), "bias": (5,)})
+    text = render_text(make_plan(Policy(), inventory(stored), inventory(live)))
+    assert "renamed?" not in text
+    assert "→ it seems to be of another model; allow_empty: true permits it" in text

@@ -147,8 +147,12 @@ def _reasons(document: _Document, hues: Mapping[str, str]) -> Iterator[str]:
     for severity, groups in alike.items():
         if groups:
             yield f"<h2>{_TITLES[severity]}</h2>"
-        for (status, why, hint), names in groups.items():
-            yield reason(status, hues[status], why, hint, names)
+        last = {hint: (status, why) for status, why, hint in groups}
+        order = list(last)  # those with one hint follow one another, and the last one has it
+        for key in sorted(groups, key=lambda key: order.index(key[2])):
+            status, why, hint = key
+            told = hint if last[hint] == (status, why) else ""
+            yield reason(status, hues[status], why, told, groups[key])
 
 
 def _signature(value: Mapping[str, Any]) -> str:

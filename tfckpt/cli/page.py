@@ -263,7 +263,7 @@ def _bars(histogram: Sequence[int]) -> str:
 
 def reason(tag: str, hue: str, why: str, hint: str, names: Sequence[str]) -> str:
     """Values that something is to be said of; a long list of them is folded."""
-    shown = collapse(printable(name) for name in names)
+    shown = collapse(sorted(map(printable, names), key=natural))
     lines = "".join(
         f"<li><code>{escape(block.text)}</code>{f' ×{block.count}' if block.count > 1 else ''}</li>"
         for block in shown
