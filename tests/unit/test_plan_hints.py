@@ -168,6 +168,22 @@ def test_a_checkpoint_without_optimizer_likewise():
         assert make_plan(policy, inventory(model), live).ok
 
 
+@pytest.mark.parametrize(
+    ("stored", "live", "reason"),
+    [
+        ("all", "head", "the model has no slot of the variable, which is not trained now"),
+        ("head", "all", "the checkpoint has no slot of the variable, which was not trained then"),
+        ("all", "none", "the model's optimizer keeps no such slot"),
+        ("none", "all", "the checkpoint's optimizer keeps no such slot"),
+    ],
+)
+def test_why_a_slot_is_on_one_side_alone(stored, live, reason):
+    model = weights(model__conv=CONV, model__head=DENSE)
+    kept = {"all": slots(model), "head": slots(model[2:]), "none": []}
+    sides = (inventory([*model, *kept[side], *OPTIMIZER]) for side in (stored, live))
+    assert {step.reason for step in make_plan(Policy(), *sides).errors} == {reason}
+
+
 def test_layers_that_are_trained_now_name_the_reset_of_slots():
     model = weights(model__conv=CONV, model__head=DENSE)
     frozen = [*model, *slots(model[2:]), *OPTIMIZER]

@@ -52,8 +52,8 @@ def show(
         Console(highlight=False, soft_wrap=True).print(Text(head, style="bold"))
     else:
         print(head)
-    for line in lines:
-        print(line)
+    if lines:
+        print("\n".join(lines))
 
 
 def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> Iterator[str]:

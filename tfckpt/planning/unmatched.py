@@ -87,9 +87,9 @@ class Unmatched:
             reason = "the model has an optimizer, and the checkpoint no state of one"
             hint = f"{self._weights_alone}; or {_FRESH}"
         elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
-            reason = (
-                "the checkpoint has the variable, which was not trained then, and no slot of it"
-            )
+            reason = "the checkpoint's optimizer keeps no such slot"
+            if live.slot in self._slots[0]:
+                reason = "the checkpoint has no slot of the variable, which was not trained then"
             hint = _MISSING_SLOT_HINT
         unsaved = live.role is Role.SEED and not self._stored.complete
         left_out = live.name in self._stored.left_out
@@ -117,7 +117,9 @@ class Unmatched:
                 why = "the checkpoint holds the state of an optimizer, and the model has none"
                 hint = f"compile the model; or {self._weights_alone}"
             elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
-                why = "the model has the variable, and its optimizer no such slot of it"
+                why = "the model's optimizer keeps no such slot"
+                if stored.slot in self._slots[1]:
+                    why = "the model has no slot of the variable, which is not trained now"
                 hint = _LEFT_SLOT_HINT
         found = Status.UNEXPECTED, "", stored.name, None, stored
         return Step(*found, severity, why, hint, target)
@@ -126,6 +128,11 @@ class Unmatched:
     def _optimizers(self) -> tuple[bool, bool]:
         """Whether the checkpoint has one, and whether the model does."""
         return _has_optimizer(self._stored), _has_optimizer(self._live)
+
+    @cached_property
+    def _slots(self) -> tuple[set[str], set[str]]:
+        """What the optimizers keep of variables, in the checkpoint and in the model."""
+        return _slots(self._stored), _slots(self._live)
 
     @cached_property
     def _weights_alone(self) -> str:
@@ -147,3 +154,7 @@ class Unmatched:
 def _has_optimizer(inventory: Inventory) -> bool:
     entries = inventory.entries.values()
     return bool(inventory.optimizers) or any(entry.role in _OF_OPTIMIZERS for entry in entries)
+
+
+def _slots(inventory: Inventory) -> set[str]:
+    return {entry.slot for entry in inventory.entries.values() if entry.role is Role.SLOT}
