@@ -186,6 +186,10 @@ class Inventory:
             and all(side in {None, length} for side, length in zip(sides, shape, strict=True))
         )
 
+    def __repr__(self) -> str:
+        many = len(self.entries)
+        return f"<Inventory: {many:,} value{'s' * (many != 1)} of {self.source!r}>"
+
     def find(self, name: str) -> Entry | None:
         """The value of that name, or that is also reached by that name.
 

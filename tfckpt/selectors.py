@@ -69,6 +69,15 @@ class Selector:
         return self._match(name) is not None
 
 
+def exactly(name: str) -> str:
+    """The glob that matches one name alone.
+
+    >>> exactly("model/a[0]"), Selector(exactly("model/a[0]")).matches("model/a[0]")
+    ('model/a[[]0]', True)
+    """
+    return re.sub(r"([*?[])", r"[\1]", name)
+
+
 def compile_rename(checkpoint: str, model: str) -> Rename:
     r"""Compile a pair: stored names that match ``checkpoint`` become what ``model`` makes of them.
 

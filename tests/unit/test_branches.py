@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfckpt.planning.branches import rows, tree
+from tfckpt.planning.branches import ordered, rows, tree
 from tfckpt.records import Entry, Role
 
 
@@ -56,3 +56,32 @@ def test_without_folding_every_value_has_a_row() -> None:
 
 def test_a_name_of_many_levels_is_no_recursion_without_end() -> None:
     assert len(shown("/".join("a" * 50_000), "b")) == 2
+
+
+def test_every_number_of_a_name_is_folded_and_not_the_last_alone() -> None:
+    names = [f"m/block_{n}_norm{k}/w" for n in range(28) for k in (1, 2)]
+    mixed = [name for n in range(28) for name in (f"m/block_{n}_up/w", f"m/block_{n}_up/b")]
+    assert shown(*names, *mixed) == [
+        "m 112 896",
+        "  block_{0…27}_norm{1…2}/w 56 448",
+        "  block_{0…27}_up 56 448",
+        "    w 28 224",
+        "    b 28 224",
+    ]
+
+
+def test_siblings_stand_in_the_order_of_their_numbers_and_named_ones_in_that_of_the_file() -> None:
+    names = ["m/stem/w", *(f"m/vars/{n}" for n in (0, 1, 10, 11, 2)), "m/body/w"]
+    assert shown(*names, fold=False) == [
+        "m 7 56",
+        "  stem/w 1 8",
+        "  vars 5 40",
+        *(f"    {n} 1 8" for n in (0, 1, 2, 10, 11)),
+        "  body/w 1 8",
+    ]
+    entries = [Entry(name, Role.WEIGHT, "float32", (2,), 8) for name in names]
+    assert [entry.name for entry in ordered(entries)] == [
+        "m/stem/w",
+        *(f"m/vars/{n}" for n in (0, 1, 2, 10, 11)),
+        "m/body/w",
+    ]

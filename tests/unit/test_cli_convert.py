@@ -214,3 +214,73 @@ def test_weights_need_a_model(script: Any, tmp_path: Path, flags: list[str]) -> 
     prefix = save(f"{tmp_path}/old", {"a": np.zeros(2)})
     assert run(prefix, tmp_path / "new.weights.h5", *flags) == 2
     assert not (tmp_path / "new.weights.h5").exists()
+
+
+@pytest.fixture
+def trained(flavour: Any, tmp_path: Path) -> tuple[Path, np.ndarray]:
+    """Where the callback saves values and the place in the data, and the kernel."""
+    from tfckpt import callbacks
+
+    layers = [flavour.layers.Dense(2, name="d"), flavour.layers.Dropout(0.5, name="drop")]
+    model = flavour.Sequential([flavour.Input((4,)), *layers])
+    model.compile("adam", "mse")
+    data = tf.data.Dataset.from_tensor_slices((tf.ones((8, 4)), tf.ones((8, 2)))).batch(4)
+    model.fit(data, epochs=1, verbose=0, callbacks=[callbacks.resume(model, tmp_path / "run")])
+    return tmp_path / "run", model.get_weights()[0]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_run_of_the_callback_is_written_without_what_is_no_tensor(
+    trained: Any, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, kernel = trained
+    target = tmp_path / f"new{suffix}"
+    assert run(directory, target) == 0
+    error = capsys.readouterr().err
+    assert f"left out, since {suffix} holds nothing but tensors: training/iterator" in error
+    if suffix == ".npz":
+        found = np.load(target)
+    else:
+        found = pytest.importorskip("safetensors.numpy").load_file(target)
+    assert "training/iterator" not in found
+    np.testing.assert_array_equal(found["model/d/kernel"], kernel)
+
+
+def test_nothing_but_what_is_no_tensor_is_refused(
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(trained[0], tmp_path / "new.npz", "--include", "training/iterator") == 2
+    assert "nothing that is selected is a tensor" in capsys.readouterr().err
+    assert not (tmp_path / "new.npz").exists()
+
+
+def test_names_and_roles_survive_safetensors(flavour: Any, tmp_path: Path) -> None:
+    from tfckpt.stored.checkpoint import open_checkpoint
+
+    def net(name: str) -> Any:
+        return flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name=name)])
+
+    generator, critic = net("g"), net("c")
+    optimizer = flavour.optimizers.Adam()
+    optimizer.build(generator.trainable_variables)
+    prefix = tfckpt.Checkpoint(
+        generator=generator,
+        discriminator=critic,
+        generator_optimizer=optimizer,
+        step=tf.Variable(7),
+    ).save(f"{tmp_path}/gan/ckpt")
+    assert run(prefix, tmp_path / "gan.safetensors") == 0
+    with open_checkpoint(prefix) as old, open_checkpoint(f"{tmp_path}/gan.safetensors") as new:
+        expected = {name: entry.role for name, entry in old.inventory.entries.items()}
+        assert {name: entry.role for name, entry in new.inventory.entries.items()} == expected
+        assert {"generator/g/kernel", "step", "generator_optimizer/iterations"} <= expected.keys()
+    assert main(["tfckpt", "diff", prefix, f"{tmp_path}/gan.safetensors"]) == 0
+    step, fresh = tf.Variable(0), net("g")
+    policy = {"include": ["generator/**", "step"], "on_unexpected": "ignore", "api": "read"}
+    config = {
+        "version": 1,
+        "restore": {"path": f"{tmp_path}/gan.safetensors", "policy": policy},
+    }
+    tfckpt.restore(config, generator=fresh, discriminator=net("c"), step=step)
+    assert int(step) == 7
+    np.testing.assert_array_equal(fresh.get_weights()[0], generator.get_weights()[0])

@@ -167,3 +167,30 @@ def test_a_checkpoint_and_a_model(model_module: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [(), ("a",), ("a", "b", "c"), ("a", "b", "--model", "m:f")])
 def test_other_than_two_sides_is_misuse(arguments: tuple[str, ...]) -> None:
     assert run("diff", *arguments).status == 2
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_no_name_is_cut_in_80_columns(
+    write: Callable[..., str], person: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfckpt.cli import tables
+
+    monkeypatch.setattr(tables, "for_a_person", lambda: person)
+    monkeypatch.setenv("COLUMNS", "80")
+    values = {f"net__block_{n}_up__kernel": RANDOM.normal(size=(640, 2, 1, 640)) for n in range(2)}
+    a = write("a", **{n: v.astype("float32") for n, v in values.items()})
+    b = write("b", **{n: v.astype("float64") for n, v in values.items()})
+    out = run("diff", a, b, "--values").out
+    assert max(map(len, out.splitlines())) <= 80
+    for n in range(2):
+        place = out.splitlines().index(f"net/block_{n}_up/kernel")
+        assert out.splitlines()[place + 1].split()[:5] == ["float32", "→", "float64", "(640,", "2,"]
+
+
+def test_differences_are_listed_by_their_numbers(write: Callable[..., str]) -> None:
+    a = write("a", **{f"m__v{n}": np.arange(9.0) + n for n in range(12)})
+    b = write("b", **{f"m__v{n}": np.arange(9.0) * n for n in range(12)})
+    out = run("diff", a, b, "--values").out
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("m/v")] == [
+        f"m/v{n}" for n in range(12)
+    ]

@@ -75,6 +75,75 @@ def test_statistics_are_those_of_numpy(prefix: str) -> None:
     assert found["model/words"] is None
 
 
+ODD = {
+    "great": np.array([1e16, 1e16 + 2, 1e16 + 4]),
+    "long": np.array([2**60, 2**60 + 1]),
+    "tiny": np.array([5e-324, 1e-323]),
+    "most": np.array([np.finfo("float64").max, -np.finfo("float64").max]),
+    "unsigned": np.array([2**64 - 1, 2**64 - 2], "uint64"),
+    "none": np.zeros((0, 3), "float32"),
+    "nan": np.full(3, np.nan, "float32"),
+    "complex": np.array([3 + 4j, 0j]),
+    "flags": np.array([True, False]),
+    "eight": np.array([0.5, 448], ml_dtypes.float8_e4m3fn),
+}
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> str:
+    import tensorflow as tf
+
+    model = tf.train.Checkpoint(
+        **{name: tf.Variable(value) for name, value in ODD.items()},
+        table=tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1),
+        vars=[tf.Variable(float(n)) for n in range(12)],
+    )
+    directory = tmp_path_factory.mktemp("odd")
+    return str(tf.train.Checkpoint(model=model).write(f"{directory}/ckpt-1"))
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_no_number_is_too_large_or_too_small_for_statistics(
+    odd: str, person: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfckpt.cli import tables
+
+    monkeypatch.setattr(tables, "for_a_person", lambda: person)
+    ended = run("inspect", odd, "--values")
+    assert (ended.status, ended.err) == (0, "")
+    words = " ".join(ended.out.split())
+    assert "model/great 1e+16 1e+16 1e+16 1.63 0%" in words
+    assert "model/long 1.15e+18 1.15e+18 1.15e+18 0.5 0%" in words
+    statistics = document("inspect", odd, "--values")["statistics"]
+    for name in ODD.keys() - {"none", "nan"}:
+        assert sum(statistics[f"model/{name}"]["histogram"]) == ODD[name].size
+
+
+def test_a_page_has_them_too(odd: str, tmp_path: Path) -> None:
+    ended = run("report", odd, "--html", tmp_path / "r.html", "--values")
+    assert (ended.status, ended.err) == (0, "")
+    assert "NaN or infinite" in (tmp_path / "r.html").read_text()
+
+
+def test_what_is_no_tensor_is_found_and_said_to_be_none(odd: str) -> None:
+    assert "model/table" in run("inspect", odd).out
+    for selector in ("**/table", "model/table"):
+        ended = run("inspect", odd, "--name", selector)
+        assert ended.status == 0
+        assert ended.out.splitlines() == [
+            "model/table  object",
+            "not a tensor: it holds no numbers that could be shown",
+        ]
+    assert document("inspect", odd, "--name", "**/table")["data"] == {"model/table": None}
+
+
+@pytest.mark.parametrize("view", [[], ["--keys"], ["--values"], ["--name", "model/vars/*"]])
+def test_every_view_lists_names_by_their_numbers(odd: str, view: list[str]) -> None:
+    words = [line[0] for line in lines(run("inspect", odd, *view).out) if line]
+    found = [word for word in words if word.startswith("model/vars/") and word[-1].isdigit()]
+    assert found == [f"model/vars/{n}" for n in range(12)]
+
+
 def test_statistics_as_a_table(prefix: str) -> None:
     ended = run("inspect", prefix, "--values")
     found = lines(ended.out)
@@ -125,7 +194,7 @@ def test_strings_are_harmless_and_long_ones_cut(prefix: str) -> None:
         (["--name", "a/**b"], "**"),
         (["--name", "model/odd", "--slice", "7"], "out of bounds"),
         (["--name", "model/odd", "--slice", "0,0"], "too many indices"),
-        (["--name", "model/odd", "--slice", "one"], "write it as NumPy does"),
+        (["--name", "model/odd", "--slice", "one"], "is not a valid index; use NumPy's notation"),
         (["--slice", "0"], "--slice belongs to --name"),
         (["--values", "--keys"], "two different views"),
     ],
@@ -171,3 +240,19 @@ def test_the_object_graph_is_that_of_tensorflow(prefix: str) -> None:
     out = run("inspect", prefix, "--graph").out
     assert "block_1  #" in out
     assert out.count(".ATTRIBUTES/VARIABLE_VALUE") == len(keys)
+
+
+def test_the_header_is_broken_between_its_items(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import tfckpt
+
+    config = {"version": 1, "manager": {"directory": str(tmp_path)}}
+    metrics = {f"val_{word}": 0.25 for word in ("accuracy", "loss", "precision", "recall", "auc")}
+    path = tfckpt.from_config(config, v=tf.Variable(1.0)).save(metrics=metrics)
+    head = run("inspect", path).out.split("\n\n")[0].splitlines()
+    assert head[0] == f"{path}:"
+    assert max(map(len, head[1:])) <= 80
+    items = " ".join(head[1:]).split(",")
+    assert {f"{name} 0.25" for name in metrics} <= {item.strip() for item in items}
+    assert all(item.strip() in "\n".join(head) for item in items)

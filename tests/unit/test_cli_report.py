@@ -168,6 +168,21 @@ def test_a_plan_says_first_what_is_wrong(tmp_path: Path) -> None:
     assert len(page.all("script")) == 1
 
 
+def test_a_hint_stands_once_below_the_reasons_that_share_it(tmp_path: Path) -> None:
+    shapes = [
+        step("MISMATCH", "error", f"model/{n}", reason=f"shape ({n},)", hint="exclude it")
+        for n in (2, 10)
+    ]
+    other = step("MISSING", "error", "model/c", reason="gone", hint="look", stored=None)
+    document = {**PLAN, "problems": [], "steps": [shapes[0], other, shapes[1]]}
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    page, _ = page_of(tmp_path, tmp_path / "plan.json")
+    words = page.words()
+    order = [words.index(w) for w in ("shape (2,)", "shape (10,)", "→ exclude it", "gone")]
+    assert order == sorted(order)
+    assert words.count("→ exclude it") == 1
+
+
 def test_a_restore_report_is_a_document_too(tmp_path: Path) -> None:
     done = {
         **PLAN,
@@ -175,7 +190,7 @@ def test_a_restore_report_is_a_document_too(tmp_path: Path) -> None:
         "problems": [],
         "steps": PLAN["steps"][:1],
         "path": "zoo/ckpt-1",
-        "rejected": ["zoo/ckpt-2: torn"],
+        "rejected": ["zoo/ckpt-2: torn\n  Copy it again."],
         "step": 3,
         "epoch": None,
         "metrics": {},
@@ -183,7 +198,7 @@ def test_a_restore_report_is_a_document_too(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(done))
     page, _ = page_of(tmp_path, tmp_path / "report.json")
     assert "restored: 1 value, 24 B" in page.words()
-    assert "passed over: zoo/ckpt-2: torn" in page.words()
+    assert "passed over: zoo/ckpt-2: torn; Copy it again." in page.words()
 
 
 def test_what_inspect_prints_makes_the_same_page(checkpoint: str, tmp_path: Path) -> None:

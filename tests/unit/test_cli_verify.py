@@ -155,3 +155,12 @@ def test_names_that_would_move_the_cursor_are_harmless(tmp_path: Path) -> None:
         assert ended.out + ended.err, command
         for text in (ended.out, ended.err):
             assert not {"\x1b", "\u202e"} & {*text}, command
+
+
+def test_a_message_and_its_hint_are_text(tmp_path: Path) -> None:
+    """Of a map of shards one of which was not copied along."""
+    (tmp_path / "m.weights.json").write_text('{"weight_map": {"a": ["m_00000.weights.h5"]}}')
+    for ended in (run("verify", tmp_path / "m.weights.json"), run("list", tmp_path)):
+        words = " ".join((ended.out + ended.err).split())
+        assert "Copy all shards along with the `.weights.json`." in words
+        assert "\\n" not in words

@@ -152,8 +152,9 @@ def test_what_is_adapted_counts_as_restored() -> None:
         ({"how": "tile"}, ((3, 3),), ((5, 3, 3),), "is not tiled"),
         ({"how": "tile", "scale": "mean"}, ((2,), "int8"), ((4,), "int8"), "mean divides"),
         ({"how": "function", "name": "other"}, ((2,),), ((4,),), "registered as 'other'"),
-        ({"how": "slice", "size": [2]}, ((4,),), ((3,),), "shape (2,) after slice, (3,) here"),
-        ({"how": "slice"}, ((4,), "int8"), ((3,), "int16"), "int8 after slice, int16 here"),
+        ({"how": "slice", "size": [2]}, ((4,),), ((3,),),
+         "shape (2,) after slice, (3,) in the model"),
+        ({"how": "slice"}, ((4,), "int8"), ((3,), "int16"), "int8 after slice, int16 in the model"),
         ({"how": "reshape"}, (None, ""), ((3,),), "no tensor"),
     ],
 )  # fmt: skip

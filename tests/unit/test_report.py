@@ -67,18 +67,82 @@ def test_both_sides_of_a_renamed_block_are_collapsed_together():
     assert "model/blk{0…4}/w ← model/block_{0…4}/w" in text
 
 
-# --- what comes first, and what to do
+# --- what comes first, what last, and what to do
 
 
-def test_counts_and_bytes_stand_above_and_errors_before_what_is_fine():
+def test_sums_stand_above_and_what_is_refused_last_with_what_to_do():
     text = report(Policy(), inventory("model/a", "model/b"), inventory("model/a", "model/c"))
     lines = text.splitlines()
-    assert lines[0].startswith("Plan: refused, 2 errors")
+    assert lines[0].startswith("Plan: refused, 2 errors among 3 values from runs/ckpt-1")
     assert ["LOADED", "1", "16", "B"] in [line.split() for line in lines]
-    assert text.index("model/c") < text.index("model/a")
-    assert text.index("model/b") < text.index("model/a")
+    assert "model/a" not in text
+    assert text.index("model/c") < text.index("model/b")
     assert "on_missing: warn" in " ".join(text.split())
-    assert "exclude_checkpoint" in text
+    assert lines[-2:] == [
+        "    → drop it with exclude_checkpoint, declare it in expect_unexpected, or set",
+        "      on_unexpected: warn",
+    ]
+
+
+def test_warnings_stand_before_what_is_refused_and_rules_that_are_wrong_last():
+    policy = Policy(name="p", on_unexpected="warn", exclude=("model/hed/**",))
+    stored = inventory("model/a", "model/b")
+    text = report(policy, stored, inventory("model/a", "model/head/kernel"))
+    titles = [line for line in text.splitlines() if line in ("Warnings", "Refused", "Problems")]
+    assert titles == ["Warnings", "Refused", "Problems"]
+    assert text.splitlines()[-2:] == [
+        "  policy 'p': exclude: 'model/hed/**' matches nothing",
+        "    → did you mean 'model/head/kernel'?",
+    ]
+
+
+def test_a_plan_that_is_fine_shows_what_it_does():
+    text = report(Policy(), inventory("model/a"), inventory("model/a"))
+    assert text.splitlines() == [
+        "Plan: 1 value (16 B) from runs/ckpt-1 under policy 'policy'",
+        "",
+        "  LOADED             1          16 B",
+        "",
+        "Fine",
+        "  LOADED  1 value",
+        "    model/a                                     float32 (2, 2)",
+    ]
+
+
+def test_a_hint_stands_once_below_all_that_it_is_about():
+    shapes = {f"model/{chr(97 + i)}/kernel": (2, 3 + 2 * i) for i in range(3)}
+    stored = {n: Entry(n, Role.WEIGHT, "float32", s, 24) for n, s in shapes.items()}
+    live = {n: Entry(n, Role.WEIGHT, "float32", (2, 2), 16) for n in shapes}
+    text = report(Policy(), Inventory("runs/ckpt-1", stored), Inventory("live", live))
+    assert text.count("MISMATCH  ") == 1 + len(shapes)
+    assert text.count("exclude it and it keeps the value it has") == 1
+    assert text.endswith("a rule of `adapt` may make it fit")
+
+
+def test_the_missing_and_the_unexpected_layer_of_one_renaming_share_its_hint():
+    names = "model/{}/kernel", "model/{}/bias"
+    text = report(
+        Policy(),
+        inventory(*(name.format("conv1") for name in names)),
+        inventory(*(name.format("stem") for name in names)),
+    )
+    rule = 'rename: [{checkpoint: "model/conv1/**", model: "model/stem/**"}]'
+    assert text.endswith(f"→ renamed? {rule}")
+    assert text.count("renamed?") == 1
+    assert "expect_missing" not in text
+
+
+def test_a_refusal_of_thousands_of_values_is_a_screen():
+    stored = inventory(*(f"model/{chr(200 + i)}/{k}" for i in range(700) for k in "ab"))
+    live = inventory(*(f"model/{chr(2000 + i)}/{k}" for i in range(700) for k in "cd"))
+    assert len(report(Policy(), stored, live).splitlines()) < 30
+
+
+def test_names_are_listed_by_their_numbers():
+    names = ["model/vars/2", "model/vars/10", "model/vars/4"]
+    text = report(Policy(), inventory(*names), inventory(*names))
+    found = [line.split()[0] for line in text.splitlines() if "vars" in line]
+    assert found == ["model/vars/2", "model/vars/4", "model/vars/10"]
 
 
 def test_problems_show_file_line_and_hint():
@@ -110,7 +174,7 @@ def test_errors_for_many_reasons_are_counted_too():
     )
     text = render_text(Plan("p", "runs/ckpt-1", steps))
     shown = sum(f"why {chr(200 + i)}" in text for i in range(100))
-    assert f"… and {100 - shown} more for reasons of their own (--json lists all)" in text
+    assert f"… and {100 - shown} more for other reasons (--json lists all)" in text
 
 
 # --- the page
@@ -119,7 +183,7 @@ def test_errors_for_many_reasons_are_counted_too():
 def test_the_report_keeps_to_80_columns_and_breaks_no_name():
     long = "model/" + "/".join(f"a_rather_long_component_{i}" for i in range(6))
     names = ["model/a", "model/" + "b" * 45, long]
-    text = report(Policy(), inventory(*names, "model/old"), inventory(*names, "model/new"))
+    text = report(Policy(on_unexpected="warn"), inventory(*names, "model/old"), inventory(*names))
     for line in text.splitlines():
         assert len(line) <= 80 or line.strip() == long
     assert all(name in text for name in names)
@@ -128,7 +192,7 @@ def test_the_report_keeps_to_80_columns_and_breaks_no_name():
 def test_escapes_in_names_and_reasons_are_harmless():
     name = "model/\x1b]0;owned\x07\u202e\nREFUSED"
     rules = ({"checkpoint": "model/a", "model": "model/z"},)
-    text = report(Policy(rename=rules), inventory("model/a", name), inventory("model/q", name))
+    text = report(Policy(rename=rules), inventory("model/a", name), inventory("model/q"))
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
     assert "\\x1b]0;owned\\x07" in text
     assert not any(line.startswith("REFUSED") for line in text.splitlines())

@@ -75,3 +75,19 @@ def test_a_file_of_another_length_is_refused(tmp_path: Path) -> None:
     path.write_bytes(whole + b"\0")
     with pytest.raises(DamagedCheckpointError):
         open_checkpoint(str(path))
+
+
+def test_roles_are_those_that_the_metadata_tells(tmp_path: Path) -> None:
+    metadata = {"tfckpt.roles": '{"model/dense/bias": "state"}'}
+    path = write(tmp_path / "w.safetensors", {**HEADER, "__metadata__": metadata})
+    with open_checkpoint(path) as opened:
+        found = {name: entry.role.value for name, entry in opened.inventory.entries.items()}
+    assert found == {"dense/kernel": "weight", "model/dense/bias": "state"}
+
+
+@pytest.mark.parametrize("roles", ["[]", "{", '{"a": "king"}', '{"a": []}', 7, "[" * 100_000])
+def test_roles_that_are_none_are_damage(tmp_path: Path, roles: Any) -> None:
+    header = {**HEADER, "__metadata__": {"tfckpt.roles": roles}}
+    path = write(tmp_path / "w.safetensors", header)
+    with pytest.raises(DamagedCheckpointError, match="roles"):
+        open_checkpoint(path)

@@ -9,7 +9,7 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.progress import progress
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError
 from tfckpt.manager.adoption import adopt
-from tfckpt.planning.text import printable, size
+from tfckpt.planning.text import one_line, printable, size
 from tfckpt.stored.commits.lock import lock_of
 from tfckpt.stored.files import LOCAL
 from tfckpt.stored.listing import listing
@@ -43,7 +43,7 @@ def run(given: Given) -> int:
     else:
         _print(adopted)
     for one, reason in refused:
-        print(f"tfckpt: {printable(one.prefix)}: not adopted: {printable(reason)}", file=sys.stderr)
+        print(f"tfckpt: {printable(one.prefix)}: not adopted: {one_line(reason)}", file=sys.stderr)
     return 1 if refused else 0
 
 

@@ -7,6 +7,7 @@ after the classes of layers, and its values numbered, and a checkpoint tells nei
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,21 +16,28 @@ from tfckpt.cli import rewrite
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.finding import find, passed_over
 from tfckpt.cli.progress import progress
-from tfckpt.cli.selection import RULES, opened, selected, tell
+from tfckpt.cli.selection import RULES, opened, policy_of, selected, tell
 from tfckpt.cli.writing import Reader
+from tfckpt.planning.plan import ASSIGNED, Severity, Status
+from tfckpt.planning.text import printable
+from tfckpt.policy import Config, Policy, Restore, Source
+from tfckpt.records import Role
+from tfckpt.selectors import exactly
 from tfckpt.stored.arrays import write_npz, write_safetensors
 from tfckpt.stored.new_file import new_file, new_file_by_name, refuse_existing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfckpt.cli.command import Given
+    from tfckpt.planning import Plan, Step
 
 _WRITERS: dict[str, Callable[..., None]] = {
     ".npz": write_npz,
     ".safetensors": write_safetensors,
 }
 _WEIGHTS = ".weights.h5"
+_SHOWN = 5
 # Ends of names that mean a format, and none that is written here.
 _OTHERS = frozenset(
     """
@@ -54,15 +62,46 @@ def run(given: Given) -> int:
     if given.text("shard_size") is not None:
         raise Misuse("--shard_size is for a checkpoint; other formats are one file")
     refuse_existing(target)  # before anything is read
+    objects: list[str] = []
     with opened(given, source) as stored, progress(target) as advance:
         plan = selected(given, stored)
         if plan.ok:
+            plan, objects = _tensors(plan, suffix)
             reader = Reader(stored, plan, advance)
             steps = {step.name: step for step in plan.assignments}
             entries = [step.entry for step in plan.assignments]
             with new_file(target) as output:
                 _WRITERS[suffix](output, entries, lambda e: reader.read(steps[e.name]), source)
-    return tell(given, plan, target, [Path(target).name] if plan.ok else [])
+    status = tell(given, plan, target, [Path(target).name] if plan.ok else [])
+    _say(f"left out, since {suffix} holds nothing but tensors", objects)
+    return status
+
+
+def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
+    """The plan without what is no tensor (an iterator, a table), and the names of that.
+
+    Raises:
+        Misuse: nothing is left.
+    """
+    reason = f"no tensor, and {suffix} holds nothing else"
+    steps = [
+        step._replace(status=Status.EXCLUDED, reason=reason, severity=Severity.NOTE)
+        if step.status in ASSIGNED and step.entry.shape is None
+        else step
+        for step in plan.steps
+    ]
+    objects = [new.name for old, new in zip(plan.steps, steps, strict=True) if new is not old]
+    if objects and len(objects) == len(plan.assignments):
+        raise Misuse(f"nothing that is selected is a tensor, and {suffix} holds nothing else")
+    return dataclasses.replace(plan, steps=tuple(steps)), objects
+
+
+def _say(what: str, found: Sequence[str]) -> None:
+    """A line on standard error about values, where there are any."""
+    if found:
+        names = ", ".join(map(printable, found[:_SHOWN]))
+        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+        print(f"tfckpt: {what}: {names}{more}", file=sys.stderr)
 
 
 def _to_weights(given: Given, source: str, target: str) -> int:
@@ -76,6 +115,7 @@ def _to_weights(given: Given, source: str, target: str) -> int:
         f"--{flag}" for flag in (*RULES, "cast", "average", "shard_size") if given.flags[flag]
     ]:
         raise Misuse(f"the model says what is written, so leave out {', '.join(mixed)}")
+    policy = policy_of(given)
     refuse_existing(target)
     import tfckpt
     from tfckpt.cli.objects import load_objects
@@ -83,15 +123,30 @@ def _to_weights(given: Given, source: str, target: str) -> int:
     found = find(source)
     found.checkpoint.close()
     passed_over(found)
+    absent: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
         objects = load_objects(model)
         save = getattr(objects.get("model"), "save_weights", None)
         if save is None:
             raise Misuse(f"--model {model} returned no Keras model, alone or as 'model'")
-        # What the checkpoint has besides, an optimizer's state for example, is no matter.
-        policy = {"on_unexpected": "ignore"}
-        place = {"path": found.checkpoint.prefix, "policy": policy}
-        report = tfckpt.restore({"version": 1, "restore": place}, **objects)
+        if policy is None:
+            # What the checkpoint has besides is no matter, nor what it lacks of an optimizer.
+            policy = Policy(name="convert", api="read", on_unexpected="ignore")
+            plan = tfckpt.plan(_restoring(found.checkpoint.prefix, policy), **objects)
+            absent = [step.name for step in plan.errors if _lacks_optimizer(step)]
+            policy = policy.model_copy(update={"expect_missing": tuple(map(exactly, absent))})
+        report = tfckpt.restore(_restoring(found.checkpoint.prefix, policy), **objects)
         with new_file_by_name(target, _WEIGHTS) as path:
             save(path)
-    return tell(given, report.plan, target, [Path(target).name])
+    status = tell(given, report.plan, target, [Path(target).name])
+    _say("not in the checkpoint, and written as the model has it", absent)
+    return status
+
+
+def _restoring(prefix: str, policy: Policy) -> Config:
+    return Config(version=1, restore=Restore(first_of=(Source(path=prefix, policy=policy),)))
+
+
+def _lacks_optimizer(step: Step) -> bool:
+    roles = Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER
+    return step.status is Status.MISSING and step.entry.role in roles

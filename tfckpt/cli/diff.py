@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import find, passed_over
+from tfckpt.cli.progress import progress
 from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.planning.branches import ordered
 from tfckpt.planning.diff import Kind, Mark, diff
 from tfckpt.planning.text import collapse, printable, signature, size
 from tfckpt.stored.marks import checksum, checksums, is_telling
@@ -82,10 +84,9 @@ def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: An
     checkpoint = stack.enter_context(found.checkpoint)
     passed_over(found)
     entries = checkpoint.inventory.entries
-    marks = {
-        name: Mark(crc, is_telling(entries[name], crc))
-        for name, crc in checksums(checkpoint, entries.values()).items()
-    }
+    with progress(checkpoint.prefix) as advance:
+        crcs = checksums(checkpoint, entries.values(), advance)
+    marks = {name: Mark(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()}
     return _Side(
         checkpoint.prefix,
         checkpoint.inventory,
@@ -131,11 +132,20 @@ _Apart = dict[tuple[str, str], "statistics.Difference"]
 def _apart(found: Diff, a: _Side, b: _Side) -> _Apart:
     """By both names: how far apart the values are that have other values or types."""
     distances: _Apart = {}
-    for one in found.differences:
-        if one.kind in (Kind.VALUE, Kind.DTYPE) and one.a is not None and one.b is not None:
+    pairs = [
+        (one.a, one.b)
+        for one in found.differences
+        if one.kind in (Kind.VALUE, Kind.DTYPE) and one.a is not None and one.b is not None
+    ]
+    done, total = 0, sum(old.nbytes + new.nbytes for old, new in pairs)
+    with progress(f"{a.label}, {b.label}") as advance:
+        advance(0, total)
+        for old, new in pairs:
             with contextlib.suppress(UnsupportedCheckpointError):  # only TensorFlow reads it
-                if (distance := difference(a.read(one.a), b.read(one.b))) is not None:
-                    distances[one.a.name, one.b.name] = distance
+                if (distance := difference(a.read(old), b.read(new))) is not None:
+                    distances[old.name, new.name] = distance
+            done += old.nbytes + new.nbytes
+            advance(done, total)
     return distances
 
 
@@ -146,6 +156,10 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
     groups: dict[Kind, list[Difference]] = {}
     for one in found.differences:
         groups.setdefault(one.kind, []).append(one)
+    names = [entry.name for entry in ordered(one.entry for one in found.differences)]
+    places = {name: place for place, name in enumerate(names)}
+    for ones in groups.values():
+        ones.sort(key=lambda one: places[one.entry.name])
     sums = [(_TITLES[kind], f"{len(ones):,}", size(_nbytes(ones))) for kind, ones in groups.items()]
     same = (("equal", found.equal), ("not compared", found.not_compared))
     sums.extend((title, f"{count:,}", "") for title, count in same if count)
@@ -162,7 +176,7 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
 
 
 def _nbytes(ones: list[Difference]) -> int:
-    return sum(entry.nbytes for one in ones if (entry := one.a or one.b) is not None)
+    return sum(one.entry.nbytes for one in ones)
 
 
 def _rows(ones: list[Difference]) -> Iterator[tuple[str, str]]:
@@ -179,6 +193,9 @@ def _names(one: Difference) -> str:
 
 
 def _types(one: Difference) -> str:
+    """Of both sides; the shape once where that is the same."""
+    if one.a and one.b and one.a.shape == one.b.shape and one.a.dtype != one.b.dtype:
+        return f"{one.a.dtype} → {signature(one.b)}"
     types = [signature(entry) for entry in (one.a, one.b) if entry is not None]
     return " → ".join(dict.fromkeys(types))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.page import Content, Item, reason, roles
-from tfckpt.planning.text import size
+from tfckpt.planning.text import one_line, size
 from tfckpt.stored.artefact import KINDS
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _plan(document: _Document) -> Content:
         verdict = ("refused: nothing would be restored", "red")
     about = [f"from {document['source']} under policy {document['policy']!r}"]
     about += [f"policies in {document['file']}"] if document["file"] else []
-    about += [f"passed over: {reason_}" for reason_ in document.get("rejected") or ()]
+    about += [f"passed over: {one_line(str(why))}" for why in document.get("rejected") or ()]
     title = "What was restored" if done else "What a restore would do"
     reasons = "\n".join((*_problems(document), *_reasons(document, hues)))
     return Content(title, about, ("status", "what it means"), _STATUSES, items, verdict, reasons)
@@ -147,8 +147,12 @@ def _reasons(document: _Document, hues: Mapping[str, str]) -> Iterator[str]:
     for severity, groups in alike.items():
         if groups:
             yield f"<h2>{_TITLES[severity]}</h2>"
-        for (status, why, hint), names in groups.items():
-            yield reason(status, hues[status], why, hint, names)
+        last = {hint: (status, why) for status, why, hint in groups}
+        order = list(last)  # those with one hint follow one another, and the last one has it
+        for key in sorted(groups, key=lambda key: order.index(key[2])):
+            status, why, hint = key
+            told = hint if last[hint] == (status, why) else ""
+            yield reason(status, hues[status], why, told, groups[key])
 
 
 def _signature(value: Mapping[str, Any]) -> str:

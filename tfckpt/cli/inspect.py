@@ -9,8 +9,8 @@ from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import find
 from tfckpt.garbage import uncollected
-from tfckpt.planning.branches import rows, tree
-from tfckpt.planning.text import WIDTH, printable, signature, size
+from tfckpt.planning.branches import ordered, rows, tree
+from tfckpt.planning.text import WIDTH, one_line, printable, signature, size
 from tfckpt.stored.artefact import KINDS
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits.lineage import plain
@@ -85,7 +85,7 @@ def _print(given: Given, found: Found) -> bool:
     elif given.switch("keys"):
         from tfckpt.cli.tables import show
 
-        entries = checkpoint.inventory.entries.values()
+        entries = ordered(checkpoint.inventory.entries.values())
         show(("name", "key"), [(entry.name, entry.key) for entry in entries])
     else:
         _tree(checkpoint)
@@ -110,7 +110,7 @@ def _head(found: Found) -> None:
         reason = found.rejected.get(candidate.prefix)
         shown = "shown below" if candidate.prefix == checkpoint.prefix else ""
         row = candidate.prefix, candidate.kind.value, reason or shown
-        print("  ".join(map(printable, row)).rstrip())
+        print("  ".join(map(one_line, row)).rstrip())
     if found.candidates:
         print()
     about = [KINDS[checkpoint.kind]]
@@ -120,10 +120,23 @@ def _head(found: Found) -> None:
                 about.append(f"{word} {value}")
         about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
     place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
-    print(place, text, sep=" " if len(f"{place} {text}") <= WIDTH else f"\n{_INDENT}")
+    fits = len(f"{place} {text}") <= WIDTH
+    print(*([f"{place} {text}"] if fits else [place, *_filled(about)]), sep="\n")
     for restored in record.lineage if record is not None else ():
         print(*_came(restored), sep="\n")
     print()
+
+
+def _filled(items: list[str]) -> Iterator[str]:
+    """Lines of as many items as they hold; none is broken."""
+    line = _INDENT + items[0]
+    for item in items[1:]:
+        if len(f"{line}, {item},") <= WIDTH:
+            line += f", {item}"
+        else:
+            yield f"{line},"
+            line = _INDENT + item
+    yield line
 
 
 def _came(restored: Restored) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import files_of
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.planning.text import size
+from tfckpt.planning.text import one_line, size
 from tfckpt.stored.listing import listing
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def show_listing(found: list[Listed], decision: Decision | None) -> None:
 
 def _notes(one: Listed, decision: Decision | None) -> str:
     parent = os.path.split(one.prefix)[0]
-    notes = [one.problem.replace(f"{parent}/", "")] if one.problem else []
+    notes = [one_line(one.problem.replace(f"{parent}/", ""))] if one.problem else []
     if decision is not None:
         if one.prefix in decision.delete:
             notes.append("no rule keeps it: would be deleted")

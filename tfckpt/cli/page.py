@@ -11,14 +11,13 @@ import dataclasses
 import hashlib
 import importlib.resources
 import math
-import re
 from html import escape
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.treemap import treemap
 from tfckpt.planning.branches import tree
-from tfckpt.planning.text import collapse, printable, size
+from tfckpt.planning.text import collapse, natural, one_line, printable, size
 from tfckpt.records import Entry, Role
 from tfckpt.version import __version__
 
@@ -192,7 +191,7 @@ def _depth(root: Branch) -> int:
 
 
 def _tree(branch: Branch, items: Mapping[str, Sequence[Item]], depth: int) -> Iterator[str]:
-    for part, child in sorted(branch.children.items(), key=_natural):
+    for part, child in sorted(branch.children.items(), key=lambda item: natural(item[0])):
         label, inner = part, child
         while inner.entry is None and len(inner.children) == 1:
             ((part_below, inner),) = inner.children.items()
@@ -208,14 +207,6 @@ def _tree(branch: Branch, items: Mapping[str, Sequence[Item]], depth: int) -> It
             )
             yield from _tree(inner, items, depth - 1)
             yield "</ul></details></li>"
-
-
-def _natural(item: tuple[str, Branch]) -> list[tuple[bool, int, str]]:
-    """``block_9`` before ``block_10``."""
-    return [
-        (digits.isdigit(), len(digits) if digits.isdigit() else 0, digits)
-        for digits in re.split(r"([0-9]+)", item[0])
-    ]
 
 
 def _value(item: Item, label: str) -> str:
@@ -238,7 +229,7 @@ def _statistics(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
     if "error" in found:
-        return f'<span class="bad">{text(found["error"])}</span>'
+        return f'<span class="bad">{text(one_line(str(found["error"])))}</span>'
     parts = [_bars([int(count) for count in found["histogram"]])] if found["histogram"] else []
     if found["least"] is not None:
         least, greatest, mean, std = (
@@ -273,7 +264,7 @@ def _bars(histogram: Sequence[int]) -> str:
 
 def reason(tag: str, hue: str, why: str, hint: str, names: Sequence[str]) -> str:
     """Values that something is to be said of; a long list of them is folded."""
-    shown = collapse(printable(name) for name in names)
+    shown = collapse(sorted(map(printable, names), key=natural))
     lines = "".join(
         f"<li><code>{escape(block.text)}</code>{f' ×{block.count}' if block.count > 1 else ''}</li>"
         for block in shown

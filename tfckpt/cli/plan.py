@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Any
 import tfckpt
 from tfckpt.cli.command import Given, Misuse
 from tfckpt.cli.objects import load_objects
+from tfckpt.planning import Severity
 from tfckpt.policy.messages import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_STYLES = {
+    Severity.ERROR: "bold red",
+    Severity.WARN: "yellow",
+    Severity.NOTE: "cyan",
+    Severity.OK: "green",
+}
 
 
 def run(given: Given) -> int:
@@ -78,12 +86,12 @@ def _print(plan: tfckpt.Plan) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from tfckpt.planning.report import verdict
-    from tfckpt.planning.text import printable
+    from tfckpt.planning.report import rows
 
-    console = Console(highlight=False)
-    console.print(Text(verdict(plan), style="bold green" if plan.ok else "bold red"))
-    for problem in plan.faults:
-        text = problem.show(plan.file or f"policy {plan.policy}")
-        console.print(Text("\n".join(map(printable, text.split("\n")))))
-    console.print(tables.rich_table(plan))
+    console = Console(highlight=False, soft_wrap=True)
+    for row in rows(plan):
+        text = Text(row.text)
+        if row.severity is not None:
+            first = len(row.text) - len(row.text.lstrip())
+            text.stylize(_STYLES[row.severity], first, first + len(row.text.split(maxsplit=1)[0]))
+        console.print(text)

@@ -120,13 +120,25 @@ def tell(given: Given, plan: Plan, target: str, files: list[str]) -> int:
     return 0 if plan.ok else 1
 
 
+def policy_of(given: Given) -> Policy | None:
+    """The policy of --config and --policy.
+
+    Raises:
+        Misuse: the two make no sense, or other flags have rules as well.
+        PolicyError: the config does not.
+    """
+    if (file := given.text("config")) is None:
+        if given.text("policy") is not None:
+            raise Misuse("--policy is the name of one in the file of --config")
+        return None
+    if mixed := [f"--{flag}" for flag in RULES if given.flags[flag]]:
+        raise Misuse(f"the rules are those of --config, so leave out {', '.join(mixed)}")
+    return _of_config(file, given.text("policy"))
+
+
 def _policy(given: Given, stored: Inventory) -> Policy:
-    if (file := given.text("config")) is not None:
-        if mixed := [f"--{flag}" for flag in RULES if given.flags[flag]]:
-            raise Misuse(f"the rules are those of --config, so leave out {', '.join(mixed)}")
-        return _of_config(file, given.text("policy"))
-    if given.text("policy") is not None:
-        raise Misuse("--policy is the name of one in the file of --config")
+    if (policy := policy_of(given)) is not None:
+        return policy
     renames = []
     for text in given.texts("rename"):
         old, equals, new = text.partition("=")

@@ -1,9 +1,8 @@
-"""Tables: aligned text for a pipe, rich for a person.
+"""Tables: aligned lines without rules, which ``grep`` and ``diff`` take as they are.
 
-In a pipe a table is lines of at most 80 columns with no colours and no rules, which ``grep`` and
-``diff`` take as they are; at a terminal rich draws it as wide as the window. In a pipe a name that
-is too long for its column gets a line of its own: names are copied into configs, and half a name is
-none. What comes from a file is escaped (`printable`) and never taken for rich's markup.
+In a pipe a line has 80 columns at most, at a terminal as many as the window, and the title is bold.
+A name that is too long for its column gets a line of its own: names are copied into configs, and
+half a name is none. What comes from a file is escaped (`printable`).
 """
 
 from __future__ import annotations
@@ -11,18 +10,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.text import WIDTH, all_printable, printable
+from tfckpt.planning.text import WIDTH, all_printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.table import Table
-
-    from tfckpt.planning import Plan
-
 _GAP = "  "
 _LEAST = 20
-_STYLES = {"error": "bold red", "warn": "yellow", "note": "cyan", "ok": "green"}
 
 
 def for_a_person() -> bool:
@@ -50,12 +44,16 @@ def show(
         right: which columns hold numbers.
         wraps: whether the last column is text, which may take several lines.
     """
+    head, *lines = plain([title, *rows], *right, wraps=wraps)
     if for_a_person():
         from rich.console import Console
+        from rich.text import Text
 
-        Console(highlight=False).print(_rich(title, rows, right, wraps=wraps))
+        Console(highlight=False, soft_wrap=True).print(Text(head, style="bold"))
     else:
-        print("\n".join(plain([title, *rows], *right, wraps=wraps)))
+        print(head)
+    if lines:
+        print("\n".join(lines))
 
 
 def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> Iterator[str]:
@@ -97,43 +95,3 @@ def _lines(text: str, width: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
-
-
-def _rich(
-    title: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], *, wraps: bool
-) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for index, head in enumerate(title):
-        last = wraps and index == len(title) - 1
-        table.add_column(head, overflow="fold", no_wrap=index > 0 and not last)
-        table.columns[index].justify = "right" if index in right else "left"
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
-
-
-def rich_table(plan: Plan) -> Table:
-    """The steps of a plan: why and what to do about it, and below that each value and its type."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from tfckpt.planning.report import groups
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for head in ("status", "value", "type"):
-        table.add_column(head, overflow="fold", no_wrap=head == "status")
-    for group in groups(plan):
-        status = Text(group.status.value, style=_STYLES[group.severity.value])
-        table.add_row(status, Text(group.headline, style="italic"), Text(""))
-        for line in group.lines:
-            times = f" ×{line.count}" if line.count > 1 else ""
-            table.add_row(Text(""), Text(line.name), Text(line.kind + times))
-        if group.hidden:
-            more = f"… and {group.hidden:,} more like these (--json lists all)"
-            table.add_row(Text(""), Text(more), Text(""))
-        if group.hint:
-            table.add_row(Text(""), Text(f"→ {group.hint}", style="bold"), Text(""))
-    return table

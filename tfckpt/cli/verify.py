@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import all_in, files_of, is_one
 from tfckpt.cli.progress import progress
-from tfckpt.planning.text import collapse, printable, size, wrap
+from tfckpt.planning.text import collapse, one_line, printable, size, wrap
 from tfckpt.stored.verification import Fault, Verdict, verify
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _print(verdict: Verdict, moved: str | None) -> None:
             blocks[_SHOWN:] = [f"… and more like these: {_ALL}"]
         for text in blocks:
             print(f"{_INDENT}{text}")
-        about = f"{printable(os.path.split(file)[1])}: {printable(message)}"
+        about = f"{printable(os.path.split(file)[1])}: {one_line(message)}"
         print("\n".join(wrap(about, _INDENT * (2 if blocks else 1))))
     if len(alike) > len(shown):
         print(f"{_INDENT}… and more of other kinds: {_ALL}")

@@ -7,8 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.command import Misuse
+from tfckpt.cli.progress import progress
 from tfckpt.errors import CheckpointError
-from tfckpt.planning.text import WIDTH, printable, signature
+from tfckpt.planning.branches import ordered
+from tfckpt.planning.text import WIDTH, one_line, printable, signature
 from tfckpt.selectors import Selector, suggest
 from tfckpt.stored.statistics import statistics
 
@@ -36,7 +38,7 @@ def readable(checkpoint: StoredCheckpoint) -> list[Entry]:
 
 def show_statistics(checkpoint: StoredCheckpoint) -> bool:
     """Print a table; whether every value could be read."""
-    from tfckpt.cli.tables import plain
+    from tfckpt.cli.tables import show
 
     rows, errors = [], []
     for entry, found in _statistics(checkpoint):
@@ -45,20 +47,27 @@ def show_statistics(checkpoint: StoredCheckpoint) -> bool:
             rows.append((entry.name, *[""] * 6, "not readable"))
         else:
             rows.append((entry.name, *_cells(entry, found)))
-    print("\n".join(plain([_TITLE, *rows], *range(1, 7))), flush=True)
+    show(_TITLE, rows, *range(1, 7))
+    sys.stdout.flush()
     for error in errors:
-        print(f"tfckpt: {printable(error)}", file=sys.stderr)
+        print(f"tfckpt: {one_line(error)}", file=sys.stderr)
     return not errors
 
 
 def _statistics(
     checkpoint: StoredCheckpoint,
 ) -> Iterator[tuple[Entry, Statistics | CheckpointError | None]]:
-    for entry in readable(checkpoint):
-        try:
-            yield entry, statistics(checkpoint.values.read(entry.key))
-        except CheckpointError as error:  # noqa: PERF203 (the next one may be sound)
-            yield entry, error
+    entries = ordered(readable(checkpoint))
+    done, total = 0, sum(entry.nbytes for entry in entries)
+    with progress(checkpoint.prefix) as advance:
+        advance(0, total)
+        for entry in entries:
+            try:
+                yield entry, statistics(checkpoint.values.read(entry.key))
+            except CheckpointError as error:  # the next one may be sound
+                yield entry, error
+            done += entry.nbytes
+            advance(done, total)
 
 
 def _cells(entry: Entry, found: Statistics | None) -> tuple[str, ...]:
@@ -99,9 +108,11 @@ def show_data(checkpoint: StoredCheckpoint, selector: str, slices: str | None) -
     import numpy as np
 
     for number, (entry, array) in enumerate(_data(checkpoint, selector, slices)):
-        place = f"[{slices}]" if slices else ""
+        place = f"[{slices}]" if slices and array is not None else ""
         print("\n" * (number > 0) + f"{printable(entry.name)}{place}  {signature(entry)}")
-        if array.dtype.hasobject:
+        if array is None:
+            print("not a tensor: it holds no numbers that could be shown")
+        elif array.dtype.hasobject:
             print(np.array2string(array, max_line_width=WIDTH, formatter={"all": _text}))
         else:
             print(np.array2string(array, max_line_width=WIDTH))
@@ -115,9 +126,12 @@ def _text(content: Any) -> str:
 def data_document(
     checkpoint: StoredCheckpoint, selector: str, slices: str | None
 ) -> dict[str, Any]:
-    """Name → the elements, nested as the shape is; strings as text, with escapes."""
-    document = {}
+    """Name → the elements, nested as the shape is; strings as text, with escapes; null for none."""
+    document: dict[str, Any] = {}
     for entry, array in _data(checkpoint, selector, slices):
+        if array is None:
+            document[entry.name] = None
+            continue
         if array.size > MAX_ELEMENTS:
             raise Misuse(
                 f"{entry.name} has {array.size:,} elements, more than the {MAX_ELEMENTS:,} that "
@@ -145,18 +159,23 @@ def _nested(value: Any, change: Any) -> Any:
 
 def _data(
     checkpoint: StoredCheckpoint, selector: str, slices: str | None
-) -> Iterator[tuple[Entry, np.ndarray]]:
+) -> Iterator[tuple[Entry, np.ndarray | None]]:
+    """What a selector matches; None for what is no tensor."""
     try:
         pattern = Selector(selector)
     except ValueError as error:
         raise Misuse(f"--name {selector!r}: {error}") from None
-    entries = [entry for entry in readable(checkpoint) if pattern.matches(entry.name)]
+    every = checkpoint.inventory.entries.values()
+    entries = ordered(entry for entry in every if pattern.matches(entry.name))
     if not entries:
-        close = suggest(selector, [entry.name for entry in readable(checkpoint)])
+        close = suggest(selector, [entry.name for entry in every])
         near = f"; near it: {', '.join(close)}" if close else ""
         raise Misuse(f"--name {selector!r} matches no value{near}")
     index = _index(slices)
     for entry in entries:
+        if entry.shape is None:
+            yield entry, None
+            continue
         array = checkpoint.values.read(entry.key)
         try:
             yield entry, array[index]
@@ -172,7 +191,8 @@ def _index(text: str | None) -> tuple[Any, ...]:
     try:
         index = tuple(... if part == "..." else _axis(part) for part in parts)
     except ValueError:
-        raise Misuse(f"--slice {text!r} is none; write it as NumPy does: 0,2:5") from None
+        message = f"--slice {text!r} is not a valid index; use NumPy's notation, as in 0,2:5"
+        raise Misuse(message) from None
     return index if ... in index else (*index, ...)
 
 

@@ -120,6 +120,7 @@ class Reader:
         self._advance = advance
         self._total = plan.nbytes
         self._done = 0
+        advance(self._done, self._total)
 
     def value(self, step: Step, key: str) -> Value:
         return Value(key, step.entry.nbytes, partial(self.read, step))

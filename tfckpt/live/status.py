@@ -105,6 +105,9 @@ class LoadStatus:
         if self._later is not None:
             self._later.initialize_or_restore(session)
 
+    def __repr__(self) -> str:
+        return f"<LoadStatus of {self.report!r}>"
+
     def __getattr__(self, name: str) -> Any:
         # TensorFlow's own tools look into the status it returned.
         if name.startswith("__") or self.__dict__.get("_later") is None:

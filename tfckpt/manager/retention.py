@@ -95,6 +95,9 @@ class Decision:
     preserved: frozenset[int]
     last_preserved: float
 
+    def __repr__(self) -> str:
+        return f"<Decision: {len(self.kept):,} kept, {len(self.delete):,} to delete>"
+
 
 def decide(
     saved: Iterable[Committed],

@@ -1,7 +1,8 @@
 """The values of an inventory as a tree by their names, with sums for each subtree.
 
-Subtrees that are alike but for the index in their name, as the blocks of a transformer are, are
+Subtrees that are alike but for the indices in their name, as the blocks of a transformer are, are
 shown once where that is asked for. A parent with one child and no value of its own shares its line.
+Siblings whose names differ in a number stand in its order, whatever the file's is.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
+from tfckpt.planning.text import collapse, natural
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
 
     from tfckpt.records import Entry
 
 # What is deeper stays in one piece: names come from files, and a tree is walked by recursion.
 _MAX_DEPTH = 100
-_NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})([^0-9]*)", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclasses.dataclass(slots=True)
@@ -81,7 +84,37 @@ def tree(entries: Iterable[Entry]) -> Branch:
         branch.entry = entry
         branch.count += 1
         branch.nbytes += nbytes
+    _number(root)
     return root
+
+
+def ordered(entries: Iterable[Entry]) -> list[Entry]:
+    """The values in the order of their tree, for a list of whole names."""
+    found, todo = [], [tree(entries)]
+    while todo:
+        branch = todo.pop()
+        if branch.entry is not None:
+            found.append(branch.entry)
+        todo.extend(reversed(branch.children.values()))
+    return found
+
+
+def _number(root: Branch) -> None:
+    """Put siblings whose names differ in their numbers alone into the order of these."""
+    todo = [root]
+    while todo:
+        branch = todo.pop()
+        todo.extend(branch.children.values())
+        if len(branch.children) > 1:
+            branch.children = {part: branch.children[part] for part in _numbered(branch.children)}
+
+
+def _numbered(parts: Collection[str]) -> Iterator[str]:
+    families: dict[str, list[str]] = {}
+    for part in parts:
+        families.setdefault(_NUMBER.sub("0", part), []).append(part)
+    rest = {family: iter(sorted(found, key=natural)) for family, found in families.items()}
+    return (next(rest[_NUMBER.sub("0", part)]) for part in parts)
 
 
 def rows(root: Branch, *, fold: bool) -> Iterator[Row]:
@@ -113,31 +146,16 @@ class _Rows:
 
     def _siblings(self, branch: Branch) -> Iterator[tuple[str, Branch, int]]:
         """Label, the first of those that are alike, and how many those are."""
-        runs = self._runs(branch.children) if self._fold else {}
-        within = {part for run in runs.values() for part in run[1:]}
+        if not self._fold:
+            yield from ((part, child, 1) for part, child in branch.children.items())
+            return
+        alike: dict[int, list[str]] = {}
         for part, child in branch.children.items():
-            if (run := runs.get(part)) is not None:
-                yield _span(run), child, len(run)
-            elif part not in within:
-                yield part, child, 1
-
-    def _runs(self, children: Mapping[str, Branch]) -> dict[str, list[str]]:
-        """The first → all of those that are alike and whose numbers follow one another."""
-        families: dict[tuple[str, str, int], list[tuple[int, str]]] = {}
-        for part, child in children.items():
-            if match := _NUMBERED.fullmatch(part):
-                family = match[1], match[3], self._kind(child)
-                families.setdefault(family, []).append((int(match[2]), part))
-        runs: list[list[str]] = []
-        for numbered in families.values():
-            last = -2
-            for number, part in sorted(numbered):
-                if number == last + 1:
-                    runs[-1].append(part)
-                else:
-                    runs.append([part])
-                last = number
-        return {run[0]: run for run in runs if len(run) > 1}
+            alike.setdefault(self._kind(child), []).append(part)
+        blocks = {block.first: block for parts in alike.values() for block in collapse(parts)}
+        for part, child in branch.children.items():
+            if (block := blocks.get(part)) is not None:
+                yield block.text, child, block.count
 
     def _kind(self, branch: Branch) -> int:
         """Equal for subtrees that differ in nothing but the name at their top."""
@@ -145,9 +163,3 @@ class _Rows:
         own = entry and (entry.role, entry.dtype, entry.shape, entry.nbytes, entry.slot)
         below = tuple((part, self._kind(child)) for part, child in branch.children.items())
         return self._kinds.setdefault((own, below), len(self._kinds))
-
-
-def _span(run: list[str]) -> str:
-    first, last = _NUMBERED.fullmatch(run[0]), _NUMBERED.fullmatch(run[-1])
-    assert first is not None and last is not None  # noqa: PT018, S101 (that is how a run is made)
-    return f"{first[1]}{{{first[2]}…{last[2]}}}{first[3]}"

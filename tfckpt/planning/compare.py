@@ -109,7 +109,8 @@ class Comparison:
         """Why what is there, after its changes, is not what the live value takes."""
         where = f"after {changes[-1].how}" if changes else "in the checkpoint"
         if made.shape != live.shape and not self._takes(live.name, made.shape):
-            reason = f"incompatible tensor with shape {_shape(made)} {where}, {_shape(live)} here"
+            shapes = f"{_shape(made)} {where}, {_shape(live)} in the model"
+            reason = f"incompatible tensor with shape {shapes}"
             if self._skip_shapes and not changes:
                 return Severity.WARN, reason, ""
             return Severity.ERROR, reason, _EXCLUDE if changes else _SHAPE_HINT
@@ -117,7 +118,7 @@ class Comparison:
             return None
         if (can := castable(made.dtype, live.dtype)) and self._cast:
             return None
-        reason = f"{_dtype(made)} {where}, {_dtype(live)} here"
+        reason = f"{_dtype(made)} {where}, {_dtype(live)} in the model"
         hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can else _EXCLUDE
         return Severity.ERROR, reason, hint
 

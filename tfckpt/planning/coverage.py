@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import Problem
+from tfckpt.planning.hints import RENAMED
 from tfckpt.planning.plan import ASSIGNED, Severity, Status
 from tfckpt.records import Role
 
@@ -38,12 +39,14 @@ def coverage(
     yield from _share(policy, selected, assigned)
     if policy.allow_empty or _something(selected, assigned):
         return
-    if not any(step.stored and step.severity is Severity.ERROR for step in selected):
-        yield Problem(
-            f"no value would be restored from {stored.source}",
-            hint=f"the checkpoint holds {_tops(stored)}, and here are {_tops(live)}; "
-            "allow_empty: true permits it",
-        )
+    # what does not fit, or has been renamed, says why by itself
+    errors = (step for step in selected if step.severity is Severity.ERROR)
+    if not any(step.stored or step.hint.startswith(RENAMED) for step in errors):
+        held, here = _tops(stored), _tops(live)
+        differ = f"the checkpoint holds {held}, and the model {here}"
+        hint = differ if held != here else "it seems to be of another model"
+        message = f"no value would be restored from {stored.source}"
+        yield Problem(message, hint=f"{hint}; allow_empty: true permits it")
 
 
 def is_save_counter(entry: Entry) -> bool:

@@ -52,6 +52,13 @@ class Difference(NamedTuple):
     a: Entry | None
     b: Entry | None
 
+    @property
+    def entry(self) -> Entry:
+        """The value of a, else that of b."""
+        entry = self.a or self.b
+        assert entry is not None, "a difference is about a value"  # noqa: S101 (narrows the type)
+        return entry
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diff:
@@ -66,6 +73,10 @@ class Diff:
     differences: tuple[Difference, ...]
     equal: int
     not_compared: int
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.differences):,} differ, {self.equal:,} are equal"
+        return f"<Diff: {counts}, {self.not_compared:,} are not compared>"
 
 
 @uncollected()

@@ -27,8 +27,8 @@ from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
 from tfckpt.planning.rules import Rules, also_known, by_role
 from tfckpt.planning.seeds import Seeds
+from tfckpt.planning.unmatched import NO_SUCH_NAME, Unmatched
 from tfckpt.planning.untold import Untold
-from tfckpt.planning.vocabularies import NOT_SAVED
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
-_SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
-_MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
-_UNEXPECTED_HINT = (
-    "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
-)
-_NO_SUCH_NAME = "nothing here has this name"
+_LEFT_OVER = {"warn": Severity.WARN, "ignore": Severity.NOTE}
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
 
@@ -92,37 +87,44 @@ class _Planning:
         self._include = Rules(policy, "include")
         self._exclude = Rules(policy, "exclude")
         self._drop = Rules(policy, "exclude_checkpoint")
-        self._expect_missing = Rules(policy, "expect_missing")
-        self._expect_unexpected = Rules(policy, "expect_unexpected")
         self._renames = Renames(policy)
         self._untold = Untold(stored, live)
         self._router = Router(policy, self._renames, stored, live, self._untold)
         self._adaptations = Adaptations(policy, self._renames, stored, live, known)
         self._comparison = Comparison(policy, stored, live, self._untold, self._adaptations)
         self._seeds = Seeds(policy, stored, live)
+        self._unmatched = Unmatched(
+            policy, stored, live, self._untold, seeds=self._seeds, drop=self._drop
+        )
         self._reset, self._kept = by_role(policy)
-        self._moved: dict[str, str] = {}
         # stored values that go to the live one of the same name, and to which no other value goes
         self._straight: dict[str, Entry] = {}
         # stored values that plainly go nowhere
         self._left: list[Entry] = []
+        # what only one side has; of a stored value why, and what it was meant for
+        self._missing: list[Entry] = []
+        self._unexpected: list[tuple[Entry, str, str]] = []
         self._steps: list[Step] = []
 
     def run(self) -> Plan:
         routes = self._routes()
-        self._moved = {route.stored.name: route.rule for route in routes if route.rule}
+        moved = {route.stored.name: route.rule for route in routes if route.rule}
         claims = self._claims(routes)
         placed = {route.stored.name for found in claims.values() for route in found}
         lost = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
         left = [*self._left, *(r.stored for r in lost if r.stored.name not in placed)]
-        hints = RenameHints(left)
         self._load_straight()
         for live in self._live.entries.values():
             if live.name not in self._straight:
-                self._place(live, claims.get(live.name, ()), hints)
+                self._place(live, claims.get(live.name, ()))
         for route in lost:
             self._leave(route)
         self._leave_plainly()
+        renamed = RenameHints(self._stored, self._live, left, self._missing)
+        for live in self._missing:
+            self._steps.append(self._unmatched.missing(live, moved, renamed))
+        for stored, reason, target in self._unexpected:
+            self._steps.append(self._unmatched.unexpected(stored, reason, renamed, target))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
         problems = (
@@ -147,7 +149,7 @@ class _Planning:
                 self._spare(_Spared(Status.EXCLUDED, f"exclude_checkpoint: {rule}"), stored=stored)
             elif counter_left and is_save_counter(stored):
                 reason = "api: read takes no save counter, so assert: consumed cannot hold"
-                self._unexpected(stored, reason)
+                self._unexpected.append((stored, reason, ""))
             elif stored.role is not Role.SEED and straight(stored) is not None:
                 self._straight[name] = stored
             elif stored.role is not Role.SEED and nowhere(stored):
@@ -195,7 +197,7 @@ class _Planning:
             else:
                 steps.append(self._comparison.step([Route(stored, name, live)], live))
 
-    def _place(self, live: Entry, claims: Sequence[Route], hints: RenameHints) -> None:
+    def _place(self, live: Entry, claims: Sequence[Route]) -> None:
         claims = sorted(claims, key=lambda route: route.stored.name)
         if (spared := self._spared(live.name, live)) is not None:
             self._spare(spared, live, claims[0].stored if claims else None)
@@ -213,9 +215,9 @@ class _Planning:
                     spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
                     self._spare(spared, stored=route.stored)
                     continue
-                self._unexpected(route.stored, reason)
+                self._unexpected.append((route.stored, reason, ""))
         if not direct:
-            self._missing(live, hints)
+            self._missing.append(live)
         elif joined := _joined(direct, self._policy):
             self._steps.append(self._comparison.step(joined, live))
         else:
@@ -247,20 +249,20 @@ class _Planning:
                 reason = ", and ".join(
                     filter(None, (route.rule, f"nothing here is {route.target}"))
                 )
-            self._unexpected(stored, reason, route.target)
+            self._unexpected.append((stored, reason, route.target))
 
     def _leave_plainly(self) -> None:
         """The steps of what plainly goes nowhere, most of them without asking for each."""
-        asks = self._exclude or self._expect_unexpected or not self._include.everything
+        unmatched, severity = self._unmatched, _LEFT_OVER.get(self._policy.on_unexpected)
+        asks = self._exclude or unmatched.expect_unexpected or not self._include.everything
         asked = self._reset.keys() | self._kept.keys() | {Role.METRIC}
-        severity = _SEVERITY[self._policy.on_unexpected]
-        why = severity, _NO_SUCH_NAME, _UNEXPECTED_HINT if severity is Severity.ERROR else ""
         for stored in self._left:
             name = stored.name
-            if asks or stored.role in asked or name == SAVE_COUNTER:
+            if severity is None or asks or stored.role in asked or name == SAVE_COUNTER:
                 self._leave(Route(stored, name, None))
             else:
-                self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *why, name))
+                found = Status.UNEXPECTED, "", name, None, stored, severity, NO_SUCH_NAME, "", name
+                self._steps.append(Step(*found))
 
     def _spared(self, name: str, entry: Entry) -> _Spared | None:
         """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""
@@ -283,70 +285,11 @@ class _Planning:
         names = live.name if live else "", stored.name if stored else ""
         self._steps.append(Step(status, *names, live, stored, severity, reason, "", target))
 
-    def _missing(self, live: Entry, hints: RenameHints) -> None:
-        variable = live.of or live.name
-        asked = self._untold.doubt, self._untold.orders.doubt
-        doubts = (ask(name) for name in dict.fromkeys((variable, live.name)) for ask in asked)
-        doubt, hint = next((found for found in doubts if found[0]), ("", ""))
-        if doubt and self._expect_missing.every(live.name) is None:
-            error = Severity.ERROR, doubt, hint
-            self._steps.append(Step(Status.SUSPECT, live.name, "", live, None, *error))
-            return
-        reason = "not in the checkpoint"
-        if live.name in self._stored.entries and (rule := self._drop.first(live.name)):
-            reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
-        elif moved := self._moved.get(live.name):
-            reason = f"what has this name in the checkpoint goes elsewhere: {moved}"
-        elif why := self._stored.left_out.get(live.name):
-            reason = f"left out of the checkpoint: {why}"
-        elif is_save_counter(live):
-            reason = "not in the checkpoint: write() was used, or its writer counts no saves"
-        elif doubt := self._seeds.doubt(live):
-            reason = doubt
-        elif live.role is Role.VOCABULARY:
-            reason = NOT_SAVED
-        unsaved = live.role is Role.SEED and not self._stored.complete
-        left_out = live.name in self._stored.left_out
-        known = live.role is not Role.VOCABULARY or self._policy.on_missing != "error"
-        severity, reason = self._severity(
-            live,
-            self._policy.on_missing if known else "warn",
-            reason,
-            self._expect_missing,
-            unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
-        )
-        hint = ""
-        if severity is Severity.ERROR:
-            hint = hints.near(live) or _MISSING_HINT
-        self._steps.append(Step(Status.MISSING, live.name, "", live, None, severity, reason, hint))
-
-    def _unexpected(self, stored: Entry, reason: str, target: str = "") -> None:
-        severity, reason = self._severity(
-            stored,
-            self._policy.on_unexpected,
-            reason or _NO_SUCH_NAME,
-            self._expect_unexpected,
-        )
-        hint = _UNEXPECTED_HINT if severity is Severity.ERROR else ""
-        found = Status.UNEXPECTED, "", stored.name, None, stored
-        self._steps.append(Step(*found, severity, reason, hint, target))
-
-    def _severity(
-        self, entry: Entry, key: str, reason: str, expected: Rules, *, unsaved: bool = False
-    ) -> tuple[Severity, str]:
-        if (rule := expected.every(entry.name)) is not None:
-            return Severity.NOTE, f"{reason}, as expected: {rule}"
-        if entry.role is Role.METRIC or unsaved or self._seeds.doubt(entry):
-            return Severity.NOTE, reason
-        return _SEVERITY[key], reason
-
     def _idle_rules(self, routes: Sequence[Route]) -> Iterator[Problem]:
-        rules = self._include, self._exclude, self._drop, self._expect_missing
-        if not (
-            any(rule.idle for rule in (*rules, self._expect_unexpected))
-            or self._renames
-            or self._policy.adapt
-        ):
+        unmatched = self._unmatched
+        expected = unmatched.expect_missing, unmatched.expect_unexpected
+        rules = self._include, self._exclude, self._drop, *expected
+        if not (any(rule.idle for rule in rules) or self._renames or self._policy.adapt):
             return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)
@@ -357,8 +300,8 @@ class _Planning:
         yield from self._drop.unused(stored, there)
         yield from self._renames.unused(stored, there)
         yield from self._adaptations.unused(live, here)
-        yield from self._expect_missing.unmet(live, "not missing from the checkpoint", here)
-        yield from self._expect_unexpected.unmet(stored, "not left over from the checkpoint", there)
+        yield from expected[0].unmet(live, "not missing from the checkpoint", here)
+        yield from expected[1].unmet(stored, "not left over from the checkpoint", there)
 
 
 def _order(step: Step) -> tuple[str, str, str]:

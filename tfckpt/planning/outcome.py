@@ -53,5 +53,19 @@ class RestoreReport:
         }
 
     def __str__(self) -> str:
-        rejected = "".join(f"passed over: {reason}\n" for reason in self.rejected)
-        return rejected + str(self.plan)
+        return "\n".join((*self._passed_over(), str(self.plan)))
+
+    def __repr__(self) -> str:
+        from tfckpt.planning.report import verdict  # as of a Plan
+
+        known = (("step", self.step), ("epoch", self.epoch))
+        about = "".join(f", {word} {value}" for word, value in known if value is not None)
+        return f"<RestoreReport: {verdict(self.plan)}{about}>"
+
+    def _repr_html_(self) -> str:
+        from tfckpt.planning.notebook import plan_html
+
+        return plan_html(self.plan, self._passed_over())
+
+    def _passed_over(self) -> list[str]:
+        return [f"passed over: {reason}" for reason in self.rejected]

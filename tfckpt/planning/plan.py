@@ -224,6 +224,16 @@ class Plan:
 
         return render_text(self)
 
+    def __repr__(self) -> str:
+        from tfckpt.planning.report import verdict
+
+        return f"<Plan: {verdict(self)}>"
+
+    def _repr_html_(self) -> str:
+        from tfckpt.planning.notebook import plan_html
+
+        return plan_html(self)
+
 
 def _value(entry: Entry | None) -> dict[str, Any] | None:
     return None if entry is None else _plain(entry)

@@ -1,31 +1,36 @@
 """A plan as text: 80 columns, no colours, fit for a terminal, a log and a pull request.
 
-What refuses the plan comes first, then what was let pass, then what is fine; steps that share a
-status and a reason stand together under it, and repeated blocks are written once. A list that is
-cut says how much is missing and where all of it is. Names are never broken or shortened, since they
-are there to be copied into a config; a longer one than the page has a line of its own.
+A terminal shows the end of what is printed, so that is where a refused plan says why: sums, then
+warnings, then what is refused with what to do about it, rules of the policy that are wrong last;
+what is fine is among the sums alone. Steps that share a status and a reason stand together under
+it, a hint once below all that it is about, and repeated blocks are written once. A list that is cut
+says how much is missing and where all of it is. Names are never broken or shortened, since they are
+there to be copied into a config; a longer one than the page has a line of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning.plan import ASSIGNED, Severity, Status
-from tfckpt.planning.text import WIDTH, collapse, printable, signature, size, wrap
+from tfckpt.planning.text import WIDTH, collapse, natural, printable, signature, size, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from tfckpt.errors import Problem
     from tfckpt.planning.plan import Plan, Step
 
-LINES = 40
 _TITLES = {
-    Severity.ERROR: "Refused",
     Severity.WARN: "Warnings",
     Severity.NOTE: "Notes",
     Severity.OK: "Fine",
+    Severity.ERROR: "Refused",
 }
+# Of a refused plan, what can be read at a glance; of another, nearly all.
+_FEW, _GROUPS = 5, 10
+_MANY = 40
 _INDENT = " " * 4
 _FROM = " ← "
 
@@ -62,26 +67,58 @@ class Group:
         return f"{self.origin}: {self.reason}"
 
 
-def groups(plan: Plan) -> list[Group]:
-    """The steps of a plan as they are shown, the gravest first."""
+class Row(NamedTuple):
+    """A line of the report; ``severity`` where its first word is a status or a title."""
+
+    text: str
+    severity: Severity | None = None
+
+
+class Section(NamedTuple):
+    """Groups of one severity; ``hidden`` values are in further ones, which are not shown."""
+
+    severity: Severity
+    title: str
+    groups: list[Group]
+    hidden: int
+
+
+def sections(plan: Plan) -> Iterator[Section]:
+    """The steps of a plan as they are shown: of a refused one those that are more than fine."""
+    shown = _groups(plan, _MANY if plan.ok else _FEW)
+    most = _MANY if plan.ok else _GROUPS
+    for severity, title in _TITLES.items():
+        found = [group for group in shown if group.severity is severity]
+        if found and (plan.ok or severity in (Severity.WARN, Severity.ERROR)):
+            hidden = sum(group.count for group in found[most:])
+            yield Section(severity, title, found[:most], hidden)
+
+
+def _groups(plan: Plan, most: int) -> list[Group]:
+    """Those with one hint follow one another; of each so many lines at most."""
     alike: dict[tuple[Severity, Status, str, str], list[str]] = {}
     for step in plan.steps:
         texts = _title(step), step.reason, step.hint
         key = step.severity, step.status, _kind(step), printable(step.origin)
         alike.setdefault(key, []).append("\n".join(map(printable, texts)))
-    found: dict[tuple[Severity, Status, str, str, str], list[Line]] = {}
+    found: dict[tuple[Status, str, str, str, Severity], list[Line]] = {}
     for (severity, status, kind, origin), texts_of in alike.items():
         # the reason is collapsed along with the name, so an index in it stays true for the block
         for block in collapse(texts_of):
             title, reason, hint = block.text.split("\n")
             line = Line(title, kind, block.count)
-            found.setdefault((severity, status, reason, hint, origin), []).append(line)
-    severities, statuses = list(_TITLES), list(Status)
+            found.setdefault((status, reason, hint, origin, severity), []).append(line)
+    statuses = list(Status)
+    first: dict[str, int] = {}
+    for status, _, hint, *_ in found:
+        place = statuses.index(status)
+        first[hint] = min(first.get(hint, place), place) if hint else 0
     ordered = sorted(
-        found.items(), key=lambda item: (severities.index(item[0][0]), statuses.index(item[0][1]))
+        found.items(),
+        key=lambda item: (first[item[0][2]], item[0][2], statuses.index(item[0][0])),
     )
     for lines in found.values():
-        lines.sort(key=lambda line: line.name)
+        lines.sort(key=lambda line: natural(line.name))
     return [
         Group(
             status,
@@ -89,11 +126,11 @@ def groups(plan: Plan) -> list[Group]:
             reason,
             hint,
             origin,
-            tuple(lines[:LINES]),
+            tuple(lines[:most]),
             sum(line.count for line in lines),
-            sum(line.count for line in lines[LINES:]),
+            sum(line.count for line in lines[most:]),
         )
-        for (severity, status, reason, hint, origin), lines in ordered
+        for (status, reason, hint, origin, severity), lines in ordered
     ]
 
 
@@ -125,50 +162,68 @@ def verdict(plan: Plan) -> str:
     >>> verdict(Plan("finetune", "zoo/ckpt-900", ()))
     "0 values (0 B) from zoo/ckpt-900 under policy 'finetune'"
     """
-    many = _values(len(plan.assignments))
+    if not plan.source and not plan.steps:
+        return "no checkpoint was found, and every value stays as it is"
+    assigned, steps = len(plan.assignments), len(plan.steps)
     place = f"from {printable(plan.source)} under policy {plan.policy!r}"
     if plan.ok:
+        many = f"{assigned:,} of {_values(steps)}" if assigned < steps else _values(steps)
         return f"{many} ({size(plan.nbytes)}) {place}"
     faults = len(plan.faults) + len(plan.errors)
-    return f"refused, {faults} error{'s' * (faults != 1)}: {many} {place}"
+    return f"refused, {faults:,} error{'s' * (faults != 1)} among {_values(steps)} {place}"
 
 
 def render_text(plan: Plan) -> str:
     """The report of a plan; ends without a line break."""
-    return "\n".join(_lines(plan))
+    return "\n".join(row.text for row in rows(plan))
 
 
-def _lines(plan: Plan) -> Iterator[str]:
-    yield from wrap(f"Plan: {verdict(plan)}", "")
-    yield ""
+def rows(plan: Plan) -> Iterator[Row]:
+    """The lines of the report."""
+    head, *more = wrap(f"Plan: {verdict(plan)}", "")
+    yield Row(head, Severity.OK if plan.ok else Severity.ERROR)
+    yield from _plain(more)
+    yield Row("")
     for status, count, total in totals(plan):
-        yield f"  {status:<12}{count:>8,}  {total:>12}"
-    if plan.faults:
-        yield from ("", "Problems")
-        for problem in plan.faults:
-            message, _, _ = problem.show(plan.file or "policy").partition("\n")
-            yield from wrap(printable(message), "  ")
-            if problem.hint:
-                yield from wrap("→ " + printable(problem.hint), _INDENT)
-    shown = groups(plan)
-    for severity, title in _TITLES.items():
-        section = [group for group in shown if group.severity is severity]
-        if section:
-            yield from ("", title)
-        for group in section[:LINES]:
+        yield Row(f"  {status:<12}{count:>8,}  {total:>12}")
+    for section in sections(plan):
+        yield Row("")
+        yield Row(section.title, section.severity)
+        following = [*section.groups[1:], None]
+        for group, after in zip(section.groups, following, strict=True):
             yield from _group(group)
-        if hidden := sum(group.count for group in section[LINES:]):
-            yield f"  … and {hidden:,} more for reasons of their own (--json lists all)"
+            if group.hint and (after is None or after.hint != group.hint):
+                yield from _plain(wrap("→ " + group.hint, _INDENT))
+        if section.hidden:
+            yield Row(f"  … and {section.hidden:,} more for other reasons (--json lists all)")
+    if plan.faults:
+        yield Row("")
+        yield Row("Problems", Severity.ERROR)
+    for problem in plan.faults:
+        message, hint = problem_of(plan, problem)
+        yield from _plain(wrap(message, "  "))
+        if hint:
+            yield from _plain(wrap("→ " + hint, _INDENT))
 
 
-def _group(group: Group) -> Iterator[str]:
-    yield from wrap(f"{group.status}  {group.headline}", "  ")
+def problem_of(plan: Plan, problem: Problem) -> tuple[str, str]:
+    """One of a plan's faults with its place in the config, and what to do about it."""
+    message, _, _ = problem.show(plan.file or f"policy {plan.policy!r}").partition("\n")
+    return printable(message), printable(problem.hint)
+
+
+def _plain(lines: Iterable[str]) -> Iterator[Row]:
+    return map(Row, lines)
+
+
+def _group(group: Group) -> Iterator[Row]:
+    head, *more = wrap(f"{group.status}  {group.headline}", "  ")
+    yield Row(head, group.severity)
+    yield from _plain(more)
     for line in group.lines:
-        yield from _row(line)
+        yield from _plain(_row(line))
     if group.hidden:
-        yield f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)"
-    if group.hint:
-        yield from wrap("→ " + group.hint, _INDENT)
+        yield Row(f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)")
 
 
 def _values(count: int) -> str:

@@ -8,13 +8,14 @@ and is not held to that.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import Problem
 from tfckpt.records import Role
-from tfckpt.selectors import Selector, suggest
+from tfckpt.selectors import REGEX, Selector, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _EVERYTHING = ("**",)
 _SHOWN = 3
+_TELLING = 2  # the name of a variable alone says nothing
+_NUMBER_OF_OUTPUT = re.compile(r":[0-9]{1,9}\Z")  # `kernel:0`, as TensorFlow calls a variable
 NO_ALIASES: Aliases = MappingProxyType({})
 
 
@@ -138,10 +141,19 @@ def canonical(matches: Callable[[str], object], also: Aliases) -> str:
 
 
 def did_you_mean(pattern: str, names: Collection[str]) -> str:
-    """Names near a selector that matched nothing, by spelling and by their last component."""
-    near = list(suggest(pattern, names))
-    last = pattern.rpartition("/")[2]
-    near.extend(name for name in names if name.rpartition("/")[2] == last)
+    """What a selector that matched nothing may have meant.
+
+    Itself below a parent, as it is where the name of the model, or Keras's for it, stands in its
+    place; else names near it, by spelling and by their last component.
+
+    >>> did_you_mean("sequential/head/kernel:0", ["model/body/kernel", "model/head/kernel"])
+    "did you mean 'model/head/kernel'?"
+    """
+    near = [] if pattern.startswith(REGEX) else _below_a_parent(pattern, names)
+    if not near:
+        near = list(suggest(pattern, names))
+        last = pattern.rpartition("/")[2]
+        near.extend(name for name in names if name.rpartition("/")[2] == last)
     shown = list(dict.fromkeys(near))[:_SHOWN]
     return f"did you mean {' or '.join(map(repr, shown))}?" if shown else ""
 
@@ -160,3 +172,25 @@ def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     if "iterator" not in policy.training_state:
         kept[Role.ITERATOR] = "training_state does not list iterator"
     return reset, kept
+
+
+def _below_a_parent(pattern: str, names: Collection[str]) -> list[str]:
+    """The end of a pattern, or all below it, below the parents of which it matches anything."""
+    levels = _NUMBER_OF_OUTPUT.sub("", pattern).split("/")
+    for start in range(len(levels)):
+        tail = levels[start:]
+        if start and len(tail) < _TELLING:
+            break
+        for end in (tail, [*tail, "**"]):
+            selector = Selector("/".join(end))
+            parents = {
+                tuple(parts[:at])
+                for parts in (name.split("/") for name in names)
+                for at in range(len(parts) - len(end) + 1)
+                if selector.matches("/".join(parts[at:]))
+            }
+            nearest = min(map(len, parents), default=0)
+            if parents and any(map(str.isidentifier, end)):
+                found = sorted(parent for parent in parents if len(parent) == nearest)
+                return ["/".join((*parent, *end)) for parent in found]
+    return []

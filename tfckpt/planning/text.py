@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 _Box = tuple[tuple[int, int], ...]
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 def printable(text: str) -> str:
@@ -39,6 +40,26 @@ def printable(text: str) -> str:
 def all_printable(texts: Sequence[str]) -> Sequence[str]:
     """The texts, each as :func:`printable` has it."""
     return texts if "".join(texts).isprintable() else list(map(printable, texts))
+
+
+def one_line(text: str) -> str:
+    r"""A message and its hint, which are lines, in one line; what else does not print is escaped.
+
+    >>> one_line("ckpt-1.index: ends too soon\n  Copy it again.")
+    'ckpt-1.index: ends too soon; Copy it again.'
+    """
+    return printable("; ".join(line.strip() for line in text.split("\n")))
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """Sorts names as a person does: by their numbers, not by the digits of these.
+
+    >>> sorted(["block_10", "block_9", "block"], key=natural)
+    ['block', 'block_9', 'block_10']
+    """
+    parts: list[Any] = _DIGITS.split(name)
+    parts[1::2] = [(len(digits.lstrip("0")), digits.lstrip("0")) for digits in parts[1::2]]
+    return (*parts, name)
 
 
 def size(nbytes: int) -> str:
@@ -83,10 +104,11 @@ def _signature(dtype: str, shape: Shape) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """Names that differ in their indices alone."""
+    """Names that differ in their indices alone; ``first`` is the one of the lowest."""
 
     text: str
     count: int
+    first: str
 
 
 def collapse(names: Iterable[str]) -> list[Block]:
@@ -122,14 +144,15 @@ def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[Block
         boxes = _merge(boxes, position)
     blocks = []
     for box in boxes:
-        text = texts[0]
+        text = first = texts[0]
         for index, after in zip(place, texts[1:], strict=True):
             low, high = box[index]
             text += (str(low) if low == high else f"{{{low}…{high}}}") + after
+            first += f"{low}{after}"
         count = 1
         for low, high in box:
             count *= high - low + 1
-        blocks.append(Block(text, count))
+        blocks.append(Block(text, count, first))
     return blocks
 
 

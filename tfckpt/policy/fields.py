@@ -8,7 +8,7 @@ here raises a :func:`fault`, which pydantic carries to the place where ``message
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,9 @@ from pydantic_core import PydanticCustomError
 from tfckpt.errors import PolicyError
 from tfckpt.policy.messages import problems_of
 from tfckpt.selectors import Selector, compile_rename
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def fault(message: str, *, hint: str = "", at: str = "", other: str = "") -> PydanticCustomError:
@@ -63,6 +66,11 @@ class Model(BaseModel):
     # Without this mark pydantic would call __init__ for nested models too, and lose their paths
     # (https://github.com/pydantic/pydantic/blob/main/pydantic/root_model.py has the same line).
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What was said, and not every default."""
+        said = self.model_fields_set
+        return ((key, value) for key, value in super().__repr_args__() if key in said)
 
 
 def check_selector(pattern: str) -> str:

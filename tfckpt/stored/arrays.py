@@ -6,7 +6,8 @@ raw bytes.
 
 safetensors (https://huggingface.co/docs/safetensors): eight bytes that say how long the header is,
 the header in JSON, then all arrays without a gap, those of the widest type first, so that each
-lies at a multiple of its width.
+lies at a multiple of its width. The metadata of the header says that the names are canonical, and
+which values are no weights.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import io
 import json
 import zipfile
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.records import Role
 from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ _ARRAYS = frozenset(
     complex128
     """.split()  # noqa: SIM905 (words read better than a list of them)
 )
-_METADATA = "__metadata__"
+METADATA = "__metadata__"
+ROLES = "tfckpt.roles"
 _ALIGNMENT = 8
 _NPY = ".npy"
 _LEAVE_OUT = "leave it out with --exclude"
@@ -94,12 +97,16 @@ def write_safetensors(
     ordered = list(entries)
     for entry in ordered:
         _check(entry, TENSORS, "safetensors", path)
-        if entry.name == _METADATA:
+        if entry.name == METADATA:
             message = "safetensors keeps this name for itself"
             hint = f"{_LEAVE_OUT}, or --rename it"
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     ordered.sort(key=lambda entry: ITEM_BYTES[entry.dtype], reverse=True)
-    header, offset = {}, 0
+    roles = {entry.name: entry.role.value for entry in ordered if entry.role is not Role.WEIGHT}
+    # what others ask of a file: whose layouts of kernels it has
+    metadata = {"format": "tf", ROLES: json.dumps(roles, ensure_ascii=False)}
+    header: dict[str, Any] = {METADATA: metadata}
+    offset = 0
     for entry in ordered:
         end = offset + entry.nbytes
         header[entry.name] = {

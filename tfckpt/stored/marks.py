@@ -15,7 +15,7 @@ from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.table import unmask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
 
@@ -26,17 +26,24 @@ _CHUNK = 1 << 24
 _FEW = 16
 
 
-def checksums(stored: StoredCheckpoint, entries: Iterable[Entry]) -> dict[str, int]:
-    """Name → checksum of each value that is a tensor.
+def checksums(
+    stored: StoredCheckpoint,
+    entries: Iterable[Entry],
+    advance: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, int]:
+    """Name → checksum of each value that is a tensor; ``advance`` is told of what has to be read.
 
     Raises:
         DamagedCheckpointError: one has to be read, and is not there whole.
     """
+    known = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
+    done, total = 0, sum(entry.nbytes for entry, crc in known.items() if crc is None)
     found = {}
-    for entry in entries:
-        if entry.shape is not None:
-            known = _known(stored, entry)
-            found[entry.name] = checksum(stored.values.read(entry.key)) if known is None else known
+    for entry, crc in known.items():
+        if crc is None:
+            advance(done, total)
+            done += entry.nbytes
+        found[entry.name] = checksum(stored.values.read(entry.key)) if crc is None else crc
     return found
 
 

@@ -2,8 +2,9 @@
 
 Source: https://huggingface.co/docs/safetensors. Reading it takes no package: the whole format is
 the header, and every rule about it is checked here before a value is believed. The package maps a
-local file by its path; here it may be anywhere tfckpt reads. A name that begins as canonical ones
-do is one; any other is of the model: ``encoder/kernel`` is ``model/encoder/kernel``.
+local file by its path; here it may be anywhere tfckpt reads. Where tfckpt wrote the file, its names
+are canonical, and its metadata has their roles. Of any other file a name that begins as canonical
+ones do is one; the rest are of the model: ``encoder/kernel`` is ``model/encoder/kernel``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tfckpt import names
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.optimizer_names import optimizer_value
 from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored.arrays import TENSORS
+from tfckpt.stored.arrays import METADATA, ROLES, TENSORS
 from tfckpt.stored.artefact import StoredCheckpoint
 from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.values import as_array
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 MAX_HEADER = 100_000_000  # the format's own limit
 _LENGTH = 8
-_METADATA = "__metadata__"
 _TYPES = {theirs: ours for ours, theirs in TENSORS.items()}
 _TOPS = frozenset({names.MODEL, names.OPTIMIZER, names.SEED, names.METRICS})
 
@@ -61,7 +61,8 @@ def open_safetensors(
         try:
             values = SafetensorsValues(path, handle)
             entries = (
-                _entry(key, dtype, shape) for key, (dtype, shape, _) in values.places.items()
+                _entry(key, dtype, shape, values.roles)
+                for key, (dtype, shape, _) in values.places.items()
             )
             found = {entry.name: entry for entry in entries}
             return StoredCheckpoint(path, Inventory(path, found), values, "safetensors")
@@ -71,7 +72,12 @@ def open_safetensors(
 
 
 class SafetensorsValues:
-    """The values of an open file; ``places`` holds type, shape and offset of each."""
+    """The values of an open file.
+
+    Attributes:
+        places: key → type, shape and offset.
+        roles: key → role of those that are no weights; None in a file that tfckpt did not write.
+    """
 
     missing_files = ()
 
@@ -87,7 +93,7 @@ class SafetensorsValues:
             raise self._damaged(f"its header is no JSON: {error}") from None
         if not isinstance(header, dict):
             raise self._damaged("its header is no object")
-        header.pop(_METADATA, None)
+        self.roles = self._roles(header.pop(METADATA, None))
         self.places = {key: self._place(key, item) for key, item in header.items()}
         at, start = 0, _LENGTH + length
         for key, (dtype, shape, begin) in sorted(self.places.items(), key=lambda one: one[1][2]):
@@ -125,6 +131,15 @@ class SafetensorsValues:
     def close(self) -> None:
         self._handle.close()
 
+    def _roles(self, metadata: Any) -> dict[str, Role] | None:
+        text = metadata.get(ROLES) if isinstance(metadata, dict) else None
+        if text is None:
+            return None
+        try:
+            return {key: Role(role) for key, role in json.loads(text).items()}
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            raise self._damaged(f"its metadata says {str(text)[:100]!r} of roles") from None
+
     def _place(self, key: str, item: Any) -> tuple[str, tuple[int, ...], int]:
         fields = item if isinstance(item, dict) else {}
         dtype = _TYPES.get(str(fields.get("dtype")), "")
@@ -151,7 +166,10 @@ def _counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
 
 
-def _entry(key: str, dtype: str, shape: tuple[int, ...]) -> Entry:
+def _entry(key: str, dtype: str, shape: tuple[int, ...], told: Mapping[str, Role] | None) -> Entry:
+    nbytes = math.prod(shape) * ITEM_BYTES[dtype]
+    if told is not None:
+        return Entry(key, told.get(key, Role.WEIGHT), dtype, shape, nbytes, key)
     top, _, rest = key.partition("/")
     name = key if top in _TOPS else f"{names.MODEL}/{key}"
     roles = {
@@ -159,5 +177,4 @@ def _entry(key: str, dtype: str, shape: tuple[int, ...]) -> Entry:
         names.SEED: Role.SEED,
         names.METRICS: Role.METRIC,
     }
-    nbytes = math.prod(shape) * ITEM_BYTES[dtype]
     return Entry(name, roles.get(top, Role.WEIGHT), dtype, shape, nbytes, key)

@@ -1,12 +1,13 @@
 """What can be said of a value in a line: its range, its mean, how much of it is zero or no number.
 
 Computed in parts of a megabyte or so, in float64, so that beside the value itself little memory is
-needed; least and greatest integers are exact.
+needed; least and greatest integers are exact, and so are the distances between integers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Statistics:
         mean: None where there are none.
         std: the standard deviation; None where there are none.
         histogram: how many are in each of twelve equal parts between least and greatest; () where
-            there are none, or where these are further apart than a number can say.
+            there are none.
     """
 
     count: int
@@ -66,38 +67,53 @@ def _numbers(array: np.ndarray) -> Statistics:
     import numpy as np
 
     known = zeros = 0
-    total = 0.0
     bounds: list[Any] = []
     for part in _parts(array):
         finite = part[np.isfinite(part.astype(np.float64))]
         known += finite.size
         zeros += int(np.count_nonzero(finite == 0))
         if finite.size:
-            total += float(finite.astype(np.float64).sum())
             bounds += [finite.min().item(), finite.max().item()]
     if not known:
         return Statistics(array.size, array.size)
-    least, greatest, mean = min(bounds), max(bounds), total / known
-    span = float(least), float(greatest)
-    squares = 0.0
+    least, greatest = min(bounds), max(bounds)
+    mean, std, histogram = _spread(array, least, greatest)
+    return Statistics(array.size, array.size - known, zeros, least, greatest, mean, std, histogram)
+
+
+def _spread(array: np.ndarray, least: float, greatest: float) -> tuple[float, float, Any]:
+    """Mean, standard deviation and histogram of the finite numbers.
+
+    All of them by where a number stands between the least and the greatest, from 0 to 1, so that
+    none is too large to be squared or summed, nor two too near one another to be told apart.
+    """
+    import numpy as np
+
+    span, scale = float(greatest - least), 1.0
+    if not math.isfinite(span):  # it is less than twice what a number can say
+        span, scale = greatest / 2 - least / 2, 0.5
+    count, mean, squares = 0, 0.0, 0.0
     histogram = np.zeros(BINS, np.int64)
-    drawn = bool(np.isfinite(span[1] - span[0]))
     for part in _parts(array):
-        numbers = part.astype(np.float64)
-        finite = numbers[np.isfinite(numbers)]
-        squares += float(np.square(finite - mean).sum())
-        if drawn:
-            histogram += np.histogram(finite, BINS, span)[0]
-    return Statistics(
-        array.size,
-        array.size - known,
-        zeros,
-        least,
-        greatest,
-        mean,
-        (squares / known) ** 0.5,
-        tuple(map(int, histogram)) if drawn else (),
-    )
+        if part.dtype.kind in "iu":  # exact, whatever the type's width: it wraps around
+            finite = (part.astype(np.uint64) - np.uint64(least % (1 << 64))).astype(np.float64)
+        else:
+            numbers = part.astype(np.float64)
+            finite = numbers[np.isfinite(numbers)] * scale - least * scale
+        if not finite.size:
+            continue
+        places = finite / span if span else np.full(finite.shape, 0.5)
+        own = float(places.mean())
+        # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for variances (1979)
+        apart, both = own - mean, count + places.size
+        squares += float(np.square(places - own).sum()) + apart**2 * count * places.size / both
+        mean += apart * places.size / both
+        count = both
+        bins = np.minimum((places * BINS).astype(np.int64), BINS - 1)
+        histogram += np.bincount(bins, minlength=BINS)
+    std = (squares / count) ** 0.5
+    middle = (least * scale + mean * span) / scale
+    return middle, std * span / scale, tuple(map(int, histogram))
 
 
 def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -161,7 +177,11 @@ def difference(a: np.ndarray, b: np.ndarray) -> Difference | None:
                 scale = max(scale, _magnitude(left))
                 continue
             count += int(np.count_nonzero(apart))
-            gaps = np.abs(left[apart] - right[apart])
+            if one.dtype == other.dtype and one.dtype.kind in "iu":
+                above, below = np.maximum(one, other)[apart], np.minimum(one, other)[apart]
+                gaps = (above.astype(np.uint64) - below.astype(np.uint64)).astype(np.float64)
+            else:
+                gaps = np.abs(left[apart] - right[apart])
             largest = max(largest, float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max()))
             scale = max(scale, _magnitude(left), _magnitude(right))
     relative = largest / scale if scale and np.isfinite(largest) else None

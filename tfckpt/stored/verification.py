@@ -106,6 +106,7 @@ def _check(
 ) -> list[Fault]:
     faults: list[Fault] = []
     done, total = 0, sum(sizes.values())
+    advance(done, total)
     for batch in _batches(sizes):
         try:
             values.verify(batch)

@@ -1,0 +1,258 @@
+"""What a refusal proposes: a rule only where it would be right, and one answer for one cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfckpt.planning import make_plan, render_text
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Layer, Role
+
+
+def weights(**layers):
+    """Layers by path, `__` for a slash; of each the shapes of its variables."""
+    return [
+        Entry(f"{layer.replace('__', '/')}/{variable}", Role.WEIGHT, "float32", shape, 4)
+        for layer, shapes in layers.items()
+        for variable, shape in shapes.items()
+    ]
+
+
+def slots(entries, slot="momentum"):
+    return [
+        e._replace(
+            name=f"optimizer/{slot}/{e.name.removeprefix('model/')}",
+            role=Role.SLOT,
+            slot=slot,
+            of=e.name,
+        )
+        for e in entries
+    ]
+
+
+OPTIMIZER = [
+    Entry("optimizer/iterations", Role.ITERATIONS, "int64", (), 8),
+    Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", (), 4),
+]
+
+
+def inventory(entries, **more):
+    return Inventory("runs/ckpt-1", {entry.name: entry for entry in entries}, **more)
+
+
+def hints(stored, live, **policy):
+    """Name → hint of each step that is refused."""
+    made = make_plan(Policy(**policy), inventory(stored), inventory(live))
+    return {step.name or step.source: step.hint for step in made.errors}
+
+
+def rule(checkpoint, model):
+    return f'renamed? rename: [{{checkpoint: "{checkpoint}/**", model: "{model}/**"}}]'
+
+
+CONV = {"kernel": (3, 3, 8, 32), "bias": (32,)}
+DENSE = {"kernel": (20, 32), "bias": (32,)}
+
+
+def test_a_layer_is_renamed_with_its_slots_and_both_sides_say_so():
+    old, new = weights(model__conv=CONV), weights(model__stem=CONV)
+    found = hints([*old, *slots(old), *OPTIMIZER], [*new, *slots(new), *OPTIMIZER])
+    assert set(found.values()) == {rule("model/conv", "model/stem")}
+    assert len(found) == 8
+
+
+def test_what_the_rule_says_is_then_right():
+    old, new = weights(model__conv=CONV), weights(model__stem=CONV)
+    stored, live = [*old, *slots(old), *OPTIMIZER], [*new, *slots(new), *OPTIMIZER]
+    pair = {"checkpoint": "model/conv/**", "model": "model/stem/**"}
+    made = make_plan(Policy(rename=[pair]), inventory(stored), inventory(live))
+    assert made.ok
+    assert {s.source for s in made.assignments if s.source != s.name} == {
+        entry.name for entry in (*old, *slots(old))
+    }
+
+
+def test_the_rule_is_about_the_parent_where_all_below_it_agrees():
+    layers = {"conv": CONV, "dense": DENSE, "norm": {"gamma": (32,), "beta": (32,)}}
+    old = weights(**{f"model__backbone__{name}": shapes for name, shapes in layers.items()})
+    new = weights(**{f"model__encoder__{name}": shapes for name, shapes in layers.items()})
+    assert set(hints(old, new).values()) == {rule("model/backbone", "model/encoder")}
+
+
+def test_the_rule_leaves_alone_what_is_at_its_place():
+    stored = weights(model__a__conv=CONV, model__a__dense=DENSE)
+    live = weights(model__b__conv=CONV, model__a__dense=DENSE)
+    assert set(hints(stored, live).values()) == {rule("model/a/conv", "model/b/conv")}
+
+
+@pytest.mark.parametrize(
+    ("stored", "live"),
+    [
+        # one value of the layer fits, the layer does not
+        ({"model__conv": CONV}, {"model__dense": DENSE}),
+        # the shapes are those of another variable
+        ({"model__a": {"kernel": (32, 32)}}, {"model__b": {"recurrent_kernel": (32, 32)}}),
+        # one more variable
+        ({"model__a": DENSE}, {"model__b": {**DENSE, "scale": (32,)}}),
+        ({"model__a": {**DENSE, "scale": (32,)}}, {"model__b": DENSE}),
+        # either of two may be the one
+        ({"model__a": DENSE, "model__b": DENSE}, {"model__c": DENSE}),
+        ({"model__a": DENSE}, {"model__c": DENSE, "model__d": DENSE}),
+        # a name that would be a pattern
+        ({"model__a[0]": DENSE}, {"model__c": DENSE}),
+    ],
+)
+def test_no_rule_is_named_that_may_be_wrong(stored, live):
+    found = hints(weights(**stored), weights(**live))
+    assert found
+    assert not any("renamed" in hint for hint in found.values())
+
+
+def test_automatic_names_are_no_layer_of_their_own():
+    """`mid` was the first of two alike; the other, which is `dense` now, was `dense_1`."""
+    stored = weights(model__dense=DENSE, model__dense_1=DENSE)
+    live = weights(model__mid=DENSE, model__dense=DENSE)
+    layers = Layer("dense", "dense"), Layer("dense_1", "dense")
+    made = make_plan(
+        Policy(),
+        inventory(stored, stacks={"model": layers}),
+        inventory(live, stacks={"model": (Layer("mid"), Layer("dense", "dense"))}),
+    )
+    assert not made.ok
+    assert not any("renamed" in step.hint for step in made.errors)
+
+
+def test_two_renamed_blocks_are_told_by_how_their_paths_end():
+    stored = weights(model__old__a__dense=DENSE, model__old__b__dense=DENSE)
+    live = weights(model__new__a__dense=DENSE, model__new__b__dense=DENSE)
+    assert set(hints(stored, live).values()) == {rule("model/old", "model/new")}
+
+
+def test_a_name_of_thousands_of_levels_takes_no_time():
+    deep = "/".join("a" * 20_000)
+    entry = Entry(f"model/{deep}/k", Role.WEIGHT, "float32", (2,), 8)
+    assert hints([entry, *weights(model__x=DENSE)], weights(model__y=DENSE))
+
+
+# --- optimizers
+
+
+def test_a_model_without_optimizer_is_told_once_to_be_compiled_or_restored_alone():
+    model = weights(model__a=DENSE)
+    text = render_text(
+        make_plan(Policy(), inventory([*model, *slots(model), *OPTIMIZER]), inventory(model))
+    )
+    words = " ".join(text.split())
+    assert (
+        words.count("the checkpoint holds the state of an optimizer, and the model has none") == 1
+    )
+    assert words.endswith(
+        '→ compile the model; or restore the weights alone: include: ["model/**"]'
+    )
+    made = make_plan(
+        Policy(include=["model/**"]),
+        inventory([*model, *slots(model), *OPTIMIZER]),
+        inventory(model),
+    )
+    assert made.ok
+
+
+def test_a_checkpoint_without_optimizer_likewise():
+    model = weights(model__a=DENSE)
+    live = inventory([*model, *slots(model), *OPTIMIZER])
+    words = " ".join(render_text(make_plan(Policy(), inventory(model), live)).split())
+    assert words.count("the model has an optimizer, and the checkpoint no state of one") == 1
+    assert 'restore the weights alone: include: ["model/**"]; or optimizer: {slots: reset' in words
+    rules = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
+    for policy in (Policy(include=["model/**"]), Policy(optimizer=rules)):
+        assert make_plan(policy, inventory(model), live).ok
+
+
+@pytest.mark.parametrize(
+    ("stored", "live", "reason"),
+    [
+        ("all", "head", "the model has no slot of the variable, which is not trained now"),
+        ("head", "all", "the checkpoint has no slot of the variable, which was not trained then"),
+        ("all", "none", "the model's optimizer keeps no such slot"),
+        ("none", "all", "the checkpoint's optimizer keeps no such slot"),
+    ],
+)
+def test_why_a_slot_is_on_one_side_alone(stored, live, reason):
+    model = weights(model__conv=CONV, model__head=DENSE)
+    kept = {"all": slots(model), "head": slots(model[2:]), "none": []}
+    sides = (inventory([*model, *kept[side], *OPTIMIZER]) for side in (stored, live))
+    assert {step.reason for step in make_plan(Policy(), *sides).errors} == {reason}
+
+
+def test_layers_that_are_trained_now_name_the_reset_of_slots():
+    model = weights(model__conv=CONV, model__head=DENSE)
+    frozen = [*model, *slots(model[2:]), *OPTIMIZER]
+    live = [*model, *slots(model), *OPTIMIZER]
+    found = hints(frozen, live)
+    assert set(found) == {"optimizer/momentum/conv/kernel", "optimizer/momentum/conv/bias"}
+    assert all(hint.startswith("optimizer: {slots: reset}") for hint in found.values())
+    for policy in (
+        {"optimizer": {"slots": "reset"}},
+        {"expect_missing": ["optimizer/*/conv/**"]},
+    ):
+        assert make_plan(Policy(**policy), inventory(frozen), inventory(live)).ok
+
+
+def test_layers_that_are_frozen_now_likewise():
+    model = weights(model__conv=CONV, model__head=DENSE)
+    stored = [*model, *slots(model), *OPTIMIZER]
+    live = [*model, *slots(model[2:]), *OPTIMIZER]
+    found = hints(stored, live)
+    assert set(found) == {"optimizer/momentum/conv/kernel", "optimizer/momentum/conv/bias"}
+    assert all(hint.startswith("optimizer: {slots: reset}") for hint in found.values())
+    for policy in (
+        {"optimizer": {"slots": "reset"}},
+        {"expect_unexpected": ["optimizer/*/conv/**"]},
+    ):
+        assert make_plan(Policy(**policy), inventory(stored), inventory(live)).ok
+
+
+# --- selectors that match nothing
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("head/**", "model/head/**"),
+        ("head", "model/head/**"),
+        ("model/head", "model/head/**"),
+        ("head/kernel", "model/head/kernel"),
+        ("head/kernel:0", "model/head/kernel"),
+        ("sequential/head/kernel:0", "model/head/kernel"),
+        ("sequential_1/body/*/kernel", "model/body/*/kernel"),
+        ("model/head/kernel:0", "model/head/kernel"),
+        ("block/kernel", "model/body/block/kernel"),
+        ("model/haed/kernel", "model/head/kernel"),
+    ],
+)
+def test_a_selector_that_matches_nothing_is_shown_as_it_is_meant(written, meant):
+    model = weights(model__head=DENSE, model__body__block=CONV)
+    entries = inventory([*model, *slots(model), *OPTIMIZER])
+    (problem,) = make_plan(Policy(exclude=[written]), entries, entries).problems
+    assert problem.message == f"exclude: {written!r} matches nothing"
+    assert problem.hint.startswith(f"did you mean {meant!r}")
+
+
+def test_what_is_meant_is_shown_with_the_line_of_the_config(tmp_path):
+    from tfckpt.policy import load_config
+
+    config = tmp_path / "finetune.yaml"
+    config.write_text("version: 1\npolicies:\n  p:\n    exclude:\n      - head/**\n")
+    model = weights(model__head=DENSE)
+    other = weights(model__head={"kernel": (20, 5), "bias": (5,)})
+    made = make_plan(load_config(config).policies["p"], inventory(model), inventory(other))
+    assert render_text(made).endswith("matches nothing\n    → did you mean 'model/head/**'?")
+    assert f"{config}:5:9: exclude:" in render_text(made).replace("\n    ", " ")
+
+
+def test_another_model_is_refused_without_a_guess():
+    stored = weights(model__conv1={"kernel": (3, 3, 1, 8), "bias": (8,)}, model__conv2=CONV)
+    live = weights(model__dense=DENSE, model__head={"kernel": (32, 5), "bias": (5,)})
+    text = render_text(make_plan(Policy(), inventory(stored), inventory(live)))
+    assert "renamed?" not in text
+    assert "→ it seems to be of another model; allow_empty: true permits it" in text

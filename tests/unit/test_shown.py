@@ -1,0 +1,143 @@
+"""Public values where Python and notebooks show them: a line in ``repr``, a small page in HTML."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+import tfckpt
+from tfckpt.errors import Problem
+from tfckpt.manager.retention import Decision
+from tfckpt.planning import Plan, RestoreReport, make_plan
+from tfckpt.planning.diff import diff
+from tfckpt.policy import Policy
+from tfckpt.records import Entry, Inventory, Role
+
+
+def inventory(*names, source="zoo/iris/ckpt-1"):
+    entries = (Entry(name, Role.WEIGHT, "float32", (2, 2), 16) for name in names)
+    return Inventory(source, {entry.name: entry for entry in entries})
+
+
+MANY = [f"model/block_{i}/{chr(200 + i % 90)}/kernel" for i in range(1391)]
+
+
+def plan(*live, **policy):
+    policy = {"name": "finetune", **policy}
+    return make_plan(Policy(**policy), inventory("model/a", "model/b"), inventory(*live))
+
+
+FINE = plan("model/a", "model/b", exclude=("model/b",))
+REFUSED = plan("model/a", "model/c")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (FINE, "<Plan: 1 of 2 values (16 B) from zoo/iris/ckpt-1 under policy 'finetune'>"),
+        (
+            REFUSED,
+            "<Plan: refused, 2 errors among 3 values from zoo/iris/ckpt-1 under policy 'finetune'>",
+        ),
+        (
+            RestoreReport(FINE, "zoo/iris/ckpt-1", 20, 1),
+            "<RestoreReport: 1 of 2 values (16 B) from zoo/iris/ckpt-1 under policy 'finetune', "
+            "step 20, epoch 1>",
+        ),
+        (
+            RestoreReport(Plan("", "", ()), ""),
+            "<RestoreReport: no checkpoint was found, and every value stays as it is>",
+        ),
+        (inventory("a", "b"), "<Inventory: 2 values of 'zoo/iris/ckpt-1'>"),
+        (
+            diff(inventory("a", "b"), inventory("b", "c"), {}, {}),
+            "<Diff: 2 differ, 0 are equal, 1 are not compared>",
+        ),
+        (
+            Decision({"a": ("newest",)}, ("b", "c"), frozenset(), 0.0),
+            "<Decision: 1 kept, 2 to delete>",
+        ),
+        (
+            Policy(name="finetune", include=("model/**",), api="read"),
+            "Policy(name='finetune', api='read', include=('model/**',))",
+        ),
+    ],
+)
+def test_repr_is_a_line(value, expected):
+    assert repr(value) == expected
+
+
+def test_repr_of_a_thousand_values_is_as_short():
+    made = make_plan(Policy(), inventory(*MANY), inventory(*MANY))
+    for value in (made, RestoreReport(made, "zoo/iris/ckpt-1"), inventory(*MANY)):
+        assert len(repr(value)) < 120
+
+
+def test_repr_of_a_status_is_that_of_its_report(tmp_path):
+    import tensorflow as tf
+
+    path = tfckpt.Checkpoint(v=tf.Variable(1.0)).save(tmp_path / "ckpt")
+    status = tfckpt.Checkpoint(v=tf.Variable(2.0)).restore(path)
+    assert repr(status) == f"<LoadStatus of {status.report!r}>"
+    assert "\n" not in repr(status)
+
+
+class _Page(HTMLParser):
+    """The tags that are open, all that there were, and the text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], set(), set(), ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += f"{data}\n"
+
+
+def test_a_notebook_shows_the_plan_with_its_reasons_last():
+    problem = Problem("exclude: 'x' matches nothing", 7, 14, "did you mean 'y'?")
+    made = Plan(REFUSED.policy, REFUSED.source, REFUSED.steps, (problem,), "configs/p.yaml")
+    page = _Page(made._repr_html_())
+    assert page.open == []
+    assert page.text.index("LOADED") < page.text.index("Refused") < page.text.index("model/c")
+    assert page.text.index("model/b") < page.text.index("configs/p.yaml:7:14: exclude: 'x'")
+    assert "did you mean 'y'?" in page.text
+    assert page.text.count("on_missing: warn") == 1
+
+
+def test_what_is_fine_is_folded():
+    page = FINE._repr_html_()
+    assert "<details><summary>Fine</summary>" in page
+    assert "<code>model/a</code>" in page
+
+
+def test_a_notebook_shows_what_was_passed_over():
+    page = RestoreReport(FINE, "zoo/iris/ckpt-1", rejected=("ckpt-2: <torn>",))._repr_html_()
+    assert "passed over: ckpt-2: &lt;torn&gt;" in page
+
+
+def test_what_a_notebook_shows_is_harmless_and_needs_nothing():
+    name = "model/<script>alert(1)</script>\x1b[31m"
+    policy = Policy(name="<i>", exclude=("model/<b>/**",))
+    made = make_plan(policy, inventory(name, source="<img src=x>"), inventory("model/<u>"))
+    page = _Page(made._repr_html_())
+    assert page.tags <= {"div", "p", "b", "br", "table", "tr", "td", "details", "summary", "code"}
+    assert page.attributes <= {"style", "colspan", "open"}
+    assert "\x1b" not in page.text
+    assert name.replace("\x1b", "\\x1b") in page.text
+
+
+def test_a_notebook_shows_a_thousand_values_in_a_page():
+    made = make_plan(Policy(), inventory(*MANY), inventory(*MANY))
+    assert len(made._repr_html_()) < 20_000

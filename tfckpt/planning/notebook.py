@@ -1,0 +1,74 @@
+"""A plan as a notebook shows it: what its text says, in HTML.
+
+The same groups in the same order (:mod:`tfckpt.planning.report`), with the notebook's own fonts and
+colours, so that it fits a light page and a dark one. Every text is escaped, since names come from
+files; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from tfckpt.planning.plan import Severity
+from tfckpt.planning.report import problem_of, sections, totals, verdict
+from tfckpt.planning.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfckpt.planning.plan import Plan
+    from tfckpt.planning.report import Group, Section
+
+_LEFT = 'style="text-align: left"'
+
+
+def plan_html(plan: Plan, above: Sequence[str] = ()) -> str:
+    """The plan; lines ``above`` it come first.
+
+    >>> from tfckpt.planning.plan import Plan
+    >>> plan_html(Plan("p", "<b>", ()))
+    '<div><p><b>0 values (0 B) from &lt;b&gt; under policy &#x27;p&#x27;</b></p></div>'
+    """
+    return f"<div>{''.join(_parts(plan, above))}</div>"
+
+
+def _parts(plan: Plan, above: Sequence[str]) -> Iterator[str]:
+    yield from (f"<p>{escape(printable(line))}</p>" for line in above)
+    yield f"<p><b>{escape(verdict(plan))}</b></p>"
+    if sums := totals(plan):
+        cells = ("".join(f"<td>{cell}</td>" for cell in (s, f"{n:,}", b)) for s, n, b in sums)
+        yield f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    for section in sections(plan):
+        opened = "" if section.severity is Severity.OK else " open"
+        yield f"<details{opened}><summary>{section.title}</summary>{''.join(_rows(section))}"
+        yield "</details>"
+    for problem in plan.faults:
+        message, hint = problem_of(plan, problem)
+        yield f"<p>{escape(message)}{_hint(hint)}</p>"
+
+
+def _rows(section: Section) -> Iterator[str]:
+    yield "<table>"
+    for group, after in zip(section.groups, [*section.groups[1:], None], strict=True):
+        yield f"<tr><td {_LEFT}><b>{group.status}</b></td>"
+        yield f'<td {_LEFT} colspan="2">{escape(group.headline)}</td></tr>'
+        yield from _values(group)
+        if group.hint and (after is None or after.hint != group.hint):
+            yield f'<tr><td></td><td {_LEFT} colspan="2">{_hint(group.hint)}</td></tr>'
+    yield "</table>"
+    if section.hidden:
+        yield f"<p>… and {section.hidden:,} more for other reasons</p>"
+
+
+def _values(group: Group) -> Iterator[str]:
+    for line in group.lines:
+        kind = line.kind + (f" ×{line.count}" if line.count > 1 else "")
+        name, kind = escape(line.name), escape(kind)
+        yield f"<tr><td></td><td {_LEFT}><code>{name}</code></td><td {_LEFT}>{kind}</td></tr>"
+    if group.hidden:
+        yield f"<tr><td></td><td {_LEFT}>… and {group.hidden:,} more like these</td></tr>"
+
+
+def _hint(hint: str) -> str:
+    return f"<br>→ {escape(hint)}" if hint else ""
