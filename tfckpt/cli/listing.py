@@ -11,6 +11,7 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import files_of
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.planning.text import size
+from tfckpt.stored.instead import For, look
 from tfckpt.stored.listing import listing
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ def run(given: Given) -> int:
     directory = given.one("a directory of checkpoints")
     found = listing(directory, files_of(directory))
     if not found:
-        raise CheckpointNotFoundError("there is no checkpoint in it", path=directory)
+        nothing = look(directory, files_of(directory))
+        raise CheckpointNotFoundError(
+            f"no checkpoint in {directory}", hint="\n  ".join(nothing.lines(For.COMMAND))
+        )
     decision = _decision(given, directory, found)
     if given.json:
         show_json(_document(directory, found, decision))

@@ -22,6 +22,7 @@ class RestoreReport:
         epoch: epochs finished when it was saved, where its record knows it.
         metrics: what was measured when it was saved.
         rejected: checkpoints that were tried before this one, each with its reason.
+        absent: where there was none, what lies at the places where it was looked for.
 
     """
 
@@ -31,6 +32,7 @@ class RestoreReport:
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rejected: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def restored(self) -> bool:
@@ -50,8 +52,12 @@ class RestoreReport:
             "epoch": self.epoch,
             "metrics": dict(self.metrics),
             "rejected": list(self.rejected),
+            "absent": list(self.absent),
         }
 
     def __str__(self) -> str:
         rejected = "".join(f"passed over: {reason}\n" for reason in self.rejected)
-        return rejected + str(self.plan)
+        if self.path:
+            return rejected + str(self.plan)
+        started = "no checkpoint yet: training starts from the initial values"
+        return rejected + "\n  ".join([started, *self.absent])

@@ -125,6 +125,8 @@ def verdict(plan: Plan) -> str:
     >>> verdict(Plan("finetune", "zoo/ckpt-900", ()))
     "0 values (0 B) from zoo/ckpt-900 under policy 'finetune'"
     """
+    if not plan.source:
+        return "no checkpoint yet, so nothing would be restored"
     many = _values(len(plan.assignments))
     place = f"from {printable(plan.source)} under policy {plan.policy!r}"
     if plan.ok:
