@@ -163,11 +163,14 @@ class _Once(NamedTuple):
 
 def _once(
     name: str,
-    source: ConfigSource,
+    source: ConfigSource | None,
     model: Any,
     policy: Policy | Mapping[str, Any] | None,
     objects: dict[str, Any],
 ) -> Run | _Once:
+    if source is None:
+        hint = "tf.train.latest_checkpoint returns None where it finds no checkpoint"
+        raise CheckpointNotFoundError("None was given as the source", hint=hint)
     call, path = f"{name}(source, model=model)", _path(source)
     keys, objects = _policy_keys(objects)
     if path is not None and _is_checkpoint(path):

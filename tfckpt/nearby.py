@@ -7,7 +7,6 @@ not a misspelt one. Very large directories are looked at in part.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _SHOWN = 3
+_CLOSE = 0.75
 _ABOVE = 4
 _NAMES = 2000
 _PROBED = 20
@@ -35,12 +35,20 @@ def nearby(
     >>> nearby("run/digits", lambda path: there.get(path, []), "runs/digits".__eq__)
     ['runs/digits']
     """
-    fresh = dict.fromkeys(one for one in _alike(path.rstrip("/"), names_in) if one != path)
-    return list(itertools.islice(filter(accepted, fresh), _SHOWN))
+    found: dict[str, str] = {}
+    for one in _alike(path.rstrip("/"), names_in):
+        place = os.path.realpath(one)  # links are no other place
+        if place != os.path.realpath(path) and place not in found and accepted(one):
+            found[place] = one
+            if len(found) == _SHOWN:
+                break
+    return list(found.values())
 
 
 def _alike(path: str, names_in: Callable[[str], Sequence[str]]) -> Iterator[str]:
     root, parts = _split(path)
+    if not parts:
+        return
     for place in reversed(range(max(len(parts) - _ABOVE, 0), len(parts))):
         above, name = root + "/".join(parts[:place]), parts[place]
         for close in _close(name, names_in(above)):
@@ -63,10 +71,15 @@ def _split(path: str) -> tuple[str, list[str]]:
 def _close(name: str, names: Sequence[str]) -> list[str]:
     import difflib  # only where something was not found
 
-    numberless = _numberless(name)
-    others = [one for one in names[:_NAMES] if _numberless(one) != numberless]
-    return difflib.get_close_matches(name, others, _SHOWN)
+    stem = numberless(name)
+    others = [one for one in names[:_NAMES] if numberless(one) != stem]
+    return difflib.get_close_matches(name, others, _SHOWN, _CLOSE)
 
 
-def _numberless(name: str) -> str:
-    return re.sub(r"[0-9]+", "0", name)
+def numberless(name: str) -> str:
+    """What the names of several runs have in common.
+
+    >>> numberless("run_12"), numberless("run_")
+    ('run_', 'run_')
+    """
+    return re.sub("[0-9]+", "", name)

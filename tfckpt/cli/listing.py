@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
@@ -25,9 +26,11 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def run(given: Given) -> int:
     """List a directory; 1 where any checkpoint in it is damaged or torn."""
     directory = given.one("a directory of checkpoints")
-    found = listing(directory, files_of(directory))
+    files, found = files_of(directory), []
+    with contextlib.suppress(CheckpointNotFoundError):  # it is a file
+        found = listing(directory, files)
     if not found:
-        nothing = look(directory, files_of(directory))
+        nothing = look(directory, files)
         raise CheckpointNotFoundError(
             f"no checkpoint in {directory}", hint="\n  ".join(nothing.lines(For.COMMAND))
         )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from typing import TYPE_CHECKING
+
+from tfckpt.nearby import numberless
 
 if TYPE_CHECKING:
     from tfckpt.policy.config import Config
@@ -73,6 +74,6 @@ def _alike(one: str, other: str) -> bool:
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]
     if len(ours) != len(theirs) or len(pairs) != 1:
         return False
-    (a, b), digits = pairs[0], re.compile("[0-9]+")
+    ((a, b),) = pairs
     close = difflib.SequenceMatcher(None, a, b).ratio() > _CLOSE
-    return close and digits.sub("0", a) != digits.sub("0", b)
+    return close and numberless(a) != numberless(b)

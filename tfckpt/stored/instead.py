@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +40,7 @@ _BACKUP_OF_TF_KERAS = "chief"
 _ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
 _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
 _PEEK = 1024
+_PLAIN = re.compile(r"[\w/.][\w/.-]*")  # what YAML needs no quotes for
 _PROBED = 20
 _SHOWN = 5
 
@@ -78,14 +80,15 @@ class Other(NamedTuple):
         if not self.path:
             return "tfckpt does not read it: load it by what wrote it, and save it with tfckpt"
         if told is For.COMMAND:
-            return f"`tfckpt inspect {self.path}` shows it"
+            return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
         rule, leave = "", f"[{', '.join(self.left_out)}]"
         if told is For.CONFIG:
             if self.checkpoint_name:
                 return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
             if self.left_out:
                 rule = f", policy: {{exclude_checkpoint: {leave}}}"
-            return f"to begin from it, write `restore: {{path: {self.path}{rule}}}`"
+            path = self.path if _PLAIN.fullmatch(self.path) else json.dumps(self.path)
+            return f"to begin from it, write `restore: {{path: {path}{rule}}}`"
         if self.left_out:
             rule = f", exclude_checkpoint={list(self.left_out)}"
         call = f"call `tfckpt.restore({self.path!r}, model=model{rule})` before the training"
