@@ -25,7 +25,7 @@ from tfckpt.policy.messages import did_you_mean, keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.bundles.prefix import not_found
 from tfckpt.stored.commits.discover import candidates
-from tfckpt.stored.files import absolute
+from tfckpt.stored.files import LOCAL, absolute
 from tfckpt.stored.instead import is_checkpoint, is_directory, shown
 
 if TYPE_CHECKING:
@@ -177,6 +177,9 @@ def _once(
         config, objects = _config_of(path, _policy(policy, keys)), _objects(call, model, objects)
         Checkpoint(**objects)  # takes what it can hold, and refuses the rest
         return _Once(config, objects)
+    if path is not None and not _is_called_a_config(path) and not LOCAL.exists(path):
+        message = f"there is neither a checkpoint nor a config file {absolute(path)}"
+        raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
     if policy is not None or keys:
         what = " and ".join(f"`{key}`" for key in ["policy"] * (policy is not None) + [*keys])
         hint = "write it into the config, or give the path of a checkpoint as the source"
@@ -190,21 +193,14 @@ def _path(source: object) -> str | None:
 
 
 def _is_checkpoint(path: str) -> bool:
-    """Whether a path is one, or a directory, rather than a config.
+    """Whether a path is one, or a directory, rather than a config."""
+    if _is_called_a_config(path):
+        return False
+    return "://" in path or is_checkpoint(path, files_of(path))
 
-    Raises:
-        CheckpointNotFoundError: it is neither.
-    """
-    if path.endswith(CONFIGS) and not path.endswith((".weights.json", ".tfckpt.json")):
-        return False
-    files = files_of(path)
-    if is_checkpoint(path, files) or "://" in path:
-        return True
-    if files.exists(path):
-        return False
-    hint = not_found(path, files).hint
-    message = f"there is neither a checkpoint nor a config file {absolute(path)}"
-    raise CheckpointNotFoundError(message, hint=hint)
+
+def _is_called_a_config(path: str) -> bool:
+    return path.endswith(CONFIGS) and not path.endswith((".weights.json", ".tfckpt.json"))
 
 
 def _config_of(path: str, policy: Policy) -> Config:

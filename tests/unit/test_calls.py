@@ -185,6 +185,8 @@ def test_a_checkpoint_in_place_of_a_config_says_what_to_write() -> None:
         with pytest.raises(tfckpt.PolicyError, match=f"{what}, not a config") as caught:
             tfckpt.from_config(wrong, value=value)
         assert f"call `tfckpt.restore({wrong!r}, model=model)`" in str(caught.value)
+    with pytest.raises(tfckpt.PolicyError, match="there is no config file"):
+        tfckpt.from_config("runs/digits/ckpt-7", value=value)
 
 
 @pytest.mark.parametrize("source", [CONFIG, "runs/digits"])
