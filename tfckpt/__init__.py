@@ -30,13 +30,15 @@ from tfckpt.errors import (
 from tfckpt.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from tfckpt import callbacks
+    from tfckpt.calls import from_config, inventory, plan, restore
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.live.functions import register_adaptation
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory, Role
-    from tfckpt.run import Run, from_config, inventory, plan, restore
+    from tfckpt.run import Run
 
 _LAZY = {
     "Checkpoint": "tfckpt.live.checkpoint",
@@ -49,11 +51,11 @@ _LAZY = {
     "Role": "tfckpt.records",
     "Run": "tfckpt.run",
     "Status": "tfckpt.planning",
-    "from_config": "tfckpt.run",
-    "inventory": "tfckpt.run",
-    "plan": "tfckpt.run",
+    "from_config": "tfckpt.calls",
+    "inventory": "tfckpt.calls",
+    "plan": "tfckpt.calls",
     "register_adaptation": "tfckpt.live.functions",
-    "restore": "tfckpt.run",
+    "restore": "tfckpt.calls",
 }
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "TfckptError",
     "UnsupportedCheckpointError",
     "UntrackedError",
+    "callbacks",
     "from_config",
     "inventory",
     "plan",
@@ -90,13 +93,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        module = _LAZY[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(importlib.import_module(module), name)
-    return value
+if not TYPE_CHECKING:  # a checker would take any name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name == "callbacks":
+            return importlib.import_module("tfckpt.callbacks")
+        if name not in _LAZY:
+            raise AttributeError(_unknown(name), name=None, obj=None)
+        value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+        return value
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"module {__name__!r} has no attribute {name!r}{meant}"
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.run import from_config
+from tfckpt.calls import from_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """A run by config: restore at the start, save when due or asked by a signal, in ``fit`` or a loop.
 
-``from_config`` ties live objects to what a YAML file declares; ``restore`` and ``plan`` are the
-same for once.
+It ties live objects to what a YAML file declares; how one is made, and what restores without one,
+is in ``calls``.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from tfckpt.fitting.resumption import (
 )
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.distribution import in_cluster, workers_among
-from tfckpt.live.inventory import collect
 from tfckpt.live.save import About
 from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.manager.signals import Signals
 from tfckpt.manager.triggers import Triggers
-from tfckpt.policy import Config, Save, load_config
+from tfckpt.policy import Save
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.live.restore import Choice
     from tfckpt.live.workers import Workers
     from tfckpt.planning import Plan, RestoreReport
-    from tfckpt.records import Inventory
+    from tfckpt.policy import Config
 
 
 class Run:
@@ -102,6 +100,12 @@ class Run:
             RefusedError: the plan has errors.
             RestoreError: the config has no ``restore`` section.
         """
+        report = self._restore()
+        if not report.path:
+            logging.warning("%s", report)
+        return report
+
+    def _restore(self) -> RestoreReport:
         _ = self.checkpoint.save_counter  # so that it is restored, too
         self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
         found = restore_first(self.config, self._objects, self._given)
@@ -129,7 +133,7 @@ class Run:
 
     def begin(self) -> RestoreReport | None:
         """What the callback does first: ``restore``, or nothing where the config only saves."""
-        return self.restore() if self.config.restore is not None else None
+        return self._restore() if self.config.restore is not None else None
 
     def watch(self) -> Callable[[], None]:
         """Training begins: minutes count, and signals wait for a save.
@@ -348,51 +352,3 @@ class Run:
 
     def _compiled(self) -> list[Any]:
         return [getattr(obj, "optimizer", None) for obj in self._objects.values()]
-
-
-def from_config(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects: Any) -> Run:
-    """Tie live objects to a config.
-
-    Args:
-        config: a YAML file, the same as a mapping, or a ``Config``.
-        **objects: by keyword, as for :class:`tfckpt.Checkpoint`.
-
-    Raises:
-        PolicyError: everything that is wrong with the config, each with its line.
-        TfckptError: ``step`` holds no number.
-
-    >>> import keras, tempfile, tfckpt
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
-    >>> config = {"version": 1, "manager": {"directory": tempfile.mkdtemp()}}
-    >>> run = tfckpt.from_config(config, model=model)
-    >>> run.save(metrics={"val_loss": 0.5})[-6:]
-    'ckpt-1'
-    """
-    return Run(load_config(config), objects)
-
-
-def restore(
-    config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects: Any
-) -> RestoreReport:
-    """Restore live objects by a config, once: see :meth:`Run.restore`."""
-    return from_config(config, **objects).restore()
-
-
-def plan(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects: Any) -> Plan:
-    """What :func:`restore` would do; assigns nothing: see :meth:`Run.plan`."""
-    return from_config(config, **objects).plan()
-
-
-def inventory(**objects: Any) -> Inventory:
-    """The canonical names of live objects, as policies and reports use them.
-
-    Raises:
-        ValueError: an argument is not trackable.
-
-    >>> import keras, tfckpt
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
-    >>> list(tfckpt.inventory(model=model).entries)
-    ['model/out/bias', 'model/out/kernel']
-    """
-    Checkpoint(**objects)  # takes what it can hold, and refuses the rest
-    return collect(objects).inventory

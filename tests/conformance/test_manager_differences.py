@@ -91,7 +91,7 @@ def test_checkpoints_of_another_name_are_not_continued_and_named(sides, caplog) 
         side.value.assign(0)
         found.append((name(side.manager().restore_or_initialize()), int(side.value)))
     assert found == [("old-1", 7), (None, 0)]
-    assert "but others: old" in caplog.text
+    assert "holds 'old-1'" in caplog.text
 
 
 def test_the_directory_says_what_there_is(sides) -> None:

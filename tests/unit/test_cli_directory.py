@@ -127,8 +127,10 @@ def test_what_is_damaged_torn_or_foreign_is_told_apart(runs: Path, foreign: Path
 def test_an_empty_directory_is_no_list(tmp_path: Path) -> None:
     ended = run("list", tmp_path)
     assert (ended.status, ended.out) == (1, "")
-    assert "there is no checkpoint in it" in ended.err
-    assert run("list", tmp_path / "absent").status == 1
+    assert ended.err == f"tfckpt: no checkpoint in {tmp_path}\n  {tmp_path} is empty\n"
+    ended = run("list", tmp_path / "absent")
+    assert ended.status == 1
+    assert f"{tmp_path}/absent does not exist" in ended.err
 
 
 # --- prune

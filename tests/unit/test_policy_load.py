@@ -338,8 +338,9 @@ def test_a_policy_file_is_one_policy(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.yaml", tmp_path, "a\0b"):
-        assert "cannot be read" in str(refused(path))
+    assert f"{tmp_path}/absent.yaml does not exist" in str(refused(tmp_path / "absent.yaml"))
+    assert "is a directory, not a config file" in str(refused(tmp_path))
+    assert "cannot be read" in str(refused("a\0b"))
 
 
 def test_a_mapping_that_holds_itself_is_refused() -> None:
@@ -361,3 +362,24 @@ def test_an_unknown_key_may_be_spelt_in_any_way(key: str) -> None:
 @pytest.mark.parametrize("source", [None, 3, ["a.yaml"], b"a.yaml", Policy()])
 def test_what_is_no_source_at_all_is_refused_in_words(source: Any) -> None:
     assert "expected the path of a YAML file, or a mapping" in str(refused(source))
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ({"restore": {"path": "a"}}, "add `version: 1` as the first line"),
+        ({"manager": {"directory": "a", "keep": {"latest": 3}}}, "a list of one is [{latest: 3}]"),
+        (
+            {"manager": {"directory": "a", "keep": {"best": 1, "monitor": "loss", "mode": "min"}}},
+            "a list of one is [{best: 1, monitor: 'loss', mode: 'min'}]",
+        ),
+        ({"manager": {"directory": "a", "keep": [{"pin": 12}]}}, "a list of one is [12]"),
+        (
+            {"restore": {"first_of": {"path": "a", "select": None}}},
+            "a list of one is [{path: 'a', select: null}]",
+        ),
+    ],
+)
+def test_the_hint_is_what_to_write(source: dict[str, Any], hint: str) -> None:
+    declared = source if "restore" in source and "path" in source["restore"] else {"version": 1}
+    assert hint in str(refused({**declared, **source}))

@@ -258,7 +258,11 @@ def test_checkpoints_of_another_name_are_named_where_none_is_found(tmp_path, cap
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
     tfckpt.CheckpointManager(checkpoint, tmp_path, 1, checkpoint_name="model").save()
     assert tfckpt.CheckpointManager(checkpoint, tmp_path, 1).restore_or_initialize() is None
-    assert "no checkpoint called ckpt, but others: model" in caplog.text
+    assert (
+        f"no checkpoint called ckpt is there to restore\n  {tmp_path} holds 'model-1'"
+        in caplog.text
+    )
+    assert "`checkpoint_name: model`" in caplog.text
 
 
 def test_a_pathlib_directory_with_a_trailing_name_is_a_directory(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_a_value_that_is_refused_is_explained(text: str, message: str, hint: str
         ("a: 1\nb: [1\n", "expected ',' or ']'", 3),
         ("a: 1\nb: 'x\n", "end of stream", 3),
         ("a: 1\n b: 2\n", "mapping values are not allowed", 2),
+        ("a: 1\nb\n  c: 1\n", "a key without its colon", 2),
         ('a: 1\nb: "\\UFFFFFFFF"', "number without meaning", 2),
         ("%YAML " + "9" * 5000 + ".1\n---\na: 1", "number without meaning", 1),
         ("a: 1\nb: \x07", "U+0007", 2),
@@ -164,3 +165,26 @@ def test_a_key_that_is_there_twice_is_refused_and_both_lines_are_named() -> None
 
 def test_all_values_that_are_refused_are_found_at_once() -> None:
     assert [p.line for p in problems("a: no\nb: 012\nc: ok\nd: [&x 1, *x]\n")] == [1, 2, 4, 4]
+
+
+COLUMNS = "begins in column {}, the line above in column {}; keys of one mapping"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "line"),
+    [
+        ("a:\n  b: 1\n   c: 2\n", COLUMNS.format(4, 3), 3),
+        ("a:\n    b: 1\n\n  c: 2\n", COLUMNS.format(3, 5), 4),
+        ("  a: 1\nb: 2\n", COLUMNS.format(1, 3), 2),
+        ("a:\n  - b: 1\n   c: 2\n", COLUMNS.format(4, 3), 3),
+        ("a:\n    - b\n   - c\n", COLUMNS.format(4, 5), 3),
+        ("a:\n  b 1\n  c: 2\n", "the line above lacks the colon", 3),
+        ("a: b: c\n", "in quotes", 1),
+        ("a: 'b' c\n", "in quotes", 1),
+        ("", "`version: 1`, then `restore: {directory: runs/digits}`", 1),
+    ],
+)
+def test_what_to_do_about_a_line_that_is_out_of_place(text: str, hint: str, line: int) -> None:
+    (problem,) = problems(text)
+    assert hint in problem.hint
+    assert problem.line == line

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import PolicyError
 from tfckpt.planning.text import printable
+from tfckpt.policy.directories import apart
 from tfckpt.policy.load import load_config
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ def run(given: Given) -> int:
     file = given.one("a config file")
     policies: list[str] = []
     problems: tuple[Problem, ...] = ()
+    note = ""
     try:
-        policies = sorted(load_config(file).policies)
+        config = load_config(file)
+        policies, note = sorted(config.policies), apart(config)
     except PolicyError as error:
         if not given.json:
             raise
@@ -32,8 +35,11 @@ def run(given: Given) -> int:
             "ok": not problems,
             "policies": policies,
             "problems": [problem._asdict() for problem in problems],
+            "notes": [note] if note else [],
         }
         print(json.dumps(document, indent=2))
     else:
         print(f"{printable(file)}: fine ({', '.join(policies) or 'no policies of its own'})")
+        if note:
+            print(f"  note: {printable(note)}")
     return 1 if problems else 0

@@ -121,7 +121,9 @@ def _plan(document: _Document) -> Content:
         verdict = (f"{'restored' if done else 'would be restored'}: {total}", "green")
     else:
         verdict = ("refused: nothing would be restored", "red")
-    about = [f"from {document['source']} under policy {document['policy']!r}"]
+    about = ["no checkpoint yet", *(document.get("absent") or ())]
+    if document["source"]:
+        about = [f"from {document['source']} under policy {document['policy']!r}"]
     about += [f"policies in {document['file']}"] if document["file"] else []
     about += [f"passed over: {one_line(str(why))}" for why in document.get("rejected") or ()]
     title = "What was restored" if done else "What a restore would do"

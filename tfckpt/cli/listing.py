@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
@@ -11,6 +12,7 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import files_of
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.planning.text import one_line, size
+from tfckpt.stored.instead import For, look
 from tfckpt.stored.listing import listing
 
 if TYPE_CHECKING:
@@ -24,9 +26,14 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def run(given: Given) -> int:
     """List a directory; 1 where any checkpoint in it is damaged or torn."""
     directory = given.one("a directory of checkpoints")
-    found = listing(directory, files_of(directory))
+    files, found = files_of(directory), []
+    with contextlib.suppress(CheckpointNotFoundError):  # it is a file
+        found = listing(directory, files)
     if not found:
-        raise CheckpointNotFoundError("there is no checkpoint in it", path=directory)
+        nothing = look(directory, files)
+        raise CheckpointNotFoundError(
+            f"no checkpoint in {directory}", hint="\n  ".join(nothing.lines(For.COMMAND))
+        )
     decision = _decision(given, directory, found)
     if given.json:
         show_json(_document(directory, found, decision))

@@ -127,9 +127,9 @@ def _numbers(logs: Any) -> dict[str, float]:
 def _summary(report: RestoreReport | None, epoch: int) -> str:
     if report is None:
         return "nothing is restored: the config has no `restore` section"
-    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     if not report.path:
-        return f"{passed_over}no checkpoint yet: training starts from the initial values"
+        return str(report)
+    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
     return f"{passed_over}restored {report.path} (epoch {epoch}): {counts}"
 

@@ -15,6 +15,7 @@ from absl import logging
 from tfckpt.fitting.resumption import Resumption, resumption_of, without_training
 from tfckpt.live.distribution import Restoring, chosen, workers_among
 from tfckpt.live.restore import Prepared, carry_out, prepare
+from tfckpt.manager.absent import absent
 from tfckpt.manager.sources import Found, as_told, first_readable, told_of
 from tfckpt.planning import Plan, RestoreReport
 
@@ -85,7 +86,8 @@ def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> R
     )
     if isinstance(found.result, Restoration):
         return found.result
-    return Restoration(RestoreReport(Plan("", "", ()), "", rejected=found.rejected))
+    nothing = Plan("", "", ())
+    return Restoration(RestoreReport(nothing, "", rejected=found.rejected, absent=absent(config)))
 
 
 def plan_first(config: Config, given: Given) -> Plan:
@@ -98,4 +100,7 @@ def plan_first(config: Config, given: Given) -> Plan:
     found = first_readable(config, attempt)
     for reason in found.rejected:
         logging.warning("passed over: %s", reason)
-    return found.result if isinstance(found.result, Plan) else Plan("", "", ())
+    if isinstance(found.result, Plan):
+        return found.result
+    logging.warning("\n  ".join(["no checkpoint yet: nothing would be restored", *absent(config)]))
+    return Plan("", "", ())

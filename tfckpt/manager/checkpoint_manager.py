@@ -36,6 +36,7 @@ from tfckpt.records import Role
 from tfckpt.stored.commits.discover import Candidate, Kind
 from tfckpt.stored.commits.numbers import Number
 from tfckpt.stored.files import absolute, join, same_directory
+from tfckpt.stored.instead import For, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -326,13 +327,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         path = chosen(workers, self._restore_newest, self._restore_told, lambda _: None)
         if path is not None:
             return path
-        if others := self._files.other_names():
-            logging.warning(
-                "%s holds no checkpoint called %s, but others: %s; checkpoint_name continues one",
-                self._directory,
-                self._files.checkpoint_name,
-                ", ".join(sorted(others)),
-            )
+        found = look(self._directory, self._terms.files)
+        if found.notable:
+            nothing = f"no checkpoint called {self._files.checkpoint_name} is there to restore"
+            logging.warning("%s", "\n  ".join([nothing, *found.lines(For.TRAINING)]))
         if self._init_fn is not None:
             self._init_fn()
         return None

@@ -96,12 +96,6 @@ class Directory:
         except CheckpointError:
             return False  # whoever tries it will say what is wrong with it
 
-    def other_names(self) -> set[str]:
-        """What the checkpoints here begin with that do not begin with ``checkpoint_name``."""
-        found = discover.candidates(self.path, None, self.files)
-        names = {os.path.split(one.prefix)[1].rpartition("-")[0] for one in found}
-        return names - {self.checkpoint_name}
-
     def head(self, prefix: str) -> CommitRecord | None:
         """What the record of a checkpoint says but its values, None where there is none."""
         try:

@@ -28,6 +28,7 @@ from tfckpt.errors import (
 )
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import Choice
+from tfckpt.manager.absent import artefacts_of, not_found, places_of
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Latest
 from tfckpt.stored.average import Average
@@ -83,7 +84,7 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
     for source in restore.first_of:
         found = [_some(member) for member in source.members]
         if not any(found):
-            nothing = [f"nothing at {path}" for one in source.members for path in _paths(one)]
+            nothing = [f"nothing at {p}" for one in source.members for p in artefacts_of(one)]
             rejected += nothing
             absent += len(nothing)
             continue
@@ -103,10 +104,7 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
         raise _none_readable(rejected, places, "if_none is for where no source holds a checkpoint")
     if restore.if_none == "initialize":
         return Found(None, tuple(rejected))
-    raise CheckpointNotFoundError(
-        f"no checkpoint in {places}",
-        hint="to start from the initial values where there is none, set if_none: initialize",
-    )
+    raise not_found(config, places)
 
 
 def told_of(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Any:
@@ -218,16 +216,7 @@ def _incomplete(source: Source, found: Sequence[object]) -> CheckpointNotFoundEr
 def _shown(source: Source) -> str:
     if source.all_of is not None:
         return " with ".join(map(_shown, source.all_of))
-    if isinstance(source.average, Latest):
-        return source.average.directory
-    return ", ".join(_paths(source)) or source.directory or ""
-
-
-def _paths(source: Source) -> tuple[str, ...]:
-    """The artefacts that a source names."""
-    if source.path is not None:
-        return (source.path,)
-    return source.average if isinstance(source.average, tuple) else ()
+    return ", ".join(places_of(source))
 
 
 def _some(source: Source) -> _Candidates | None:
@@ -242,9 +231,9 @@ def _candidates(source: Source) -> Iterable[tuple[Place, str]]:
     if isinstance(source.average, Latest):
         return _latest(source.average)
     if source.directory is None:
-        if not any(map(_anything, _paths(source))):
+        if not any(map(_anything, artefacts_of(source))):
             return []
-        return [(source.path or Average(_paths(source), source.weights or ()), "")]
+        return [(source.path or Average(artefacts_of(source), source.weights or ()), "")]
     path = source.directory
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":

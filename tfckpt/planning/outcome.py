@@ -22,6 +22,7 @@ class RestoreReport:
         epoch: epochs finished when it was saved, where its record knows it.
         metrics: what was measured when it was saved.
         rejected: checkpoints that were tried before this one, each with its reason.
+        absent: where there was none, what lies at the places where it was looked for.
 
     """
 
@@ -31,6 +32,7 @@ class RestoreReport:
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rejected: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def restored(self) -> bool:
@@ -50,10 +52,15 @@ class RestoreReport:
             "epoch": self.epoch,
             "metrics": dict(self.metrics),
             "rejected": list(self.rejected),
+            "absent": list(self.absent),
         }
 
     def __str__(self) -> str:
-        return "\n".join((*self._passed_over(), str(self.plan)))
+        result = str(self.plan)
+        if not self.path:
+            started = "no checkpoint yet: training starts from the initial values"
+            result = "\n  ".join([started, *self.absent])
+        return "\n".join((*self._passed_over(), result))
 
     def __repr__(self) -> str:
         from tfckpt.planning.report import verdict  # as of a Plan
@@ -65,7 +72,7 @@ class RestoreReport:
     def _repr_html_(self) -> str:
         from tfckpt.planning.notebook import plan_html
 
-        return plan_html(self.plan, self._passed_over())
+        return plan_html(self.plan, [*self._passed_over(), *self.absent])
 
     def _passed_over(self) -> list[str]:
         return [f"passed over: {reason}" for reason in self.rejected]

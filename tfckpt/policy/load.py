@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from tfckpt.errors import PolicyError, Problem
+from tfckpt.nearby import nearby
 from tfckpt.policy.config import Config
 from tfckpt.policy.environment import fill_in
 from tfckpt.policy.fields import Model
@@ -36,6 +37,10 @@ _SELECTORS = (
     "expect_missing",
     "expect_unexpected",
 )
+CONFIGS = (".yaml", ".yml", ".json")
+"""How the names of config files end."""
+
+_MAPPING = "the given mapping"
 _PYTHON_ONLY = ("name", "assert_")
 
 _Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -66,12 +71,15 @@ def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -
     return config
 
 
-def load_policy(source: _Source | Policy, env: Mapping[str, str] = os.environ) -> Policy:
+def load_policy(
+    source: _Source | Policy, env: Mapping[str, str] = os.environ, called: str = _MAPPING
+) -> Policy:
     """Load one policy: what stands under its name in a config, by itself.
 
     Args:
         source: a YAML file, whose name without its ending is the policy's; a mapping; or a policy.
         env: what ``${VAR}`` is filled in from.
+        called: what errors call a mapping.
 
     Raises:
         PolicyError: with every fault that the source has.
@@ -82,7 +90,7 @@ def load_policy(source: _Source | Policy, env: Mapping[str, str] = os.environ) -
     """
     if isinstance(source, Policy):
         return source
-    document, file = _read(source)
+    document, file = _read(source, called)
     policy = _validate(Policy, document, file, env)
     if not isinstance(source, Mapping):
         policy = policy.model_copy(update={"name": FilePath(source).stem})
@@ -90,9 +98,8 @@ def load_policy(source: _Source | Policy, env: Mapping[str, str] = os.environ) -
     return policy
 
 
-def _read(source: object) -> tuple[Document, str]:
+def _read(source: object, file: str = _MAPPING) -> tuple[Document, str]:
     if isinstance(source, Mapping):
-        file = "the given mapping"
         values: dict[Path, tuple[int, int]] = {}
         data = _plain(source, (), values, file)
         return Document(data, values, {}, ()), file
@@ -105,9 +112,32 @@ def _read(source: object) -> tuple[Document, str]:
         with FilePath(file).open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PolicyError(file, [Problem(f"the file cannot be read: {reason}")]) from None
+        raise PolicyError(file, [_unreadable(file, error)]) from None
     return parse(raw, file), file
+
+
+def _unreadable(file: str, error: Exception) -> Problem:
+    place, hint = os.path.abspath(file) if "\0" not in file else file, ""  # noqa: PTH100  text
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if near := nearby(file, _names, _is_config):
+            hint = f"did you mean {' or '.join(map(repr, near))}?"
+        return Problem(f"there is no config file: {place} does not exist", hint=hint)
+    if isinstance(error, IsADirectoryError):
+        hint = f"to restore from it, write `restore: {{directory: {file}}}` in a config"
+        return Problem(f"is a directory, not a config file: {place}", hint=hint)
+    reason = getattr(error, "strerror", None) or str(error)
+    return Problem(f"the file cannot be read: {reason}")
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory or ".")  # noqa: PTH208  names, not paths
+    except OSError:
+        return []
+
+
+def _is_config(path: str) -> bool:
+    return path.endswith(CONFIGS) and FilePath(path).is_file()
 
 
 def _plain(value: Any, path: Path, values: dict[Path, tuple[int, int]], file: str) -> Any:

@@ -9,6 +9,7 @@ read off the models, so that a misspelt one gets the nearest of its own mapping.
 from __future__ import annotations
 
 import difflib
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, Tag
@@ -127,7 +128,8 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
             problem = _unknown(str(detail["loc"][-1]), _model_at(model, detail["loc"][:-1]))
             yield Found(path, value, problem, about_key=True)
         elif kind == "missing":
-            yield Found(path, value, Problem("the key is missing"))
+            hint = "add `version: 1` as the first line" if path == ("version",) else ""
+            yield Found(path, value, Problem("the key is missing", hint=hint))
         else:
             yield Found(path, value, _unexpected(kind, detail["msg"], value, context))
 
@@ -142,13 +144,27 @@ def _unexpected(kind: str, message: str, value: Any, context: dict[str, Any]) ->
     hint = ""
     if kind == "string_type" and isinstance(value, bool | int | float):
         hint = "text that looks like something else is written in quotes"
-    elif kind == "tuple_type" and isinstance(value, str):
-        hint = f"a list of one is [{short(value)!r}]"
+    elif kind == "tuple_type" and value and isinstance(value, str | int | float | dict):
+        hint = f"a list of one is {_flow([value])}"
     elif kind == "literal_error" and isinstance(value, str):
         words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
         near = difflib.get_close_matches(value[:100], words, n=1)
         hint = f"did you mean `{near[0]}`?" if near else ""
     return Problem(f"expected {expected}, found {show_value(value)}", hint=hint)
+
+
+def _flow(value: Any) -> str:
+    """A value on one line, as YAML has it.
+
+    >>> _flow([{"best": 2, "mode": "min"}]), _flow(["model/**"])
+    ("[{best: 2, mode: 'min'}]", "['model/**']")
+    """
+    if isinstance(value, dict):
+        pairs = (f"{key}: {_flow(inner)}" for key, inner in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return repr(short(value)) if isinstance(value, str) else json.dumps(value, default=repr)
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:

@@ -37,6 +37,8 @@ class _Bad:
 
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _IGNORED = "?"
+_QUOTES = "text with any of []{}*&!|>%@`#,: in it is written in quotes"
+_MISPLACED = re.compile(r"<(block end|document start)>.* found '(-|\?|<block \w+ start>)'")
 
 BAD: Final = _Bad()
 """Stands for a value whose fault is already among the problems."""
@@ -142,9 +144,29 @@ def _explain(error: yaml.MarkedYAMLError) -> Problem:
         )
     if "'\\t'" in problem:
         return _at(mark, "a tab cannot indent or begin a value", "use spaces")
+    if "could not find expected ':'" in problem and error.context_mark:
+        hint = "a key is followed by a colon and a space: `restore: …`"
+        return _at(error.context_mark, "a key without its colon", hint)
     message = f"{context}: {problem}" if context else problem
-    hint = "text with any of []{}*&!|>%@`#,: in it is written in quotes"
-    return _at(mark, message, hint)
+    return _at(mark, message, _indentation(mark, problem) or _QUOTES)
+
+
+def _indentation(mark: Any, problem: str) -> str:
+    """What to do about a line that begins in the wrong column, "" where that is not the fault."""
+    lines = str(mark.buffer).split("\n")[: mark.line + 1]
+    line, above = lines[-1], next(filter(str.strip, reversed(lines[:-1])), "")
+    spaces, spaces_above = (len(one) - len(one.lstrip(" ")) for one in (line, above))
+    if problem.startswith("mapping values"):
+        if ": " in line[: mark.column]:
+            return ""
+        if spaces <= spaces_above:
+            return "perhaps the line above lacks the colon behind its key"
+    elif not _MISPLACED.search(problem) or line[: mark.column].strip():
+        return ""
+    return (
+        f"check the indentation: this line begins in column {spaces + 1}, the line above in column "
+        f"{spaces_above + 1}; keys of one mapping, and items of one list, begin in the same column"
+    )
 
 
 def _mark(event: Any) -> Mark:
@@ -164,7 +186,8 @@ class _Builder:
     def document(self) -> dict[str, Any]:
         self._next()
         if isinstance(self._next(), yaml.StreamEndEvent):
-            raise _StopError(Problem("the file is empty", 1, 1))
+            hint = "the least there is: `version: 1`, then `restore: {directory: runs/digits}`"
+            raise _StopError(Problem("the file is empty", 1, 1, hint))
         event = self._next()
         data = self._value(event, ())
         self._next()

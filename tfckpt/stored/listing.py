@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
@@ -19,14 +18,13 @@ from tfckpt.stored.commits import commit
 from tfckpt.stored.commits.debris import shards_of
 from tfckpt.stored.commits.discover import Kind, candidates
 from tfckpt.stored.files import LOCAL, Files, join
+from tfckpt.stored.instead import SHARD_OF_KERAS, SINGLE_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfckpt.stored.commits.record import CommitRecord
 
-_SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")
-_FILES = (".h5", ".hdf5", ".keras", ".weights.json", ".safetensors")
 _NO_INDEX = "has data and no index, which was lost, not copied, or never written"
 
 
@@ -75,8 +73,9 @@ def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     there, numbered = _names(directory, files), candidates(directory, None, files)
     known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
     indices = [name.removesuffix(".index") for name in there - known if name.endswith(".index")]
-    keras = [name for name in there if name.endswith(_FILES) and not _SHARD_OF_KERAS.search(name)]
-    return [join(directory, name) for name in sorted(indices) + sorted(keras)]
+    single = [name for name in there if name.endswith(SINGLE_FILES)]
+    whole = [name for name in single if not SHARD_OF_KERAS.search(name)]
+    return [join(directory, name) for name in sorted(indices) + sorted(whole)]
 
 
 def _names(directory: str, files: Files) -> set[str]:

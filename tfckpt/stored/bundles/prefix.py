@@ -49,7 +49,8 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     if _names(prefix, files) is not None and name:
         message, hint = "is a directory, not the prefix of a checkpoint", _inside(prefix, files)
     elif beside is None:
-        message = f"there is no checkpoint of that name: {directory!r} is no directory"
+        message = f"there is no checkpoint of that name: there is no directory {directory!r}"
+        hint = _meant(prefix, files)
     elif suffix:
         message = "is one file of a checkpoint, not its prefix"
         hint = f"Write {prefix[: -len(suffix[0])]!r}."
@@ -65,7 +66,7 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
             return DamagedCheckpointError(message, path=prefix, hint=hint)
         hint = "The save was not finished, or the index was not copied along."
     else:
-        hint = _similar(directory, name, beside)
+        hint = _similar(directory, name, beside) or _meant(prefix, files)
     return CheckpointNotFoundError(message, path=prefix, hint=hint)
 
 
@@ -139,14 +140,16 @@ def _prefixes(names: list[str]) -> list[str]:
 
 
 def _inside(prefix: str, files: Files) -> str:
-    found = _prefixes(_names(prefix, files) or [])
-    if found:
-        return f"It holds {_quoted(found)}. Write {join(prefix, found[-1])!r}."
     variables = join(prefix, "variables")
     if "variables" in _prefixes(_names(variables, files) or []):
         inner = join(variables, "variables")
         return f"It looks like a SavedModel. Write {inner!r}."
-    return "No checkpoint is in it."
+    from tfckpt.stored.instead import look  # what only an error needs
+
+    found = look(prefix, files)
+    readable = next((other.path for other in found.others if other.path), "")
+    write = f" Write {readable!r}." if readable else ""
+    return f"It {found.state}.{write}\n  {found.meant}".rstrip()
 
 
 def _similar(directory: str, name: str, beside: list[str]) -> str:
@@ -155,15 +158,17 @@ def _similar(directory: str, name: str, beside: list[str]) -> str:
     same = [other for other in found if re.sub(r"[0-9]+$", "", other) == stem]
     import difflib
 
+    from tfckpt.stored.instead import shown
+
     close = same or difflib.get_close_matches(name, found, _SHOWN) or found
-    if not close:
-        return f"No checkpoint is in {directory or '.'!r}."
-    return f"Here there is {_quoted(close)}."
+    return f"{directory or '.'!r} holds {shown(close)}." if close else ""
 
 
-def _quoted(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[-_SHOWN:])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+def _meant(prefix: str, files: Files) -> str:
+    from tfckpt.stored.instead import look
+
+    directory = os.path.split(prefix)[0]
+    return look(prefix, files).meant or f"No checkpoint is in {directory or '.'!r}."
 
 
 def _other_format(path: str, files: Files) -> CheckpointError:

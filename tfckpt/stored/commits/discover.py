@@ -15,6 +15,7 @@ import dataclasses
 import re
 from enum import Enum
 
+from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits.commit import DELETED, OUT_OF_ORDER, SUFFIX
 from tfckpt.stored.files import LOCAL, Files, join, reading, stands_for
@@ -112,6 +113,14 @@ def _listing(directory: str, files: Files) -> list[str]:
             names = files.listdir(directory)
         except FileNotFoundError:
             names = []
+        except NotADirectoryError:
+            from tfckpt.stored.instead import For, look
+
+            found = look(directory, files)
+            hint = "name another directory, or move the file away"
+            if found.others:
+                hint = found.others[0].how(For.CONFIG)
+            raise CheckpointNotFoundError(found.state, path=directory, hint=hint) from None
         if files.renames:
             return names
         from tfckpt.stored.commits.late import as_of_now

@@ -1,0 +1,288 @@
+"""What is called to restore: by a config, or from the path of a checkpoint and a policy at hand.
+
+``restore`` and ``plan`` take either, as the first thing that people write is
+``restore("runs/digits/ckpt-18", model=model)``. Which of the two a path is, is told from what lies
+there: a checkpoint, a directory of them, or a file of text, which is a config. Keywords that are
+keys of a policy and hold no object make the policy; all others are objects.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptError
+from tfckpt.fitting.restoring import plan_first, restore_first
+from tfckpt.live.checkpoint import Checkpoint
+from tfckpt.live.flavours import flavour_of
+from tfckpt.live.inventory import collect
+from tfckpt.live.remote import files_of
+from tfckpt.live.variables import Trackable
+from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
+from tfckpt.policy.load import CONFIGS
+from tfckpt.policy.messages import did_you_mean, keys_of, show_value
+from tfckpt.run import Run
+from tfckpt.stored.bundles.prefix import not_found
+from tfckpt.stored.commits.discover import candidates
+from tfckpt.stored.files import LOCAL, absolute
+from tfckpt.stored.instead import is_checkpoint, is_directory, shown
+
+if TYPE_CHECKING:
+    from tfckpt.planning import Plan, RestoreReport
+    from tfckpt.records import Inventory
+
+ConfigSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Config"
+
+_ARGUMENTS = "the arguments"
+
+
+def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> Run:
+    """Tie live objects to a config.
+
+    Args:
+        config: a YAML file, the same as a mapping, or a ``Config``.
+        model: the same as ``model=``.
+        **objects: by keyword, as for :class:`tfckpt.Checkpoint`.
+
+    Raises:
+        PolicyError: everything that is wrong with the config, each with its line.
+        TfckptError: no object was given, or ``step`` holds no number.
+
+    >>> import keras, tempfile, tfckpt
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+    >>> config = {"version": 1, "manager": {"directory": tempfile.mkdtemp()}}
+    >>> run = tfckpt.from_config(config, model)
+    >>> run.save(metrics={"val_loss": 0.5})[-6:]
+    'ckpt-1'
+    """
+    path = _path(config)
+    if path is not None and _is_checkpoint(path):
+        hint = (
+            f"to restore from it once, call `tfckpt.restore({path!r}, model=model)`; a config says "
+            "`restore: {path: …}` or `restore: {directory: …}`"
+        )
+        what = "is a directory" if is_directory(path, files_of(path)) else "is a checkpoint"
+        raise PolicyError(path, [Problem(f"{what}, not a config", hint=hint)])
+    return _run("from_config(config, model=model)", config, model, objects)
+
+
+def restore(
+    source: ConfigSource,
+    model: Any = None,
+    /,
+    *,
+    policy: Policy | Mapping[str, Any] | None = None,
+    **objects: Any,
+) -> RestoreReport:
+    """Restore live objects once, completely or not at all.
+
+    Args:
+        source: a checkpoint, by its path; a directory of them, of which the newest that can be read
+            is taken; or a config, as :func:`from_config` takes it.
+        model: the same as ``model=``.
+        policy: what may be restored of a checkpoint; without one, all of it must match. A config
+            has its own.
+        **objects: by keyword, as for :class:`tfckpt.Checkpoint`. In place of ``policy``, its keys
+            may be given by keyword: ``include=["model/**"]``.
+
+    Raises:
+        CheckpointNotFoundError: no checkpoint is there.
+        DamagedCheckpointError: there is one, and it cannot be read.
+        NotBuiltError: a model has no variables yet.
+        PolicyError: the config or the policy is wrong.
+        RefusedError: the plan has errors; it tells what to do.
+        TfckptError: no object was given.
+
+    >>> import keras, tempfile, tfckpt
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+    >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt")
+    >>> report = tfckpt.restore(path, model, exclude=["model/out/bias"])
+    >>> [step.name for step in report.plan.assignments]
+    ['model/out/kernel']
+    """
+    return _once("restore", source, model, policy, objects).restore()
+
+
+def plan(
+    source: ConfigSource,
+    model: Any = None,
+    /,
+    *,
+    policy: Policy | Mapping[str, Any] | None = None,
+    **objects: Any,
+) -> Plan:
+    """What :func:`restore` would do; assigns nothing."""
+    return _once("plan", source, model, policy, objects).plan()
+
+
+def inventory(model: Any = None, /, **objects: Any) -> Inventory:
+    """The canonical names of live objects, as policies and reports use them.
+
+    Raises:
+        ValueError: an argument is not trackable.
+
+    >>> import keras, tfckpt
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+    >>> list(tfckpt.inventory(model).entries)
+    ['model/out/bias', 'model/out/kernel']
+    """
+    objects = _with_model(model, objects)
+    Checkpoint(**objects)  # takes what it can hold, and refuses the rest
+    return collect(objects).inventory
+
+
+def _run(call: str, config: ConfigSource, model: Any, objects: dict[str, Any]) -> Run:
+    if _is_object(config):
+        problem = Problem(f"the first argument is a {type(config).__name__}", hint=f"write {call}")
+        raise PolicyError(_ARGUMENTS, [problem])
+    return Run(load_config(config), _objects(call, model, objects))
+
+
+def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
+    if not (given := _with_model(model, objects)):
+        raise TfckptError("no model was given", hint=f"write {call}")
+    return given
+
+
+class _Once(NamedTuple):
+    """A restore from a path: nothing is saved after it, so no count of saves is taken along."""
+
+    config: Config
+    objects: Mapping[str, Any]
+
+    def restore(self) -> RestoreReport:
+        return restore_first(self.config, self.objects, self._given).report
+
+    def plan(self) -> Plan:
+        return plan_first(self.config, self._given)
+
+    def _given(self, _: object) -> dict[str, Any]:
+        return dict(self.objects)
+
+
+def _once(
+    name: str,
+    source: ConfigSource | None,
+    model: Any,
+    policy: Policy | Mapping[str, Any] | None,
+    objects: dict[str, Any],
+) -> Run | _Once:
+    if source is None:
+        hint = "tf.train.latest_checkpoint returns None where it finds no checkpoint"
+        raise CheckpointNotFoundError("None was given as the source", hint=hint)
+    call, path = f"{name}(source, model=model)", _path(source)
+    keys, objects = _policy_keys(objects)
+    if path is not None and _is_checkpoint(path):
+        config, objects = _config_of(path, _policy(policy, keys)), _objects(call, model, objects)
+        Checkpoint(**objects)  # takes what it can hold, and refuses the rest
+        return _Once(config, objects)
+    if path is not None and not _is_called_a_config(path) and not LOCAL.exists(path):
+        message = f"there is neither a checkpoint nor a config file {absolute(path)}"
+        raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
+    if policy is not None or keys:
+        what = " and ".join(f"`{key}`" for key in ["policy"] * (policy is not None) + [*keys])
+        hint = "write it into the config, or give the path of a checkpoint as the source"
+        problem = Problem(f"a config has its own policies, and {what} was given besides", hint=hint)
+        raise PolicyError(_ARGUMENTS, [problem])
+    return _run(call, source, model, objects)
+
+
+def _path(source: object) -> str | None:
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else None
+
+
+def _is_checkpoint(path: str) -> bool:
+    """Whether a path is one, or a directory, rather than a config."""
+    if _is_called_a_config(path):
+        return False
+    return "://" in path or is_checkpoint(path, files_of(path))
+
+
+def _is_called_a_config(path: str) -> bool:
+    return path.endswith(CONFIGS) and not path.endswith((".weights.json", ".tfckpt.json"))
+
+
+def _config_of(path: str, policy: Policy) -> Config:
+    """The config that a person would write for a checkpoint or a directory."""
+    if not is_directory(path, files_of(path)):
+        source = Source(path=path, policy=policy)
+    else:
+        source = Source(directory=path, checkpoint_name=_checkpoint_name(path), policy=policy)
+    return Config(version=1, restore=Restore(first_of=(source,)))
+
+
+def _checkpoint_name(directory: str) -> str:
+    """What the checkpoints of a directory are called, where that is one name.
+
+    Raises:
+        CheckpointNotFoundError: there are none, or they have several.
+    """
+    files = files_of(directory)
+    newest: dict[str, str] = {}
+    for one in candidates(directory, None, files):
+        newest.setdefault(os.path.split(one.prefix)[1].rpartition("-")[0], one.prefix)
+    if not newest:
+        raise not_found(directory, files)
+    if len(newest) > 1:
+        message = f"holds checkpoints of several names, {shown(sorted(newest))}"
+        hint = f"write which one is meant: {' or '.join(map(repr, newest.values()))}"
+        raise CheckpointNotFoundError(message, path=directory, hint=hint)
+    return next(iter(newest))
+
+
+def _policy(policy: object, keys: Mapping[str, Any]) -> Policy:
+    if policy is None:
+        return load_policy(keys, called=_ARGUMENTS) if keys else STRICT
+    if keys:
+        hint = f"write {', '.join(f'`{key}`' for key in keys)} into the policy"
+        problem = Problem("`policy` and keys of a policy were given", hint=hint)
+        raise PolicyError(_ARGUMENTS, [problem])
+    if not isinstance(policy, Policy | Mapping):
+        message = f"policy: expected a Policy or a mapping, found {show_value(policy)}"
+        hint = "a policy that has a name is used by the config that it is in"
+        raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
+    return load_policy(policy, called=_ARGUMENTS)
+
+
+def _with_model(model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
+    if model is None:
+        return dict(objects)
+    if "model" in objects:
+        raise TypeError("two models were given, one by its place and one as `model=`")
+    return {"model": model, **objects}
+
+
+def _policy_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keywords that are keys of a policy, and those that are objects.
+
+    Raises:
+        PolicyError: one is neither, or may be both.
+    """
+    known, keys, objects, problems = keys_of(Policy), {}, {}, []
+    for keyword, value in given.items():
+        key = "assert" if keyword == "assert_" else keyword
+        if _is_object(value):
+            objects[keyword] = value
+            if key in known and isinstance(value, list | tuple) and not all(map(_is_object, value)):
+                message = f"{keyword}: objects and words in one list"
+                hint = "it is a key of a policy; give objects another keyword"
+                problems.append(Problem(message, hint=hint))
+        elif key in known:
+            keys[key] = value
+        elif value and isinstance(value, str | list | tuple | dict):
+            message = f"{keyword}: no object that can be restored, and no key of a policy"
+            problems.append(Problem(message, hint=did_you_mean(keyword, known)))
+        else:
+            objects[keyword] = value  # which the checkpoint refuses by itself
+    if problems:
+        raise PolicyError(_ARGUMENTS, problems)
+    return keys, objects
+
+
+def _is_object(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_object, value))
+    if isinstance(value, dict):
+        return any(map(_is_object, value.values()))
+    return isinstance(value, Trackable) or flavour_of(value) is not None

@@ -1,0 +1,53 @@
+"""No source holds a checkpoint: what lies where it was looked for, and what was perhaps meant.
+
+A person who starts a training reads it where the training begins from scratch, and where that is
+refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.live.remote import files_of
+from tfckpt.policy import Latest
+from tfckpt.policy.directories import apart, same
+from tfckpt.stored.instead import For, look
+
+if TYPE_CHECKING:
+    from tfckpt.policy import Config, Source
+
+
+def absent(config: Config, told: For = For.TRAINING) -> tuple[str, ...]:
+    """What there is to say of the places of a config that hold no checkpoint."""
+    sources = config.restore.first_of if config.restore else ()
+    places = [place for one in sources for member in one.members for place in places_of(member)]
+    found = [look(place, files_of(place)) for place in dict.fromkeys(places)]
+    lines = [line for one in found for line in one.lines(told)]
+    return (*lines, *filter(None, [apart(config)]))
+
+
+def not_found(config: Config, places: str) -> CheckpointNotFoundError:
+    """The error for a restore that is not to go on without a checkpoint."""
+    lines = absent(config, For.CONFIG)
+    own = config.manager.directory if config.manager else None
+    sources = config.restore.first_of if config.restore else ()
+    if own is not None and any(one.directory and same(own, one.directory) for one in sources):
+        lines += ("if this is the first start of the run, set if_none: initialize",)
+    return CheckpointNotFoundError(f"no checkpoint in {places}", hint="\n  ".join(lines))
+
+
+def places_of(source: Source) -> tuple[str, ...]:
+    """The paths that a source names, be they of checkpoints or of directories."""
+    if isinstance(source.average, Latest):
+        return (source.average.directory,)
+    if source.directory is not None:
+        return (source.directory,)
+    return artefacts_of(source)
+
+
+def artefacts_of(source: Source) -> tuple[str, ...]:
+    """The checkpoints that a source names."""
+    if source.path is not None:
+        return (source.path,)
+    return source.average if isinstance(source.average, tuple) else ()
