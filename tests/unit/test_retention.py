@@ -92,7 +92,7 @@ def test_latest_keeps_the_highest_numbers(latest: int, stay: list[int]) -> None:
         ([INF, 0.2, 0.1], 2, GREATEST, [2, 3]),
         ([INF, 0.2, INF], 2, GREATEST, [2, 3]),
         ([None, 0.2, None, 0.1], 3, LEAST, [2, 4]),  # without the metric
-        ([NAN, None], 1, LEAST, []),
+        ([NAN, None], 1, LEAST, [1, 2]),  # nothing to compare: nothing is given up
         ([-2.0, 0.0, -3.0], 1, LEAST, [3]),
         ([-2.0, 0.0, -3.0], 1, GREATEST, [2]),
     ],

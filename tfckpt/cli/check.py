@@ -6,21 +6,25 @@ import json
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import PolicyError
+from tfckpt.manager.remarks import nothing_saved
 from tfckpt.planning.text import printable
 from tfckpt.policy.load import load_config
 
 if TYPE_CHECKING:
     from tfckpt.cli.command import Given
     from tfckpt.errors import Problem
+    from tfckpt.policy import Config
 
 
 def run(given: Given) -> int:
     """Show what is wrong with a config; 1 where anything is."""
     file = given.one("a config file")
     policies: list[str] = []
+    notes: list[str] = []
     problems: tuple[Problem, ...] = ()
     try:
-        policies = sorted(load_config(file).policies)
+        config = load_config(file)
+        policies, notes = sorted(config.policies), _notes(config)
     except PolicyError as error:
         if not given.json:
             raise
@@ -32,8 +36,17 @@ def run(given: Given) -> int:
             "ok": not problems,
             "policies": policies,
             "problems": [problem._asdict() for problem in problems],
+            "notes": notes,
         }
         print(json.dumps(document, indent=2))
     else:
         print(f"{printable(file)}: fine ({', '.join(policies) or 'no policies of its own'})")
+        for note in notes:
+            print(f"note: {note}")
     return 1 if problems else 0
+
+
+def _notes(config: Config) -> list[str]:
+    """What is no error, and perhaps not meant."""
+    message, hint = nothing_saved(config.manager) if config.manager else ("", "")
+    return [f"{message}; {hint}"] if message else []
