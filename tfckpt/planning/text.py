@@ -61,6 +61,8 @@ def no_room(needed: int, free: int) -> str:
     >>> no_room(3 * 2**20, 1536)
     'a save needs at least 3.0 MiB, and 1.5 KiB are free'
     """
+    if needed <= free:  # it is counted without index and record
+        return f"a save needs more than the {size(free)} that are free"
     return f"a save needs at least {size(needed)}, and {size(free)} are free"
 
 
