@@ -6,9 +6,17 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.calls import from_config
+from tfckpt.policy.saving import Keep, KeepWhereMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+class _Default(str):
+    """A metric that nobody asked for: without validation data, ``fit`` never measures it."""
+
+
+_VAL_LOSS = _Default("val_loss")
 
 
 def resume(
@@ -16,7 +24,7 @@ def resume(
     directory: str | os.PathLike[str],
     *,
     save_freq: str | int = "epoch",
-    monitor: str | None = "val_loss",
+    monitor: str | None = _VAL_LOSS,
     mode: str = "auto",
     save_best: int = 1,
     max_to_keep: int | None = 3,
@@ -31,7 +39,8 @@ def resume(
         directory: of the checkpoints; made with the first save.
         save_freq: ``epoch``, or a number of batches: then it saves after so many, and at the end of
             each epoch.
-        monitor: the metric that ``save_best`` compares; None for none.
+        monitor: the metric that ``save_best`` compares; None for none. The default counts where
+            ``fit`` has validation data.
         mode: ``min``, ``max``, or ``auto``: as in Keras, by the name of the metric.
         save_best: how many of the best checkpoints are kept besides.
         max_to_keep: how many of the newest are kept; None keeps all.
@@ -53,11 +62,12 @@ def resume(
     save: dict[str, Any] = {"every_epochs": 1, "on_signal": list(on_signal)}
     if save_freq != "epoch":
         save["every_steps"] = save_freq
-    keep: list[dict[str, Any]] = []
+    keep: list[dict[str, Any] | Keep] = []
     if max_to_keep is not None:
         keep.append({"latest": max_to_keep})
         if monitor is not None and save_best:
-            keep.append({"best": save_best, "monitor": monitor, "mode": _mode(mode, monitor)})
+            best: Any = {"best": save_best, "monitor": str(monitor), "mode": _mode(mode, monitor)}
+            keep.append(KeepWhereMeasured(**best) if monitor is _VAL_LOSS else best)
     where = os.fspath(directory)
     config = {
         "version": 1,

@@ -6,36 +6,28 @@ is in ``calls``.
 
 from __future__ import annotations
 
-import signal
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.errors import SaveError, TfckptError
 from tfckpt.fitting.keras_callback import callback_for, no_training
 from tfckpt.fitting.restoring import plan_first, restore_first
 from tfckpt.fitting.resumption import (
     Resumption,
-    attached,
     check_keywords,
     check_step,
     takes_up,
 )
+from tfckpt.fitting.saves import Moment, Saves
 from tfckpt.live.checkpoint import Checkpoint
-from tfckpt.live.distribution import in_cluster, workers_among
-from tfckpt.live.save import About
 from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
-from tfckpt.manager.signals import Signals
-from tfckpt.manager.triggers import Triggers
-from tfckpt.policy import Save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.live.restore import Choice
-    from tfckpt.live.workers import Workers
     from tfckpt.planning import Plan, RestoreReport
     from tfckpt.policy import Config
 
@@ -52,9 +44,8 @@ class Run:
         resumption: of the last restore, until a ``fit`` has gone on from it.
         fits: how many ``fit`` the callback has seen.
         training: what a save asks for the state of the ``fit`` that is running.
+        saves: when it saves, and how.
     """
-
-    _workers: Workers | None = None
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
         self.config = config
@@ -81,11 +72,8 @@ class Run:
         self.resumption: Resumption | None = None
         self.fits = 0
         self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
-        when = config.manager.save if config.manager else Save()
-        self._triggers = Triggers(when.every_steps, when.every_epochs, when.every_minutes)
-        self._signals = Signals(when.on_signal, when.grace_seconds)
-        weakref.finalize(self, self._signals.abandon)
-        self._saved_at: tuple[int | None, int] | None = None
+        self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
+        weakref.finalize(self, self.saves.abandon)
 
     def restore(self) -> RestoreReport:
         """Restore by the config's ``restore`` section, completely or not at all.
@@ -113,8 +101,7 @@ class Run:
             self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
-        self._triggers.restored(self._step())
-        self._saved_at = None
+        self.saves.restored()
         self.report = found.report
         return found.report
 
@@ -134,20 +121,6 @@ class Run:
     def begin(self) -> RestoreReport | None:
         """What the callback does first: ``restore``, or nothing where the config only saves."""
         return self._restore() if self.config.restore is not None else None
-
-    def watch(self) -> Callable[[], None]:
-        """Training begins: minutes count, and signals wait for a save.
-
-        Returns:
-            What gives the signals back where nobody is left to call ``sync``.
-
-        Raises:
-            TfckptError: ``on_signal`` is given, and this is not the main thread; or ``every_steps``
-                is, and nothing given counts steps.
-        """
-        self._triggers.begin(self._counted())
-        self._signals.install()
-        return self._signals.abandon
 
     def _given(self, choices: Sequence[Choice]) -> dict[str, Any]:
         given = dict(self._objects)
@@ -169,8 +142,9 @@ class Run:
             SaveError: it failed, or a number is none; no file of it is left.
             TfckptError: the config has no ``manager`` section.
         """
-        path = self._save(self.epoch if epoch is None else epoch, metrics, wait=True)
-        assert path is not None, "nothing holds back a save that waits"  # noqa: S101
+        epoch = self.epoch if epoch is None else epoch
+        path = self.saves.now(Moment(epoch, metrics, self.training))
+        self.epoch = as_int(epoch)
         return path
 
     def save_if_due(
@@ -182,7 +156,8 @@ class Run:
         and ``every_minutes`` minutes after the last one, or after the first call. A step is counted
         by the object given as ``step``, else by the optimizer's iterations. From the first call on,
         the signals of ``on_signal`` wait for the next one, which saves and then ends the process;
-        when the loop is over, ``sync`` gives them back their meaning.
+        when the loop is over, ``sync`` gives them back their meaning. The first call claims the
+        directory: one that is in use, cannot be written or has no room is refused there.
 
         Args:
             metrics: measured at this step, for the commit record.
@@ -194,20 +169,19 @@ class Run:
             written. With ``enable_async`` the checkpoint may still be being written.
 
         Raises:
-            SaveError: it failed, or the last one did in the background.
+            SaveError: it failed, or the last one did in the background; not where ``on_save_error``
+                is ``warn``, and not the first call.
             SystemExit: a signal has come, the checkpoint is on disk.
             KeyboardInterrupt: the same, for SIGINT.
-            TfckptError: ``on_signal`` is given, and this is not the main thread; or ``every_steps``
-                is, and nothing given counts steps.
+            TfckptError: nothing in the config ever makes a save due; or ``on_signal`` is given, and
+                this is not the main thread; or ``every_steps`` is, and nothing counts steps.
         """
-        taken = None if "step" in self._objects else steps
-        step = self._counted() if self._triggers.step_matters(taken) else None
-        return self._at_boundary(self._triggers.at_step(step), metrics)
+        return self.saves.after_step(steps, Moment(self.epoch, metrics, self.training))
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
         """As ``save_if_due`` at the end of an epoch: if ``every_epochs`` divides their number."""
         self.epoch = epoch
-        return self._at_boundary(self._triggers.at_epoch(epoch), metrics)
+        return self.saves.after_epoch(Moment(epoch, metrics, self.training))
 
     def sync(self) -> None:
         """Training is over or pauses: wait for a save that is being written in the background.
@@ -232,123 +206,18 @@ class Run:
         >>> [path[-6:] for path in run.manager.checkpoints]
         ['ckpt-1', 'ckpt-2']
         """
-        if self.manager is None:
-            return
-        try:
-            self._wait()
-            _, received = self._together()
-            if received:
-                self._save_for(received, None)
-        except BaseException:
-            self._signals.abandon()
-            raise
-        self._signals.leave()
-
-    def _at_boundary(self, due: bool, metrics: Mapping[str, float] | None) -> str | None:
-        """Between two steps: save if due, and for a signal, which then means what it meant."""
-        self._signals.install()
-        due, received = self._together(due)
-        path = None
-        if due and not received:
-            path = self._save(self.epoch, metrics, wait=False)
-            if self._workers is None:
-                received = self._signals.received  # meanwhile
-        if received:
-            path = self._save_for(received, metrics) or path
-            self._signals.leave()
-            self._signals.install()
-        return path
-
-    def _together(self, due: bool = False) -> tuple[bool, tuple[signal.Signals, ...]]:
-        """Whether a save is due, and what signals have come: in one of several workers, so in all.
-
-        One that comes after a worker has said what it has waits for the next boundary.
-        """
-        received = self._signals.received
-        if not in_cluster() or not (self._triggers.by_the_clock or self._signals.watching):
-            return due, received
-        if (workers := self._workers or workers_among(self._objects)) is None:
-            return due, received
-        self._workers = workers
-        said = [due, [one.name for one in received]]
-        heard = workers.meet("end of a step", said, SaveError)
-        names = dict.fromkeys(name for _, theirs in heard for name in theirs)
-        self._signals.received_elsewhere(names)
-        return any(other for other, _ in heard), tuple(signal.Signals[name] for name in names)
-
-    def _save_for(
-        self, received: Sequence[signal.Signals], metrics: Mapping[str, float] | None
-    ) -> str | None:
-        """What a signal asks for: a save on disk, unless this very step is there."""
-        try:
-            self._wait()
-        finally:  # that an earlier one failed is no reason to lose this one
-            step, path = self._step(), None
-            if step is None or self._saved_at != (step, self.epoch):
-                path = self._save(self.epoch, metrics, wait=True)
-        names = ", ".join(each.name for each in received)
-        logging.warning("%s: saved %s", names, self._writer().latest_checkpoint)
-        return path
-
-    def _wait(self) -> None:
-        try:
-            self._writer().sync()
-        except BaseException:
-            self._saved_at = None
-            raise
-
-    def _save(self, epoch: int, metrics: Mapping[str, float] | None, *, wait: bool) -> str | None:
-        manager = self._writer()
-        step, self._saved_at = self._step(), None
-        if wait:
-            manager.sync()  # else it might be skipped
-        training, held = self.training()
-        about = About(step=step, epoch=epoch, metrics=metrics or {}, training=training)
-        with attached(self.checkpoint, held):
-            path = manager.save(about=about)
-        if path is None:
-            return None
-        if wait:
-            manager.sync()
-        self.epoch = as_int(epoch)
-        self._saved_at = (step, self.epoch)
-        self._triggers.saved(step)
-        return path
-
-    def _writer(self) -> CheckpointManager:
-        if self.manager is None:
-            raise TfckptError(
-                "the config has no `manager` section, so there is nowhere to save",
-                hint="add `manager: {directory: …}`",
-            )
-        return self.manager
+        self.saves.end(Moment(self.epoch, None, self.training))
 
     def callback(self, verbose: int = 1) -> Any:
         """A callback for ``fit``: restores when training begins, saves when due or asked to.
 
         Args:
             verbose: 0 is silent, 1 says a line for the restore and for each save.
+
+        Raises:
+            TfckptError: the config has no ``restore`` section, and nothing is to be saved.
         """
         check_keywords(self._objects)
+        if self.config.restore is None:
+            self.saves.check_callback()
         return callback_for(self, self._objects, verbose)
-
-    def _step(self) -> int | None:
-        counter = self._objects.get("step")
-        if counter is not None:
-            return as_int(counter)
-        solvers = [
-            o for o in (*self._objects.values(), *self._compiled()) if hasattr(o, "iterations")
-        ]
-        return as_int(solvers[0].iterations) if solvers else None
-
-    def _counted(self) -> int | None:
-        step = self._step()
-        if step is None and self._triggers.every_steps is not None:
-            raise TfckptError(
-                "`every_steps` is declared, and nothing that was given counts steps",
-                hint="give the optimizer, a compiled model, or a variable as `step`",
-            )
-        return step
-
-    def _compiled(self) -> list[Any]:
-        return [getattr(obj, "optimizer", None) for obj in self._objects.values()]

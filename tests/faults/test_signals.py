@@ -314,7 +314,7 @@ def training_in_another_thread_is_refused(loop: Loop) -> Any:
 @scenario(signal.SIGTERM)
 def handlers_given_up_in_another_thread_hold_no_signal_back(loop: Loop) -> None:
     loop.go()
-    in_another_thread(loop.run.watch())
+    in_another_thread(loop.run.saves.watch())
     come()
 
 

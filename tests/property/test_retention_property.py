@@ -38,12 +38,33 @@ ANCHOR = st.sampled_from([0.0, HOUR, 20 * HOUR, 1e10])
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> list[Saved]:
-    """A run of up to 25 saves, the oldest first; some numbers were never given."""
+def runs(draw: st.DrawFn, restarts: bool = True) -> list[Saved]:
+    """Up to 25 saves of any steps, the oldest first; some numbers were never given.
+
+    Any of them may begin another run than the one before, or be of an earlier one again.
+    """
     facts = draw(st.lists(FACTS, max_size=25))
     gaps = draw(st.lists(GAP, min_size=len(facts), max_size=len(facts)))
-    numbers = itertools.accumulate(gaps)
-    return [Saved(f"ckpt-{n}", n, *about) for n, about in zip(numbers, facts, strict=True)]
+    saved: list[Saved] = []
+    for number, about in zip(itertools.accumulate(gaps), facts, strict=True):
+        firsts = [None, (number, 0), *(one.run_first for one in saved)]
+        run = draw(st.sampled_from(firsts)) if restarts else None
+        saved.append(Saved(f"ckpt-{number}", number, *about, None, run, draw(st.booleans())))
+    return saved
+
+
+@st.composite
+def restarted(draw: st.DrawFn) -> list[Saved]:
+    """Runs one after the other in one directory, each from its first step on."""
+    saved: list[Saved] = []
+    counted = draw(st.booleans())
+    for steps in draw(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=8), max_size=4)):
+        first = len(saved) + 1
+        for number, step in enumerate(sorted(steps), first):
+            time, _, metrics, finite = draw(FACTS)
+            about = (time, step if counted else None, metrics, finite)
+            saved.append(Saved(f"ckpt-{number}", number, *about, None, (first, 0)))
+    return saved
 
 
 RUNS = runs()
@@ -101,7 +122,7 @@ def test_after_the_deletion_nothing_more_is_deleted(saved, rules, anchor, in_use
     assert again == dataclasses.replace(first, delete=())
 
 
-@given(RUNS, RULES, ANCHOR, IN_USE)
+@given(runs(restarts=False) | restarted(), RULES, ANCHOR, IN_USE)
 def test_once_after_each_save_comes_to_the_same_as_once_at_the_end(
     saved, rules, anchor, in_use
 ) -> None:
@@ -132,6 +153,37 @@ def test_what_is_kept_for_good_is_kept_for_good(saved, rules, anchor) -> None:
         }
         promised = {prefix: reasons for prefix, reasons in promised.items() if reasons}
         here = left(here, decision)
+
+
+@given(restarted(), st.integers(1, 3))
+def test_of_the_runs_before_what_came_furthest_stays_until_the_new_one_has_come_as_far(
+    saved, latest
+) -> None:
+    here: list[Saved] = []
+    furthest: dict[tuple[int, int], int] = {}  # of each run, by its first save
+    for one in saved:
+        here = left([*here, one], decide([*here, one], [Keep(latest=latest)], anchor=0.0))
+        saves = one.number - one.run_first[0] + 1
+        furthest[one.run_first] = saves if one.step is None else one.step
+        far = furthest[one.run_first]
+        before = max((far for run, far in furthest.items() if run != one.run_first), default=far)
+        if before > far:
+            of_runs_before = [other for other in here if other.run_first != one.run_first]
+            came = [
+                other.number - other.run_first[0] + 1 if other.step is None else other.step
+                for other in of_runs_before
+            ]
+            assert max(came) == before
+    newest = [one.prefix for one in saved[-latest:]]
+    assert len([one for one in here if one.prefix not in newest]) <= 2  # one more, one finite
+
+
+@given(RUNS, st.integers(1, 5), ANCHOR)
+def test_by_a_metric_that_none_has_nothing_is_deleted(saved, latest, anchor) -> None:
+    rules = [Keep(latest=latest), Keep(best=1, monitor="absent", mode="max")]
+    decision = decide(saved, rules, anchor=anchor)
+    assert decision.delete == ()
+    assert all("no checkpoint has the metric 'absent' yet" in r for r in decision.kept.values())
 
 
 @given(RUNS, st.integers(1, 30), st.sampled_from(["min", "max"]), ANCHOR)

@@ -219,7 +219,7 @@ def test_policy_check_compares_the_directories(case) -> None:
     Path("t.yaml").write_text(json.dumps(declared), encoding="utf-8")
     ended = run("policy", "check", "t.yaml")
     assert ended.status == 0
-    assert ("\n  note: " in ended.out) == bool(says)
+    assert ("\nnote: " in ended.out) == bool(says)
     assert says in ended.out
     (note,) = document("policy", "check", "t.yaml")["notes"] or [""]
     assert note in ended.out

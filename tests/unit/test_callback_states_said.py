@@ -102,7 +102,8 @@ def test_what_keeps_files_of_its_own_is_said(flavour, tmp_path) -> None:
 
 def test_what_counts_nothing_is_not_spoken_of(flavour, tmp_path) -> None:
     kinds = flavour.callbacks
-    config = {"version": 1, "manager": {"directory": str(tmp_path)}}
+    manager = {"directory": str(tmp_path), "save": {"every_epochs": 1}}
+    config = {"version": 1, "manager": manager}
     model = flavour.Sequential([flavour.layers.Dense(1, name="a")])
     silent = [
         tfckpt.from_config(config, model=model).callback(),

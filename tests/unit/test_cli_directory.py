@@ -182,6 +182,73 @@ def test_what_others_wrote_is_never_pruned(runs: Path, foreign: Path) -> None:
     assert names(runs) == {"ckpt-1", "ckpt-4"}
 
 
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (
+            "best=1,monitor=los,mode=min",
+            "no checkpoint has the metric 'los' yet; there is loss; did you mean 'loss'?",
+        ),
+        ("best=1,monitor=nope,mode=max", "no checkpoint has the metric 'nope' yet; there is loss"),
+        ("pin=3,9", "has no checkpoint 9 to pin, but 1, 2, 3, 4"),
+    ],
+)
+def test_a_rule_that_goes_by_what_is_not_there_prunes_nothing(
+    runs: Path, rule: str, says: str
+) -> None:
+    for more in ((), ("--yes",)):
+        ended = run("prune", runs, "--keep", "latest=1", "--keep", rule, *more)
+        assert (ended.status, ended.out) == (2, "")
+        assert f"{runs}" in ended.err
+        assert says in ended.err
+    assert len(names(runs)) == 4
+
+
+def test_rules_that_go_by_what_no_save_had_prune_nothing(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfckpt.live.save import About
+
+    directory = tmp_path / "unmeasured"
+    checkpoint = tfckpt.Checkpoint(a=tf.Variable(1.0))
+    manager = tfckpt.CheckpointManager(checkpoint, directory, None)
+    for _ in range(3):
+        manager.save(about=About(metrics={"loss": float("nan")}))
+    ended = run("prune", directory, "--keep", "best=1,monitor=loss,mode=min", "--yes")
+    assert ended.status == 2
+    assert "the metric 'loss' is NaN in every checkpoint so far" in ended.err
+    ended = run("prune", directory, "--keep", "every_n_steps=100", "--yes")
+    assert ended.status == 2
+    assert "no checkpoint has a step, which `every_n_steps` counts by" in ended.err
+    assert len(names(directory)) == 3
+
+
+def test_a_config_may_pin_what_is_yet_to_come(runs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("version: 1\nmanager: {directory: x, keep: [{latest: 1}, {pin: [2, 40]}]}\n")
+    assert run("prune", runs, "--config", config, "--yes").status == 0
+    assert names(runs) == {"ckpt-2", "ckpt-4"}
+    config.write_text(
+        "version: 1\nmanager:\n  directory: x\n"
+        "  keep: [{best: 1, monitor: los, mode: min}, {latest: 1}]\n"
+    )
+    assert run("prune", runs, "--config", config, "--yes").status == 2
+    out = " ".join(run("list", runs, "--config", config).out.split())
+    assert "no checkpoint has the metric 'los' yet" in out
+
+
+def test_prune_keeps_the_newest_of_the_run_before(runs: Path) -> None:
+    import tensorflow as tf
+
+    from tfckpt.live.save import About
+
+    fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), runs, None)
+    fresh.save(about=About(step=10))
+    found = document("prune", runs, "--keep", "latest=1")
+    assert found["kept"][f"{runs}/ckpt-4"] == ["newest of the run before"]
+    assert found["delete"] == [f"{runs}/ckpt-{number}" for number in (1, 2, 3)]
+
+
 def test_prune_waits_for_nobody(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tfckpt.manager.directory import Directory
 

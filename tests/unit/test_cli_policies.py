@@ -72,6 +72,22 @@ def test_the_schema_is_the_one_that_editors_read() -> None:
     assert run("policy", "schema", "more").status == 2
 
 
+def test_check_says_that_nothing_is_saved_by_itself(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("version: 1\nmanager: {directory: runs/a}\n")
+    ended = run("policy", "check", config)
+    note = (
+        "nothing is saved during `fit`: the config has no `manager.save`; add "
+        "`save: {every_epochs: 1}`"
+    )
+    assert (ended.status, ended.out.splitlines()[1:]) == (0, [f"note: {note}"])
+    found = document("policy", "check", config)
+    assert (found["ok"], found["notes"]) == (True, [note])
+    for fine in ("manager: {directory: a, save: {every_steps: 1}}", "restore: {directory: a}"):
+        config.write_text(f"version: 1\n{fine}\n")
+        assert document("policy", "check", config)["notes"] == []
+
+
 def complete(*words: str) -> list[str]:
     """What bash offers for the last word."""
     script = run("completion", "bash").out

@@ -105,6 +105,7 @@ def test_one_per_so_many_hours_is_kept_for_good(manager, value, clock) -> None:
         clock[0] += HOUR
     assert kept(first) == ["ckpt-3", "ckpt-5", "ckpt-7"]
     second = manager(max_to_keep=1)
+    second.restore_or_initialize()
     for number in range(8, 10):
         save(second, value, number)
         clock[0] += HOUR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 
@@ -9,6 +10,7 @@ import pytest
 
 from tfckpt.manager.retention import Saved, decide
 from tfckpt.policy import Keep
+from tfckpt.policy.saving import KeepWhereMeasured
 
 HOUR = 3600.0
 NAN, INF = math.nan, math.inf
@@ -92,13 +94,38 @@ def test_latest_keeps_the_highest_numbers(latest: int, stay: list[int]) -> None:
         ([INF, 0.2, 0.1], 2, GREATEST, [2, 3]),
         ([INF, 0.2, INF], 2, GREATEST, [2, 3]),
         ([None, 0.2, None, 0.1], 3, LEAST, [2, 4]),  # without the metric
-        ([NAN, None], 1, LEAST, []),
+        ([NAN, None], 1, LEAST, [1, 2]),  # nothing to compare: nothing is given up
         ([-2.0, 0.0, -3.0], 1, LEAST, [3]),
         ([-2.0, 0.0, -3.0], 1, GREATEST, [2]),
     ],
 )
 def test_best(values: list[float], count: int, mode: dict[str, str], stay: list[int]) -> None:
     assert kept(losses(*values), Keep(best=count, **mode)) == stay
+
+
+def test_by_a_metric_that_none_has_nothing_is_given_up() -> None:
+    rules = [Keep(latest=1), Keep(best=1, monitor="los", mode="min")]
+    decision = decide(losses(0.5, 0.1, 0.4), rules, anchor=0.0)
+    assert decision.delete == ()
+    assert decision.kept["ckpt-2"] == ("no checkpoint has the metric 'los' yet",)
+    decision = decide(losses(NAN, NAN), [Keep(best=1, **LEAST)], anchor=0.0)
+    assert decision.kept["ckpt-1"] == ("the metric 'loss' is NaN in every checkpoint so far",)
+    decision = decide(losses(NAN, NAN, 0.5), [Keep(best=1, **LEAST)], anchor=0.0)
+    assert decision.delete == ("ckpt-1", "ckpt-2")
+
+
+def test_a_metric_that_nobody_asked_for_keeps_nothing_until_it_comes() -> None:
+    best = KeepWhereMeasured(best=1, **LEAST)
+    assert kept(losses(None, None, None), Keep(latest=1), best) == [3]
+    assert kept(losses(None, 0.1, None), Keep(latest=1), best) == [2, 3]
+
+
+def test_in_the_middle_of_an_epoch_no_metric_of_validation_is_missed() -> None:
+    saved = [dataclasses.replace(one, mid_epoch=True) for one in losses(0.5, 0.4, 0.3, 0.2)]
+    by_validation = Keep(best=1, monitor="val_loss", mode="min")
+    assert kept(saved, Keep(latest=1), by_validation) == [4]
+    assert kept([*saved[:2], *losses(0.5, 0.4, 0.3)[2:]], Keep(latest=1), by_validation) == [3]
+    assert kept(saved, Keep(latest=1), Keep(best=1, monitor="los", mode="min")) == [1, 2, 3, 4]
 
 
 def test_best_by_two_metrics() -> None:
@@ -215,6 +242,51 @@ def test_the_union_stays_with_every_reason() -> None:
     ]
     assert decision.delete == ("run/ckpt-2", "run/ckpt-5")
     assert decision.last_preserved == 6 * HOUR
+
+
+def in_runs(*runs: list[int | None]) -> list[Saved]:
+    """Runs one after the other, each of which restored nothing, with the steps of their saves."""
+    firsts = [(1 + sum(map(len, runs[:n])), 0) for n, run in enumerate(runs) for _ in run]
+    saved = run(steps=[step for run in runs for step in run])
+    return [
+        dataclasses.replace(one, run_first=first) for one, first in zip(saved, firsts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "stays"),
+    [
+        ([[100, 200, 300], [10]], 3),
+        ([[100, 200, 300], [10, 20, 30, 40, 50]], 3),
+        ([[100, 200, 300], [10, 20, 30, 299]], 3),
+        ([[100, 200, 300], [10, 20, 30, 300]], None),  # as far
+        ([[100, 200, 300], [400]], None),  # its weights came some other way
+        (
+            [[100, 200, 300], [10, 20], [10]],
+            3,
+        ),  # of several the furthest
+        ([[100, 200], [10, 300], [10]], 4),
+        ([[None] * 4, [None]], 4),  # by saves where no step is known
+        ([[None] * 4, [None] * 3], 4),
+        ([[None] * 4, [None] * 4], None),
+        ([[100, 200, 300]], None),
+    ],
+)
+def test_the_run_before_stays_until_this_one_has_come_as_far(
+    runs: list[list[int | None]], stays: int | None
+) -> None:
+    saved = in_runs(*runs)
+    decision = decide(saved, [Keep(latest=1)], anchor=0.0)
+    found = [p for p, why in decision.kept.items() if "newest of the run before" in why]
+    assert found == ([] if stays is None else [f"ckpt-{stays}"])
+    assert list(decision.kept) == [*found, saved[-1].prefix]
+
+
+def test_of_checkpoints_that_do_not_tell_their_run_the_furthest_stays_too() -> None:
+    old, (new,) = steps(100, 200, 300), in_runs([10])
+    new = dataclasses.replace(new, prefix="ckpt-4", number=4, run_first=(4, 0))
+    decision = decide([*old, new], [Keep(latest=1)], anchor=0.0)
+    assert list(decision.kept) == ["ckpt-3", "ckpt-4"]
 
 
 def test_the_newest_stays_whatever_the_rules_say() -> None:

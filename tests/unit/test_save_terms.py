@@ -172,6 +172,7 @@ def test_the_best_survive_a_restart(tmp_path) -> None:
         first.save(about=about(metrics={"val_loss": loss}))
     assert numbers(first) == [1, 2, 3, 4]  # two best, a pinned one, the latest
     second = manager()
+    second.restore_or_initialize()
     for loss in (0.4, 0.8):
         second.save(about=about(metrics={"val_loss": loss}))
     assert numbers(second) == [2, 3, 5, 6]

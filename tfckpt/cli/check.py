@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import PolicyError
+from tfckpt.manager.remarks import nothing_saved
 from tfckpt.planning.text import printable
 from tfckpt.policy.directories import apart
 from tfckpt.policy.load import load_config
@@ -13,17 +14,18 @@ from tfckpt.policy.load import load_config
 if TYPE_CHECKING:
     from tfckpt.cli.command import Given
     from tfckpt.errors import Problem
+    from tfckpt.policy import Config
 
 
 def run(given: Given) -> int:
     """Show what is wrong with a config; 1 where anything is."""
     file = given.one("a config file")
     policies: list[str] = []
+    notes: list[str] = []
     problems: tuple[Problem, ...] = ()
-    note = ""
     try:
         config = load_config(file)
-        policies, note = sorted(config.policies), apart(config)
+        policies, notes = sorted(config.policies), _notes(config)
     except PolicyError as error:
         if not given.json:
             raise
@@ -35,11 +37,17 @@ def run(given: Given) -> int:
             "ok": not problems,
             "policies": policies,
             "problems": [problem._asdict() for problem in problems],
-            "notes": [note] if note else [],
+            "notes": notes,
         }
         print(json.dumps(document, indent=2))
     else:
         print(f"{printable(file)}: fine ({', '.join(policies) or 'no policies of its own'})")
-        if note:
-            print(f"  note: {printable(note)}")
+        for note in notes:
+            print(f"note: {printable(note)}")
     return 1 if problems else 0
+
+
+def _notes(config: Config) -> list[str]:
+    """What is no error, and perhaps not meant."""
+    message, hint = nothing_saved(config.manager) if config.manager else ("", "")
+    return [note for note in (f"{message}; {hint}" if message else "", apart(config)) if note]

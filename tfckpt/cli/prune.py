@@ -14,7 +14,7 @@ from tfckpt.cli.command import Misuse
 from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import files_of
 from tfckpt.cli.listing import show_listing
-from tfckpt.cli.rules import rules_of
+from tfckpt.cli.rules import check_rules, rules_of
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import decide
@@ -39,6 +39,7 @@ def run(given: Given) -> int:
     name, yes = given.text("checkpoint_name"), given.switch("yes")
     found = listing(path, files_of(path))
     directory, decision = decide_for(path, found, rules, name)
+    check_rules(path, rules, directory, found if given.texts("keep") else ())
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # which also finishes what was cut short

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.command import Misuse
 from tfckpt.manager.arguments import rules
+from tfckpt.manager.remarks import idle
 from tfckpt.policy import load_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tfckpt.cli.command import Given
+    from tfckpt.manager.directory import Directory
     from tfckpt.policy import Keep
+    from tfckpt.stored.listing import Listed
 
 
 def rules_of(given: Given) -> tuple[Keep, ...]:
@@ -33,6 +38,30 @@ def rules_of(given: Given) -> tuple[Keep, ...]:
         return rules(None, None, [_rule(text) for text in texts])
     except ValueError as error:
         raise Misuse(f"--{error}") from None
+
+
+def check_rules(
+    path: str, rules: Iterable[Keep], directory: Directory, named: Iterable[Listed]
+) -> None:
+    """Refuse rules that keep nothing in particular, which is rarely what was meant.
+
+    Args:
+        path: of the directory, for messages.
+        rules: what is kept.
+        directory: what the rules are about.
+        named: the checkpoints that a pin must name one of; () for a config, which may name others.
+
+    Raises:
+        Misuse: no checkpoint has what a rule goes by.
+    """
+    saved = directory.saved(directory.checkpoints())
+    numbers = {one.number for one in named}
+    for rule in rules:
+        if reason := idle(rule, saved):
+            raise Misuse(f"{path}: nothing is deleted: {reason}")
+        if numbers and (absent := [n for n in rule.pin or () if n not in numbers]):
+            there = ", ".join(str(number) for number in sorted(n for n in numbers if n is not None))
+            raise Misuse(f"{path} has no checkpoint {absent[0]} to pin, but {there}")
 
 
 def _rule(text: str) -> dict[str, Any]:

@@ -10,13 +10,16 @@ end the process when its grace time is over.
 
 from __future__ import annotations
 
+import os
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from absl import logging
 
-from tfckpt.fitting.keras_side import Hook
+from tfckpt.errors import TfckptError
+from tfckpt.fitting.keras_side import Hook, list_of
 from tfckpt.fitting.loop import Loop
 from tfckpt.fitting.trained import check_fit, check_trained
 from tfckpt.live.flavours import flavour_of
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tfckpt.fitting.resumption import Resumption
+    from tfckpt.fitting.saves import Saves
     from tfckpt.planning import RestoreReport
     from tfckpt.policy import Config
 
@@ -38,10 +42,9 @@ class Resumable(Protocol):
     resumption: Resumption | None
     fits: int
     training: Callable[[], tuple[dict[str, Any], Any]]
+    saves: Saves
 
     def begin(self) -> RestoreReport | None: ...
-
-    def watch(self) -> Callable[[], None]: ...
 
     def sync(self) -> None: ...
 
@@ -63,14 +66,18 @@ def callback_for(  # noqa: C901 (a class of short methods)
         from keras.callbacks import Callback
 
     say = _print if verbose else _keep_quiet
+    warn = _print if verbose else logging.warning
 
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
 
         _supports_tf_logs = True  # tf_keras need not fetch each batch's numbers, only a save does
+        tfckpt_run = run
 
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
+            _check_alone(self)
+            run.saves.claim()
             if run.report is None:  # another `fit` of the same run goes on from where it is
                 say(_summary(run.begin(), run.epoch))
             elif run.resumption is not None and not run.fits:
@@ -81,7 +88,11 @@ def callback_for(  # noqa: C901 (a class of short methods)
             if self._loop.begin(run.resumption):
                 run.resumption = None
             run.training = Hook(self._loop.training, no_training)
-            self._left_over = weakref.finalize(self, run.watch())
+            self._left_over = weakref.finalize(self, run.saves.watch())
+            line, warnings = run.saves.outlook()
+            say(line)
+            for warning in warnings:
+                warn(warning)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._loop.epoch_begins(epoch, logs)
@@ -108,6 +119,32 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._left_over.detach()
 
     return TrainingCheckpoint()
+
+
+def _check_alone(callback: Any) -> None:
+    """Raise where another callback of the same ``fit`` saves the same, or for the same run.
+
+    Raises:
+        TfckptError: it does.
+    """
+    run, where = callback.tfckpt_run, _directory(callback.tfckpt_run)
+    for other in list_of(callback).callbacks:
+        its = getattr(other, "tfckpt_run", None)
+        if other is callback or its is None:
+            continue
+        if its is run or (where and where == _directory(its)):
+            raise TfckptError(
+                "two callbacks of this `fit` "
+                + (f"save into {where}" if where else "restore the same run"),
+                hint="give `fit` one of them",
+            )
+
+
+def _directory(run: Resumable) -> str:
+    if run.config.manager is None:
+        return ""
+    path = run.config.manager.directory
+    return path if "://" in path else os.path.realpath(path)
 
 
 def no_training() -> tuple[dict[str, Any], Any]:

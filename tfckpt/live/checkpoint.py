@@ -210,8 +210,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     leave_out=terms.on_unsavable == "warn",
                     by_tensorflow=by_tensorflow(options),
                 )
-                lineage = self._tfckpt_descent.lineage(os.path.split(place)[0])
-                about = about_now(about, snapshot, lineage)
+                about = about_now(about, snapshot, self._tfckpt_descent, place)
             agreement.meet(None)
 
         in_background = in_background and not snapshot.savers  # they write live objects themselves
@@ -238,7 +237,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     @property
     def _tfckpt_descent(self) -> Descent:
         """What was restored."""
-        found: Descent = self.__dict__.get("_tfckpt_from", Descent())
+        found: Descent = self.__dict__.setdefault("_tfckpt_from", Descent())
         return found
 
     @_tfckpt_descent.setter

@@ -248,6 +248,9 @@ class RemoteFiles:
             tf.io.gfile.makedirs(path)
         self._done.setdefault(path, {})
 
+    def free(self, path: str) -> int | None:
+        """None: there is no call for it."""
+
     def fsync(self, path: str) -> None:
         """Nothing: what was closed is as safe as the file system makes it."""
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import errno
 import inspect
+import math
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,7 +25,9 @@ from tfckpt.live.coverage import recorded
 from tfckpt.live.errors import also
 from tfckpt.live.variables import as_int
 from tfckpt.live.writer import write_files
+from tfckpt.planning.text import no_room
 from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.shard import BRISK, Pace
 from tfckpt.stored.commits import commit, record
 from tfckpt.stored.commits.staging import staged
@@ -33,10 +38,13 @@ from tfckpt.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from tfckpt.live.lineage import Descent
     from tfckpt.live.snapshot import Snapshot
-    from tfckpt.records import Restored
+    from tfckpt.records import Inventory, Restored
 
 _SHOWN = 5
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +59,7 @@ class About:
         sequence: its place in the order of saves, where its number does not say it; see
             ``CommitRecord``.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
+        run_first: the place in the order of saves of the run's first save.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
         lineage: the restores that the values come from.
     """
@@ -61,6 +70,7 @@ class About:
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     sequence: tuple[int, int] | None = None
     run_began: float | None = None
+    run_first: tuple[int, int] | None = None
     preserved: tuple[int, ...] = ()
     lineage: tuple[Restored, ...] = ()
 
@@ -83,8 +93,12 @@ class Terms:
 
 
 @contextlib.contextmanager
-def failing_as_save(prefix: str) -> Iterator[None]:
+def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None]:
     """Whatever the system says becomes a SaveError, which says where.
+
+    Args:
+        prefix: of the checkpoint.
+        room: what is said of a full disk.
 
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
@@ -100,8 +114,10 @@ def failing_as_save(prefix: str) -> Iterator[None]:
     except SaveError:
         raise
     except (OSError, CheckpointError, tf.errors.OpError) as error:
+        full = getattr(error, "errno", None) in _FULL or isinstance(error, _FULL_TO_TENSORFLOW)
+        more = f"; {text}" if full and (text := room()) else ""
         failed = SaveError(
-            f"{prefix}: the checkpoint could not be written: {error}",
+            f"{prefix}: the checkpoint could not be written: {error}{more}",
             hint="nothing of it is left; the checkpoints before it are as they were",
         )
         theirs = isinstance(error, tf.errors.OpError)
@@ -116,7 +132,14 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
             numbers that are not finite and the terms refuse that.
     """
     live, keys = snapshot.live, snapshot.keys
-    with failing_as_save(prefix), staged(prefix, terms.files) as staging:
+
+    def room() -> str:
+        with contextlib.suppress(OSError):
+            free = terms.files.free(os.path.split(prefix)[0])
+            return "" if free is None else no_room(needed(live.inventory), free)
+        return ""
+
+    with failing_as_save(prefix, room), staged(prefix, terms.files) as staging:
         spoilt = write_files(staging, snapshot, options, terms)
         nonfinite = [name for name in live.inventory.entries if keys[name] in spoilt]
         if nonfinite:
@@ -141,6 +164,7 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
                 finite=not nonfinite,
                 sequence=about.sequence,
                 run_began=about.run_began,
+                run_first=about.run_first,
                 preserved=about.preserved,
                 lineage=about.lineage,
                 files=staging.files(),
@@ -148,6 +172,12 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
             terms.files,
         )
         staging.publish()
+
+
+def needed(inventory: Inventory) -> int:
+    """The bytes that a save of live objects takes at least: those of their numbers."""
+    entries = inventory.entries.values()
+    return sum(math.prod(e.shape) * ITEM_BYTES.get(e.dtype, 0) for e in entries if e.shape)
 
 
 def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
@@ -180,9 +210,14 @@ def _number(prefix: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def about_now(about: About | None, snapshot: Snapshot, lineage: tuple[Restored, ...]) -> About:
+def about_now(about: About | None, snapshot: Snapshot, descent: Descent, prefix: str) -> About:
     """What the record says, with the step that the optimizer counts where none is given."""
-    about = dataclasses.replace(about or About(), lineage=lineage)
+    about = about or About()
+    about = dataclasses.replace(
+        about,
+        lineage=descent.lineage(os.path.split(prefix)[0]),
+        run_first=descent.first_save(prefix, about.sequence or (_number(prefix), 0)),
+    )
     return about if about.step is not None else dataclasses.replace(about, step=_step(snapshot))
 
 

@@ -26,13 +26,12 @@ from tfckpt.live.checkpoint import (
 )
 from tfckpt.live.distribution import Restoring, chosen, saving
 from tfckpt.live.remote import files_of
-from tfckpt.live.save import About, Terms, failing_as_save
+from tfckpt.live.save import About, Terms, failing_as_save, needed
 from tfckpt.live.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.numbering import Begun, Numbers, give_back_number, given_back
-from tfckpt.planning import Status
-from tfckpt.records import Role
+from tfckpt.manager.remarks import Remarks, missing
 from tfckpt.stored.commits.discover import Candidate, Kind
 from tfckpt.stored.commits.numbers import Number
 from tfckpt.stored.files import absolute, join, same_directory
@@ -42,10 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.manager.retention import Decision
-    from tfckpt.planning import RestoreReport
     from tfckpt.policy import Keep
-
-_SHOWN = 10
 
 
 class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
@@ -136,6 +132,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._last_checkpoint_step = last_checkpoint_step
         self._own: set[str] = set()  # what this manager has saved
         self._run_began, self._preserved = self._files.history()
+        self._remarks = Remarks(self._rules, self._directory)
 
     @property
     def _latest_checkpoint(self) -> str | None:
@@ -230,6 +227,31 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         )
         return path
 
+    def claim(self) -> None:
+        """Be the only process that saves into the directory, and see that a save can be made.
+
+        Each save does the first; called before a training, this refuses what would fail later.
+
+        Raises:
+            InUseError: another process saves into the directory.
+            SaveError: it cannot be made or written, or has no room for a save.
+        """
+        with saving(self._checkpoint._tfckpt_workers()) as agreement:
+            if agreement.chief:
+                objects = self._checkpoint._tfckpt_objects()
+                live = self._checkpoint._tfckpt_known.live(*objects)
+                self._files.claim_for(needed(live.inventory))
+            agreement.meet(None)
+
+    def beside(self, step: int | None) -> str:
+        """What is said of a run that begins at this step where another one left checkpoints."""
+        workers = self._checkpoint._tfckpt_workers()
+        begun = self._checkpoint._tfckpt_descent.goes_on(f"{self._files.prefix}-1")
+        if not self._rules or begun or not (workers is None or workers.chief):
+            return ""
+        before = self._files.run_before(step)
+        return "" if before is None else self._remarks.beside(before.prefix, before.step)
+
     def _begin(self, checkpoint_number: int | None) -> Begun | None:
         """Take a number in the directory that this process claims; None where it is busy."""
         if self._checkpoint._tfckpt_background.busy:
@@ -308,6 +330,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 logging.warning("%s: the next save goes on deleting it: %s", prefix, failed[prefix])
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
+        staying = [one for one in found if one.prefix not in decision.delete]
+        for remark in self._remarks.after(path, decision, self._files, staying):
+            logging.warning("%s", remark)
 
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
@@ -367,23 +392,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         status = checkpoint._tfckpt_restore(path, RESTORE, None, workers).expect_partial()
         if self._checkpoint_interval is not None:
             self._last_checkpoint_step = as_int(self._step_counter)
-        _warn_of_missing(status.report)
+        if text := missing(status.report):
+            logging.warning("%s", text)
         return self._spelt(path)
-
-
-def _warn_of_missing(report: RestoreReport) -> None:
-    missing = [
-        step.name
-        for step in report.plan.steps
-        if step.status is Status.MISSING
-        and step.entry.role is not Role.METRIC
-        and step.name != "save_counter"
-    ]
-    if missing:
-        more = len(missing) - _SHOWN
-        logging.warning(
-            "%s has no value for %d, which stay as they were: %s",
-            report.path,
-            len(missing),
-            ", ".join(missing[:_SHOWN]) + (f" and {more} more" if more > 0 else ""),
-        )

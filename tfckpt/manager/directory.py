@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from tfckpt.errors import CheckpointError
-from tfckpt.manager.retention import Decision, Saved, decide
+from tfckpt.errors import CheckpointError, SaveError
+from tfckpt.manager.retention import Decision, Saved, decide, run_before
+from tfckpt.planning.text import no_room
 from tfckpt.stored.checkpoint import open_checkpoint
 from tfckpt.stored.commits import commit, debris, discover
 from tfckpt.stored.commits.discover import Candidate, Kind
 from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, read_state, render
-from tfckpt.stored.files import Files, join
+from tfckpt.stored.files import Files, join, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from tfckpt.manager.retention import Committed
     from tfckpt.policy import Keep
     from tfckpt.stored.commits.record import CommitRecord
 
@@ -116,7 +118,8 @@ class Directory:
             head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
             if head is not None:
                 facts = head.time, head.step, head.metrics, head.finite, head.sequence
-                result.append(Saved(one.prefix, one.number, *facts))
+                run = head.run_first, head.mid_epoch
+                result.append(Saved(one.prefix, one.number, *facts, *run))
         return result
 
     def decide(
@@ -195,6 +198,13 @@ class Directory:
                 failed[prefix] = error
         return failed
 
+    def run_before(self, step: int | None) -> Committed | None:
+        """What would stay of the runs before one that begins now, at this step."""
+        saved = self.saved(self.checkpoints())
+        number = saved[-1].order[0] + 1 if saved else 1
+        coming = Saved("", number, 0.0, step, {}, None, run_first=(number, 0))
+        return run_before([*saved, coming])
+
     def claim(self) -> int:
         """Be the only process that saves here, and tidy what a dead one left.
 
@@ -206,6 +216,34 @@ class Directory:
             OSError: the directory cannot be made or written.
         """
         return debris.claim(self.path, self.checkpoint_name, self.files)
+
+    def claim_for(self, nbytes: int) -> None:
+        """The same before a training, and see that a save of so many bytes could be made.
+
+        Raises:
+            InUseError: another process saves into the directory.
+            SaveError: it cannot be made or written, or has no room.
+        """
+        try:
+            self.claim()
+            if self.files.renames:  # a store without renames keeps what was tried
+                with temporary(self._file(".tfckpt.probe")) as probe:
+                    self.files.create(probe).close()
+                    self.files.remove(probe)
+        except SaveError:
+            raise
+        except OSError as error:
+            raise SaveError(
+                f"{self.path}: cannot hold checkpoints: {error.strerror or error}",
+                hint="nothing was trained; give a directory that this process can make and write",
+            ) from error
+        free = self.files.free(self.path)
+        if free is not None and free < nbytes:
+            raise SaveError(
+                f"{self.path}: {no_room(nbytes, free)}",
+                hint="make room, or save into a directory on another disk; old checkpoints are "
+                "deleted only after a new one is saved",
+            )
 
     def forget(self, prefix: str) -> None:
         """Read its record anew: it was saved again under the same number."""
@@ -283,3 +321,11 @@ class _Unread:
     @property
     def finite(self) -> bool | None:
         return self._head.finite
+
+    @property
+    def run_first(self) -> tuple[int, int] | None:
+        return self._head.run_first
+
+    @property
+    def mid_epoch(self) -> bool:
+        return self._head.mid_epoch

@@ -3,8 +3,13 @@
 What any rule keeps is kept, and so is what no rule may delete. ``every_n_steps`` and
 ``every_n_hours`` keep for good: oldest first, each decision depends only on what the rule itself
 kept before. So it comes out the same after the others are deleted, after a restart, and whenever
-more are saved. ``best`` gives one up for a better one only. Nothing depends on the order in which
-the directory lists its files, or on the clock.
+more are saved. ``best`` gives one up for a better one only, and gives up none before it has a value
+to compare: its metric may be misspelt. Nothing depends on the order in which the directory lists
+its files, or on the clock.
+
+A run that begins anew in the directory of another one has nothing yet, and must not age the other
+one out: of the runs before it, the checkpoint that came furthest stays until the new run has come
+as far.
 
 ``every_n_hours`` means what ``keep_checkpoint_every_n_hours`` means in TensorFlow's
 CheckpointManager (tensorflow/python/checkpoint/checkpoint_management.py): of those that age out,
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
     from tfckpt.policy import Keep
 
+RUN_BEFORE = "newest of the run before"
 _SECONDS = 3600.0
 
 
@@ -51,6 +57,12 @@ class Committed(Protocol):
     @property
     def order(self) -> tuple[int, int]: ...
 
+    @property
+    def run_first(self) -> tuple[int, int] | None: ...
+
+    @property
+    def mid_epoch(self) -> bool: ...
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
@@ -64,6 +76,8 @@ class Saved:
         metrics: what ``best`` compares.
         finite: whether all weights and slots are finite, None where that is not known.
         sequence: a later save has a higher one; None where the number says it.
+        run_first: the order of the first save of its run, None where that is not known.
+        mid_epoch: whether ``fit`` saved it before the end of an epoch.
     """
 
     prefix: str
@@ -73,6 +87,8 @@ class Saved:
     metrics: Mapping[str, float]
     finite: bool | None
     sequence: tuple[int, int] | None = None
+    run_first: tuple[int, int] | None = None
+    mid_epoch: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -137,6 +153,8 @@ def decide(
         reasons.setdefault(one.prefix, ["kept for good"])
     for one, reason in _protected(ordered, in_use):
         reasons.setdefault(one.prefix, []).append(reason)
+    if rules and (before := run_before(ordered)) is not None:
+        reasons.setdefault(before.prefix, []).append(RUN_BEFORE)
     if not rules:
         reasons = {one.prefix: ["no rule", *reasons.get(one.prefix, ())] for one in ordered}
     return Decision(
@@ -160,10 +178,53 @@ def _kept_by(rule: Keep, saved: list[Committed], anchor: float) -> Iterator[tupl
     elif rule.pin is not None:
         kept, reason = (one for one in saved if one.number in rule.pin), "pinned"
     elif rule.best is not None and rule.monitor is not None:
-        for one in _best(saved, rule.best, rule.monitor, greatest=rule.mode == "max"):
+        best = _best(saved, rule.best, rule.monitor, greatest=rule.mode == "max")
+        for one in best:
             yield one, f"best {rule.best} by {rule.monitor} ({one.metrics[rule.monitor]:g})"
+        if not best and rule.expected:
+            kept = (one for one in saved if may_have(one.mid_epoch, rule.monitor))
+            reason = without_metric(saved, rule.monitor)
     for one in kept:
         yield one, reason
+
+
+def may_have(mid_epoch: bool, monitor: str) -> bool:
+    """Whether a save can bring this metric: validation comes at the end of an epoch."""
+    return not (mid_epoch and monitor.startswith("val_"))
+
+
+def without_metric(saved: Iterable[Committed], monitor: str) -> str:
+    """Why nothing can be compared by a metric of which no checkpoint has a number."""
+    if any(monitor in one.metrics for one in saved):
+        return f"the metric {monitor!r} is NaN in every checkpoint so far"
+    return f"no checkpoint has the metric {monitor!r} yet"
+
+
+def run_before(saved: Sequence[Committed]) -> Committed | None:
+    """What came furthest before the run of the newest began, until that run has come as far.
+
+    By step, else by the number of saves.
+
+    Args:
+        saved: in the order of saves.
+    """
+    newest = saved[-1] if saved else None
+    if newest is None or newest.run_first is None:
+        return None
+    ahead = [one for one in saved if one.order < newest.run_first and _is_ahead(one, newest)]
+    return max(ahead, key=lambda one: (one.step or 0, _saves(one), one.order), default=None)
+
+
+def _is_ahead(one: Committed, newest: Committed) -> bool:
+    if one.step is not None and newest.step is not None:
+        return one.step > newest.step
+    return _saves(one) > _saves(newest)
+
+
+def _saves(one: Committed) -> int:
+    """How many saves its run had made, by the numbers."""
+    first = (1, 0) if one.run_first is None else one.run_first
+    return one.order[0] - first[0] + 1
 
 
 def _best(saved: list[Committed], count: int, monitor: str, *, greatest: bool) -> list[Committed]:

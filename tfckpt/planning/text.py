@@ -76,6 +76,17 @@ def size(nbytes: int) -> str:
     return f"{amount:.1f} {_UNITS[power]}"
 
 
+def no_room(needed: int, free: int) -> str:
+    """What a disk says that is too full for a save.
+
+    >>> no_room(3 * 2**20, 1536)
+    'a save needs at least 3.0 MiB, and 1.5 KiB are free'
+    """
+    if needed <= free:  # it is counted without index and record
+        return f"a save needs more than the {size(free)} that are free"
+    return f"a save needs at least {size(needed)}, and {size(free)} are free"
+
+
 def wrap(text: str, indent: str) -> list[str]:
     """Lines of at most 80 columns; no word is broken, since it may be a name."""
     import textwrap

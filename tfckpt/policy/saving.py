@@ -8,7 +8,7 @@ another key.
 from __future__ import annotations
 
 import signal
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -56,6 +56,17 @@ class Save(Model):
     grace_seconds: Positive = 25.0
     """From the signal to the end of the process, saved or not."""
 
+    @property
+    def is_due_in_a_loop(self) -> bool:
+        """Whether anything but the end of an epoch ever asks for a save."""
+        counted = (self.every_steps, self.every_minutes)
+        return any(each is not None for each in counted) or bool(self.on_signal)
+
+    @property
+    def is_due_ever(self) -> bool:
+        """Whether anything ever asks for a save."""
+        return self.every_epochs is not None or self.is_due_in_a_loop
+
     @field_validator("on_signal")
     @classmethod
     def _once_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -83,6 +94,9 @@ class Keep(Model):
     >>> Keep(best=2, monitor="val_loss", mode="min").best
     2
     """
+
+    expected: ClassVar[bool] = True
+    # Whether a metric that no checkpoint has is taken for misspelt, and nothing deleted.
 
     latest: Count | None = None
     """The so many newest."""
@@ -130,6 +144,12 @@ class Keep(Model):
         return self
 
 
+class KeepWhereMeasured(Keep):
+    """``best`` by a metric that nobody asked for: it keeps nothing until a checkpoint has one."""
+
+    expected: ClassVar[bool] = False
+
+
 class Manager(Model):
     """Where checkpoints of a run go, when one is saved, and which are kept."""
 
@@ -153,6 +173,8 @@ class Manager(Model):
     """What a save does with weights or slots that are NaN or infinite."""
     on_unsavable: Literal["warn", "error"] = "warn"
     """What a save does with an object that TensorFlow cannot save; warn leaves it out."""
+    on_save_error: Literal["warn", "error"] = "error"
+    """What a save that was due and failed does to the training; warn goes on without it."""
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
     """Class of a callback of one's own to the attributes that are its state."""
 

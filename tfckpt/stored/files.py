@@ -117,6 +117,9 @@ class Files(Protocol):
     def makedirs(self, path: str) -> None:
         """Makes a directory and those above it, where they are not there yet."""
 
+    def free(self, path: str) -> int | None:
+        """The bytes that can still be written to a directory; None where nobody says."""
+
     def fsync(self, path: str) -> None: ...
 
     def fsync_dir(self, path: str) -> None: ...
@@ -344,6 +347,13 @@ class LocalFiles:
         Path(path).mkdir(parents=True, exist_ok=True)
         for place in new:
             self.fsync_dir(str(place.parent))
+
+    def free(self, path: str) -> int | None:
+        if not hasattr(os, "statvfs"):  # Windows
+            return None
+        found = os.statvfs(path or ".")
+        blocks = found.f_bavail if os.geteuid() else found.f_bfree
+        return blocks * found.f_frsize
 
     def fsync(self, path: str) -> None:
         if not self._durable:

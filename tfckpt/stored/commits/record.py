@@ -34,7 +34,7 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byt
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-# What may be absent; the first records had none of the last four.
+# What may be absent; the first records had none of the last five.
 _DEFAULTS = {
     "nbytes": 0,
     "key": "",
@@ -45,6 +45,7 @@ _DEFAULTS = {
     "files": [],
     "adopted": False,
     "lineage": [],
+    "run_first": None,
 }
 _NOT_A_SAVERS = re.compile(
     rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
@@ -70,6 +71,8 @@ class CommitRecord:
         sequence: its place in the order of saves, where a number given by hand is no higher than
             one that was there: the highest then, and how many such have followed it.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
+        run_first: the place in the order of saves of the run's first save in this directory. A run
+            that goes on from a checkpoint of the directory is the run that saved it.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
         files: names of the data files and of what registered savers wrote.
         lineage: the restores that the values come from, the first ones first.
@@ -89,6 +92,7 @@ class CommitRecord:
     finite: bool | None = None
     sequence: tuple[int, int] | None = None
     run_began: float | None = None
+    run_first: tuple[int, int] | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
@@ -98,6 +102,12 @@ class CommitRecord:
     def order(self) -> tuple[int, int]:
         """What is saved later has a higher one."""
         return self.sequence or (self.number, 0)
+
+    @property
+    def mid_epoch(self) -> bool:
+        """Whether ``fit`` was in the middle of an epoch, before any validation of it."""
+        place = self.training.get("fit")
+        return isinstance(place, dict) and place.get("ended") is False
 
     @functools.cached_property
     def time(self) -> float:
@@ -132,6 +142,7 @@ def render(record: CommitRecord) -> bytes:
         "finite": record.finite,
         "sequence": None if record.sequence is None else list(record.sequence),
         "run_began": record.run_began,
+        "run_first": None if record.run_first is None else list(record.run_first),
         "preserved": list(record.preserved),
         "files": list(record.files),
         **({"adopted": True} if record.adopted else {}),
@@ -239,8 +250,9 @@ class _Reader:
             training=self.get(tree, "training", dict),
             versions=self.mapping(tree, "versions", str),
             finite=self.get(tree, "finite", bool, type(None)),
-            sequence=self.sequence(tree),
+            sequence=self.place(tree, "sequence"),
             run_began=self.seconds(tree, "run_began"),
+            run_first=self.place(tree, "run_first"),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
             lineage=lineage.parse(self.get(tree, "lineage", list), self.damaged),
@@ -272,12 +284,13 @@ class _Reader:
             raise self.damaged(f"the record's {field!r} is no time")
         return value
 
-    def sequence(self, tree: Any) -> tuple[int, int] | None:
-        value = self.get(tree, "sequence", list, type(None))
+    def place(self, tree: Any, field: str) -> tuple[int, int] | None:
+        """A place in the order of saves."""
+        value = self.get(tree, field, list, type(None))
         if value is None:
             return None
         if [type(part) for part in value] != [int, int]:
-            raise self.damaged("the record's 'sequence' is none")
+            raise self.damaged(f"the record's {field!r} is not two whole numbers")
         return value[0], value[1]
 
     def numbers(self, tree: Any, field: str) -> tuple[int, ...]:

@@ -1,0 +1,356 @@
+"""What a run says of its saves before the first step, and what it refuses to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from zoo.fits import X, Y, fit, saved
+
+import tfckpt
+import tfckpt.callbacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BY_VAL_LOS = {"best": 1, "monitor": "val_los", "mode": "min"}
+
+
+@pytest.fixture
+def model(flavour) -> Callable[[], Any]:
+    def build() -> Any:
+        flavour.utils.set_random_seed(1)
+        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+        model.compile("adam", "mse")
+        return model
+
+    return build
+
+
+@pytest.fixture
+def run(model, tmp_path) -> Callable[..., Any]:
+    """``run(save={…}, keep=[…])``: a model and a run of one directory that only saves."""
+
+    def build(*, restore: bool = False, **manager: Any) -> Any:
+        where = {"directory": str(tmp_path / "run")}
+        config: dict[str, Any] = {"version": 1}
+        if manager:
+            config["manager"] = {**where, **manager}
+        if restore:
+            config["restore"] = {**where, "if_none": "initialize"}
+        trained = model()
+        return trained, tfckpt.from_config(config, model=trained)
+
+    return build
+
+
+def warned(caplog: Any) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records)
+
+
+# What is said
+
+
+def test_one_line_says_what_will_be_saved_before_the_first_step(run, tmp_path, capsys) -> None:
+    keep = [{"latest": 3}, {"best": 2, "monitor": "loss", "mode": "min"}]
+    trained, one = run(save={"every_epochs": 1, "every_steps": 100}, keep=keep)
+    fit(trained, 1, one.callback())
+    out = capsys.readouterr().out
+    line = (
+        f"saves to {tmp_path}/run after each epoch and every 100 steps; "
+        "keeps the newest 3 and the best 2 by loss\n"
+    )
+    assert line in out
+    assert out.index(line) < out.index("saved ckpt-1")
+    fit(trained, 1, one.callback())
+    assert "saves to" not in capsys.readouterr().out  # once
+
+
+def test_every_trigger_and_every_rule_has_its_words(run, tmp_path, capsys) -> None:
+    save = {"every_epochs": 2, "every_minutes": 1, "on_signal": ["SIGTERM", "SIGINT"]}
+    keep = [{"latest": 1}, {"every_n_steps": 1000}, {"every_n_hours": 12}, {"pin": [4, 7]}]
+    trained, one = run(save=save, keep=keep)
+    fit(trained, 1, one.callback())
+    assert (
+        f"saves to {tmp_path}/run every 2 epochs, every minute and when SIGTERM or SIGINT comes; "
+        "keeps the newest, one every 1,000 steps, one every 12 hours and ckpt-4 and ckpt-7\n"
+    ) in capsys.readouterr().out
+    trained, one = run(save={"every_steps": 1})
+    fit(trained, 1, one.callback())
+    assert f"saves to {tmp_path}/run after each step; keeps all\n" in capsys.readouterr().out
+
+
+def test_a_relative_directory_is_said_in_full(run, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained, one = run(directory="here", save={"every_epochs": 1})
+    fit(trained, 1, one.callback())
+    assert f"saves to {tmp_path}/here after" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("manager", "says"),
+    [
+        ({}, "nothing is saved: the config has no `manager` section; add `manager: {directory: …"),
+        (
+            {"max_to_keep": 3},
+            "nothing is saved during `fit`: the config has no `manager.save`; add "
+            "`save: {every_epochs: 1}`",
+        ),
+    ],
+)
+def test_that_nothing_is_saved_is_said(run, capsys, caplog, manager, says) -> None:
+    trained, one = run(restore=True, **manager)
+    fit(trained, 1, one.callback())
+    assert says in capsys.readouterr().out
+    trained, one = run(restore=True, **manager)
+    fit(trained, 1, one.callback(verbose=0))  # silent, and yet not about what does not happen
+    assert capsys.readouterr().out == ""
+    assert says in warned(caplog)
+
+
+def test_validation_metrics_that_no_save_can_have_are_said(run, capsys) -> None:
+    trained, one = run(save={"every_steps": 2}, keep=[{"latest": 1}, BY_VAL_LOS])
+    fit(trained, 1, one.callback())
+    assert (
+        "no checkpoint will have 'val_los', which `best` compares: it is known at the end of an "
+        "epoch, and nothing is saved there; add `every_epochs: 1`"
+    ) in capsys.readouterr().out
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("manager", [{}, {"max_to_keep": 3}])
+def test_a_callback_that_could_do_nothing_is_refused(run, manager) -> None:
+    _, one = run(**manager)
+    with pytest.raises(tfckpt.TfckptError, match="the callback would do nothing") as refused:
+        one.callback()
+    assert "no `restore` section, and nothing is saved" in str(refused.value)
+    assert "every_epochs: 1" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("manager", "says", "hint"),
+    [
+        (None, "no `manager` section", "manager: {directory"),
+        ({}, "no `manager.save`", "save: {every_steps: 100}"),
+        ({"save": {"every_epochs": 1}}, "`every_epochs` alone", "run.save()"),
+    ],
+)
+def test_a_loop_in_which_no_save_is_ever_due_is_refused(tmp_path, manager, says, hint) -> None:
+    config: dict[str, Any] = {"version": 1}
+    if manager is not None:
+        config["manager"] = {"directory": str(tmp_path / "run"), **manager}
+    one = tfckpt.from_config(config, step=tf.Variable(0))
+    for _ in range(2):  # and it stays so
+        with pytest.raises(tfckpt.TfckptError, match=r"save_if_due\(\)` would never save") as it:
+            one.save_if_due()
+        assert says in str(it.value)
+        assert hint in str(it.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loop_hears_of_epochs_that_nobody_counts(tmp_path, caplog) -> None:
+    save = {"every_epochs": 1, "every_steps": 2}
+    config = {"version": 1, "manager": {"directory": str(tmp_path), "save": save}}
+    one = tfckpt.from_config(config, step=tf.Variable(0))
+    for _ in range(2):
+        one.save_if_due()
+    assert warned(caplog).count("`every_epochs` counts in `fit` alone") == 1
+
+
+@pytest.mark.parametrize("same_run", [True, False])
+def test_two_callbacks_of_one_directory_are_refused(run, tmp_path, same_run) -> None:
+    trained, one = run(restore=True, save={"every_epochs": 1})
+    fit(trained, 1, one.callback(verbose=0))
+    trained, first = run(restore=True, save={"every_epochs": 1})
+    second = first
+    if not same_run:
+        where = {"directory": str(tmp_path / "elsewhere" / ".." / "run")}
+        (tmp_path / "elsewhere").mkdir()
+        declared = {"version": 1, "manager": {**where, "save": {"every_epochs": 1}}}
+        second = tfckpt.from_config(declared, model=trained)
+    before = [variable.numpy() for variable in trained.variables]
+    with pytest.raises(tfckpt.TfckptError, match="two callbacks of this `fit` save into") as it:
+        fit(trained, 1, first.callback(verbose=0), second.callback(verbose=0))
+    assert str(tmp_path / "run") in str(it.value)
+    np.testing.assert_equal([variable.numpy() for variable in trained.variables], before)
+    assert saved(first) == ["ckpt-1"]
+
+
+def test_two_callbacks_of_two_directories_are_not(run, tmp_path) -> None:
+    trained, one = run(save={"every_epochs": 1})
+    where = {"directory": str(tmp_path / "other"), "save": {"every_epochs": 1}}
+    other = tfckpt.from_config({"version": 1, "manager": where}, model=trained)
+    assert fit(trained, 1, one.callback(verbose=0), other.callback(verbose=0)) == [0]
+    assert (saved(one), saved(other)) == (["ckpt-1"], ["ckpt-1"])
+
+
+# A metric that never came
+
+
+def test_a_misspelt_metric_deletes_nothing_and_is_said_with_those_there_are(run, caplog) -> None:
+    keep = [{"latest": 1}, BY_VAL_LOS]
+    trained, one = run(save={"every_epochs": 1}, keep=keep)
+    fit(trained, 3, one.callback(verbose=0), validation_data=(X, Y))
+    assert saved(one) == ["ckpt-1", "ckpt-2", "ckpt-3"]
+    assert one.manager.retention().kept[one.manager.checkpoints[0]] == (
+        "no checkpoint has the metric 'val_los' yet",
+    )
+    said = (
+        "nothing is deleted: no checkpoint has the metric 'val_los' yet; there is loss and "
+        "val_loss; did you mean 'val_loss'?"
+    )
+    assert warned(caplog).count(said) == 1
+
+
+def test_a_metric_that_comes_late_is_not_taken_for_misspelt(run, caplog) -> None:
+    keep = [{"latest": 1}, {"best": 1, "monitor": "val_loss", "mode": "min"}]
+    trained, one = run(save={"every_epochs": 1, "every_steps": 1}, keep=keep)
+    fit(trained, 2, one.callback(verbose=0), validation_data=(X, Y))
+    assert "no checkpoint has the metric" not in warned(caplog)
+    best, newest = saved(one)[0], saved(one)[-1]
+    assert (best, newest) in {("ckpt-4", "ckpt-8"), ("ckpt-8", "ckpt-8")}  # ends of epochs
+
+
+def test_a_manager_by_itself_keeps_and_says_the_same(tmp_path, caplog) -> None:
+    from tfckpt.live.save import About
+
+    keep = [{"latest": 1}, {"best": 1, "monitor": "acuracy", "mode": "max"}]
+    checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
+    for number in range(3):
+        manager.save(about=About(metrics={"accuracy": number / 10}))
+    assert [Path(path).name for path in manager.checkpoints] == ["ckpt-1", "ckpt-2", "ckpt-3"]
+    assert warned(caplog).count("there is accuracy; did you mean 'accuracy'?") == 1
+
+
+def test_metrics_that_nobody_gives_are_said_when_they_hold_something_back(tmp_path, caplog) -> None:
+    keep = [{"latest": 2}, {"best": 1, "monitor": "val_loss", "mode": "min"}]
+    checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
+    for _ in range(2):
+        manager.save()
+    assert "val_loss" not in warned(caplog)
+    for _ in range(2):
+        manager.save()
+    assert len(manager.checkpoints) == 4
+    assert warned(caplog).count("save with `metrics={'val_loss': …}`") == 1
+
+
+def test_steps_that_nobody_counts_are_said(tmp_path, caplog) -> None:
+    keep = [{"latest": 1}, {"every_n_steps": 100}]
+    checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
+    for _ in range(2):
+        manager.save()
+    assert warned(caplog).count("no checkpoint has a step, which `every_n_steps` counts by") == 1
+
+
+@pytest.mark.parametrize("validates", [True, False])
+def test_the_default_metric_counts_only_where_it_comes(
+    model, tmp_path, caplog, capsys, validates
+) -> None:
+    trained = model()
+    callback = tfckpt.callbacks.resume(trained, tmp_path / "run", max_to_keep=1)
+    more = {"validation_data": (X, Y)} if validates else {}
+    history = trained.fit(X, Y, epochs=4, callbacks=[callback], verbose=0, **more)
+    there = {path.stem for path in (tmp_path / "run").glob("*.index")}
+    best = {f"ckpt-{1 + int(np.argmin(history.history['val_loss']))}"} if validates else set()
+    assert there == {"ckpt-4"} | best
+    assert "metric" not in warned(caplog)
+    out = capsys.readouterr().out
+    assert "keeps the newest and the best by val_loss, where it is measured\n" in out
+
+
+def test_the_same_metric_is_missed_where_it_was_asked_for(model, tmp_path, caplog) -> None:
+    trained, where = model(), tmp_path / "run"
+    asked = {"monitor": "val_loss", "max_to_keep": 1, "verbose": 0}
+    callback = tfckpt.callbacks.resume(trained, where, **asked)
+    fit(trained, 3, callback)
+    assert len([*where.glob("*.index")]) == 3
+    assert "no checkpoint has the metric 'val_loss' yet; there is loss" in warned(caplog)
+
+
+# A run that begins anew beside another one
+
+
+def test_a_restart_without_a_restore_does_not_age_the_run_before_out(
+    run, capsys, caplog, tmp_path
+) -> None:
+    saves = {"save": {"every_epochs": 1}, "max_to_keep": 3}
+    trained, first = run(**saves)
+    fit(trained, 6, first.callback(verbose=0))
+    assert saved(first) == ["ckpt-4", "ckpt-5", "ckpt-6"]
+    trained, second = run(**saves)
+    fit(trained, 3, second.callback())
+    said = (
+        f"{tmp_path}/run holds checkpoints of a run that this one does not go on from; the newest "
+        "of them, ckpt-6 (step 18), stays until this run has come as far\n"
+    )
+    out = capsys.readouterr().out
+    assert out.count(said) == 1
+    assert out.index(said) < out.index("saved ckpt-7")
+    assert saved(second) == ["ckpt-6", "ckpt-7", "ckpt-8", "ckpt-9"]
+    kept = second.manager.retention().kept
+    assert kept[second.manager.checkpoints[0]] == ("newest of the run before",)
+
+    trained, third = run(restore=True, **saves)  # the new run is killed, and goes on from its own
+    fit(trained, 5, third.callback())
+    assert "does not go on from" not in capsys.readouterr().out
+    assert saved(third) == ["ckpt-6", "ckpt-9", "ckpt-10", "ckpt-11"]
+    fit(trained, 6, third.callback(), initial_epoch=5)  # step 18: as far
+    assert saved(third) == ["ckpt-10", "ckpt-11", "ckpt-12"]
+    assert "does not go on from" not in warned(caplog)
+
+
+def test_a_run_that_goes_back_on_purpose_is_not_a_new_one(run, tmp_path, capsys) -> None:
+    trained, first = run(save={"every_epochs": 1})
+    fit(trained, 6, first.callback(verbose=0))
+    where = {"directory": str(tmp_path / "run")}
+    manager = {**where, "save": {"every_epochs": 1}, "max_to_keep": 1}
+    restore = {"path": str(tmp_path / "run" / "ckpt-2")}
+    config = {"version": 1, "manager": manager, "restore": restore}
+    second = tfckpt.from_config(config, model=trained)
+    fit(trained, 4, second.callback())
+    assert "does not go on from" not in capsys.readouterr().out
+    assert saved(second) == ["ckpt-8"]
+
+
+def test_a_manager_by_itself_protects_the_run_before_by_saves(tmp_path, caplog) -> None:
+    def manager() -> Any:
+        checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+        return tfckpt.CheckpointManager(checkpoint, tmp_path, 1)
+
+    def numbers(of: Any) -> list[int]:
+        return [int(path.rpartition("-")[2]) for path in of.checkpoints]
+
+    first = manager()
+    for _ in range(4):
+        first.save()
+    second = manager()
+    second.save()
+    assert numbers(second) == [4, 5]
+    assert "the newest of them, ckpt-4, stays until this run has come as far" in warned(caplog)
+    third = manager()
+    third.restore_or_initialize()  # after a restart
+    third.save()
+    assert numbers(third) == [4, 6]
+    third.save()
+    assert numbers(third) == [4, 7]
+    third.save()  # the fourth
+    assert numbers(third) == [8]
+
+
+def test_saves_by_a_checkpoint_are_a_run_too(tmp_path) -> None:
+    for _ in range(4):
+        path = tfckpt.Checkpoint(v=tf.Variable(1.0)).save(tmp_path / "ckpt")
+    one = tfckpt.Checkpoint(v=tf.Variable(1.0))
+    for _ in range(3):
+        path = one.save(tmp_path / "ckpt")
+    fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(v=tf.Variable(1.0)), tmp_path, 1)
+    fresh.save()
+    assert fresh.checkpoints == [path, str(tmp_path / "ckpt-8")]

@@ -1,0 +1,210 @@
+"""What is said of saves, so that none is missed: when they come, what stays, and what cannot work.
+
+A rule that looks for a metric may misspell it, and a run may begin anew in the directory of another
+one. Both are said once, when they first show, and name what there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from typing import TYPE_CHECKING
+
+from tfckpt.manager.retention import RUN_BEFORE, may_have, without_metric
+from tfckpt.planning import Status
+from tfckpt.records import Role
+from tfckpt.stored.files import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tfckpt.manager.directory import Directory
+    from tfckpt.manager.retention import Committed, Decision
+    from tfckpt.planning import RestoreReport
+    from tfckpt.policy import Keep, Manager, Save
+    from tfckpt.stored.commits.discover import Candidate
+    from tfckpt.stored.commits.record import CommitRecord
+
+_SHOWN = 10
+
+
+def outlook(manager: Manager) -> str:
+    """When a run saves and where, and what it keeps.
+
+    >>> from tfckpt.policy import Keep, Manager, Save
+    >>> save = Save(every_epochs=1, every_steps=100)
+    >>> keep = (Keep(latest=3), Keep(best=2, monitor="val_loss", mode="min"))
+    >>> outlook(Manager(directory="/runs/x", save=save, keep=keep)).split("; ")[1]
+    'keeps the newest 3 and the best 2 by val_loss'
+    """
+    kept = [_kept(rule, manager.checkpoint_name) for rule in manager.rules]
+    when = _listed(list(_times(manager.save)))
+    return f"saves to {absolute(manager.directory)} {when}; keeps {_listed(kept) or 'all'}"
+
+
+def nothing_saved(manager: Manager | None) -> tuple[str, str]:
+    """Why ``fit`` saves nothing, and what to do; two empty texts where it does."""
+    if manager is None:
+        message = "nothing is saved: the config has no `manager` section"
+        return message, "add `manager: {directory: …, save: {every_epochs: 1}}`"
+    if not manager.save.is_due_ever:
+        message = "nothing is saved during `fit`: the config has no `manager.save`"
+        return message, "add `save: {every_epochs: 1}`"
+    return "", ""
+
+
+def never_due(manager: Manager | None) -> tuple[str, str]:
+    """Why ``save_if_due`` would never save in a loop, and what to do; as :func:`nothing_saved`."""
+    message = "`run.save_if_due()` would never save: "
+    if manager is None:
+        reason = "the config has no `manager` section"
+        return message + reason, "add `manager: {directory: …, save: {every_steps: 100}}`"
+    if manager.save.is_due_in_a_loop:
+        return "", ""
+    reason = "the config has no `manager.save`"
+    if manager.save.every_epochs is not None:
+        reason = "it counts steps and minutes, and `manager.save` has `every_epochs` alone"
+    return message + reason, "add `save: {every_steps: 100}`, or save by `run.save()`"
+
+
+def out_of_reach(manager: Manager) -> Iterator[str]:
+    """What is declared and cannot come in ``fit``."""
+    save = manager.save
+    if save.every_epochs is None and save.every_minutes is None:
+        for rule in manager.rules:
+            if rule.monitor is not None and rule.monitor.startswith("val_"):
+                yield (
+                    f"no checkpoint will have {rule.monitor!r}, which `best` compares: it is known "
+                    "at the end of an epoch, and nothing is saved there; add `every_epochs: 1`"
+                )
+
+
+def idle(rule: Keep, saved: Sequence[Committed]) -> str:
+    """Why a rule keeps nothing in particular: none has what it goes by; "" where one has."""
+    if rule.best is not None and rule.monitor is not None:
+        values = (one.metrics.get(rule.monitor, math.nan) for one in saved)
+        if not all(map(math.isnan, values)):
+            return ""
+        reason = without_metric(saved, rule.monitor)
+        names = sorted({name for one in saved for name in one.metrics})
+        if rule.monitor in names:
+            return reason
+        if not names:
+            return f"{reason}: save with `metrics={{{rule.monitor!r}: …}}`"
+        near = difflib.get_close_matches(rule.monitor, names, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{reason}; there is {_listed(names)}{meant}"
+    if rule.every_n_steps is not None and all(one.step is None for one in saved):
+        return (
+            "no checkpoint has a step, which `every_n_steps` counts by: save an optimizer, or give "
+            "the run a variable as `step`"
+        )
+    return ""
+
+
+class Remarks:
+    """What a manager says after its saves, each thing once.
+
+    Args:
+        rules: what is kept.
+        directory: as the manager calls it.
+    """
+
+    def __init__(self, rules: Iterable[Keep], directory: str) -> None:
+        asking = [rule for rule in rules if rule.best is not None or rule.every_n_steps is not None]
+        self._untried = [rule for rule in asking if rule.expected]
+        self._directory = directory
+        self._begun = False
+
+    def beside(self, prefix: str, step: int | None) -> str:
+        """What a run hears that begins anew beside another one, which came as far as this."""
+        self._begun = True
+        at = "" if step is None else f" (step {step:,})"
+        return (
+            f"{self._directory} holds checkpoints of a run that this one does not go on from; the "
+            f"newest of them, {os.path.split(prefix)[1]}{at}, stays until this run has come as far"
+        )
+
+    def after(
+        self, prefix: str, decision: Decision, files: Directory, found: Sequence[Candidate]
+    ) -> Iterator[str]:
+        """What a save has shown.
+
+        Args:
+            prefix: of the checkpoint that was saved.
+            decision: what the rules say of all that there are.
+            files: the directory.
+            found: what it holds.
+        """
+        if (own := files.head(prefix)) is None:
+            return
+        if not self._begun and own.run_first == own.order:
+            for other in [one for one, why in decision.kept.items() if RUN_BEFORE in why]:
+                head = files.head(other)
+                yield self.beside(other, None if head is None else head.step)
+        self._begun = True
+        saved = files.saved(found) if self._untried else ()
+        for rule in list(self._untried):
+            reason = idle(rule, saved)
+            if reason and not _is_due(rule, own, saved, decision):
+                continue
+            self._untried.remove(rule)
+            if reason:
+                kept = "nothing is deleted: " if rule.best is not None else ""
+                yield f"{self._directory}: {kept}{reason}"
+
+
+def _is_due(rule: Keep, own: CommitRecord, saved: Sequence[Committed], decision: Decision) -> bool:
+    """Whether the save was to bring what the rule goes by, or another would be deleted by now."""
+    if rule.monitor is None:
+        return True
+    if own.metrics and may_have(own.mid_epoch, rule.monitor):
+        return True
+    return (without_metric(saved, rule.monitor),) in decision.kept.values()
+
+
+def missing(report: RestoreReport) -> str:
+    """What a checkpoint had no value for; "" where it had all."""
+    names = [
+        step.name
+        for step in report.plan.steps
+        if step.status is Status.MISSING
+        and step.entry.role is not Role.METRIC
+        and step.name != "save_counter"
+    ]
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(names[:_SHOWN]) + more
+    return f"{report.path} has no value for {len(names)}, which stay as they were: {shown}"
+
+
+def _times(save: Save) -> Iterator[str]:
+    if save.every_epochs is not None:
+        yield "after each epoch" if save.every_epochs == 1 else f"every {save.every_epochs} epochs"
+    if save.every_steps is not None:
+        yield "after each step" if save.every_steps == 1 else f"every {save.every_steps:,} steps"
+    if save.every_minutes is not None:
+        plural = "minute" if save.every_minutes == 1 else f"{save.every_minutes:g} minutes"
+        yield f"every {plural}"
+    if save.on_signal:
+        yield f"when {' or '.join(save.on_signal)} comes"
+
+
+def _kept(rule: Keep, name: str) -> str:
+    if rule.latest is not None:
+        return "the newest" if rule.latest == 1 else f"the newest {rule.latest}"
+    if rule.best is not None:
+        best = "the best" if rule.best == 1 else f"the best {rule.best}"
+        return f"{best} by {rule.monitor}" + ("" if rule.expected else ", where it is measured")
+    if rule.every_n_steps is not None:
+        return f"one every {rule.every_n_steps:,} steps"
+    if rule.every_n_hours is not None:
+        return f"one every {rule.every_n_hours:g} hours"
+    return _listed([f"{name}-{number}" for number in rule.pin or ()])
+
+
+def _listed(parts: Sequence[str]) -> str:
+    *first, last = parts or [""]
+    return f"{', '.join(first)} and {last}" if first else last
