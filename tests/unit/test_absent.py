@@ -63,6 +63,15 @@ def test_a_start_from_scratch_is_offered_last_and_to_the_run_itself(saved) -> No
     assert "if_none" not in refused({"manager": {"directory": "runs/new"}, **config("runs/digit")})
 
 
+def test_a_run_that_begins_from_keras_files_still_finds_its_own_checkpoints() -> None:
+    Path("runs").mkdir()
+    Path("runs/best.keras").write_bytes(b"\0")
+    assert "write `restore: {path: runs/best.keras}`" in refused(config("runs"))
+    said = refused({"manager": {"directory": "runs"}, **config("runs")})
+    written = "{first_of: [{directory: runs}, {path: runs/best.keras}]}"
+    assert f"write `restore: {written}`" in said
+
+
 def test_a_prefix_is_not_a_directory(saved) -> None:
     path = saved("runs/digits/ckpt")
     said = refused(config(path))

@@ -22,19 +22,25 @@ def absent(config: Config, told: For = For.TRAINING) -> tuple[str, ...]:
     """What there is to say of the places of a config that hold no checkpoint."""
     sources = config.restore.first_of if config.restore else ()
     places = [place for one in sources for member in one.members for place in places_of(member)]
-    found = [look(place, files_of(place)) for place in dict.fromkeys(places)]
-    lines = [line for one in found for line in one.lines(told)]
+    lines = []
+    for place in dict.fromkeys(places):
+        own = told is For.CONFIG and _is_own(config, place)
+        lines += look(place, files_of(place)).lines(For.RUN if own else told)
     return (*lines, *filter(None, [apart(config)]))
 
 
 def not_found(config: Config, places: str) -> CheckpointNotFoundError:
     """The error for a restore that is not to go on without a checkpoint."""
     lines = absent(config, For.CONFIG)
-    own = config.manager.directory if config.manager else None
     sources = config.restore.first_of if config.restore else ()
-    if own is not None and any(one.directory and same(own, one.directory) for one in sources):
+    if any(one.directory and _is_own(config, one.directory) for one in sources):
         lines += ("if this is the first start of the run, set if_none: initialize",)
     return CheckpointNotFoundError(f"no checkpoint in {places}", hint="\n  ".join(lines))
+
+
+def _is_own(config: Config, directory: str) -> bool:
+    """Whether the run saves into that directory."""
+    return config.manager is not None and same(config.manager.directory, directory)
 
 
 def places_of(source: Source) -> tuple[str, ...]:

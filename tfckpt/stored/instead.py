@@ -39,6 +39,7 @@ _BACKUP = ("latest.weights.h5", "training_metadata.json")
 _BACKUP_OF_TF_KERAS = "chief"
 _ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
 _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
+_ABSENT, _EMPTY = "does not exist", "is empty"
 _PEEK = 1024
 _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # what YAML needs no quotes for
 _PROBED = 20
@@ -49,6 +50,7 @@ class For(Enum):
     """Who is told how to take up what was found."""
 
     CONFIG = "a config that finds no checkpoint and may not go on without one"
+    RUN = "the same, of a run that saves into that directory"
     TRAINING = "a training that goes on without one"
     COMMAND = "a command line that is to show one"
 
@@ -75,20 +77,22 @@ class Other(NamedTuple):
     def __str__(self) -> str:
         return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
 
-    def how(self, told: For) -> str:
-        """How to take it up."""
+    def how(self, told: For, place: str) -> str:
+        """How to take up what was found at a place."""
         if not self.path:
             return "tfckpt does not read it: load it by what wrote it, and save it with tfckpt"
         if told is For.COMMAND:
             return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
         rule, leave = "", f"[{', '.join(self.left_out)}]"
-        if told is For.CONFIG:
+        if told is not For.TRAINING:
             if self.checkpoint_name:
                 return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
             if self.left_out:
                 rule = f", policy: {{exclude_checkpoint: {leave}}}"
-            path = self.path if _PLAIN.fullmatch(self.path) else json.dumps(self.path)
-            return f"to begin from it, write `restore: {{path: {path}{rule}}}`"
+            source = f"{{path: {_plain(self.path)}{rule}}}"
+            if told is For.RUN:  # which is to find its own checkpoints when it is started again
+                source = f"{{first_of: [{{directory: {_plain(place)}}}, {source}]}}"
+            return f"to begin from it, write `restore: {source}`"
         if self.left_out:
             rule = f", exclude_checkpoint={list(self.left_out)}"
         call = f"call `tfckpt.restore({self.path!r}, model=model{rule})` before the training"
@@ -122,7 +126,8 @@ class Instead:
 
     def lines(self, told: For) -> list[str]:
         """A sentence on what is there, one on how to take it up, and one on what was meant."""
-        what, how = f"{absolute(self.path)} {self.state}", [o.how(told) for o in self.others[:1]]
+        what = f"{absolute(self.path)} {self.state}"
+        how = [other.how(told, self.path) for other in self.others[:1]]
         return [what, *how, *filter(None, [self.meant])]
 
     @property
@@ -133,9 +138,6 @@ class Instead:
         _, held = self.near[0]
         question = f"did you mean {' or '.join(repr(path) for path, _ in self.near)}?"
         return f"{question} It holds {held}." if held else question
-
-
-_ABSENT, _EMPTY = "does not exist", "is empty"
 
 
 def look(path: str, files: Files) -> Instead:
@@ -187,6 +189,11 @@ def shown(names: Sequence[str]) -> str:
     """
     quoted = ", ".join(map(repr, names[-_SHOWN:]))
     return quoted if len(names) <= _SHOWN else f"{quoted} and {len(names) - _SHOWN} more"
+
+
+def _plain(path: str) -> str:
+    """A path as a config has it."""
+    return path if _PLAIN.fullmatch(path) else json.dumps(path)
 
 
 def _found(path: str, files: Files) -> tuple[str, list[Other]]:

@@ -119,7 +119,7 @@ def _listing(directory: str, files: Files) -> list[str]:
             found = look(directory, files)
             hint = "name another directory, or move the file away"
             if found.others:
-                hint = found.others[0].how(For.CONFIG)
+                hint = found.others[0].how(For.CONFIG, directory)
             raise CheckpointNotFoundError(found.state, path=directory, hint=hint) from None
         if files.renames:
             return names
