@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
+from tfckpt.fitting.fits import Fits
 from tfckpt.fitting.keras_callback import callback_for, no_training
 from tfckpt.fitting.restoring import plan_first, restore_first
-from tfckpt.fitting.resumption import (
-    Resumption,
-    attached,
-    check_keywords,
-    check_step,
-    takes_up,
-)
+from tfckpt.fitting.resumption import Resumption, attached, check_keywords
+from tfckpt.fitting.steps import check_step, step_of
+from tfckpt.fitting.training_state import takes_up
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.distribution import in_cluster, workers_among
 from tfckpt.live.inventory import collect
@@ -52,7 +49,7 @@ class Run:
         report: of the last ``restore``.
         epoch: epochs finished, as the last restore, save or ``fit`` knew.
         resumption: of the last restore, until a ``fit`` has gone on from it.
-        fits: how many ``fit`` the callback has seen.
+        fits: the calls of ``fit`` that the callback has seen.
         training: what a save asks for the state of the ``fit`` that is running.
     """
 
@@ -81,7 +78,7 @@ class Run:
         if "step" in objects:
             check_step(objects["step"])
         self.resumption: Resumption | None = None
-        self.fits = 0
+        self.fits = Fits()
         self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
         when = config.manager.save if config.manager else Save()
         self._triggers = Triggers(when.every_steps, when.every_epochs, when.every_minutes)
@@ -102,6 +99,12 @@ class Run:
             RefusedError: the plan has errors.
             RestoreError: the config has no ``restore`` section.
         """
+        report = self._restore()
+        if report.replaced:
+            logging.warning("%s: %s", report.path, report.replacements)
+        return report
+
+    def _restore(self) -> RestoreReport:
         _ = self.checkpoint.save_counter  # so that it is restored, too
         self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
         found = restore_first(self.config, self._objects, self._given)
@@ -129,7 +132,7 @@ class Run:
 
     def begin(self) -> RestoreReport | None:
         """What the callback does first: ``restore``, or nothing where the config only saves."""
-        return self.restore() if self.config.restore is not None else None
+        return self._restore() if self.config.restore is not None else None
 
     def watch(self) -> Callable[[], None]:
         """Training begins: minutes count, and signals wait for a save.
@@ -319,23 +322,19 @@ class Run:
             )
         return self.manager
 
-    def callback(self, verbose: int = 1) -> Any:
+    def callback(self, verbose: int = 1, *, start_over: bool = False) -> Any:
         """A callback for ``fit``: restores when training begins, saves when due or asked to.
 
         Args:
             verbose: 0 is silent, 1 says a line for the restore and for each save.
+            start_over: restores nothing: training begins with the values that the model has, and
+                saves go on with the next number.
         """
         check_keywords(self._objects)
-        return callback_for(self, self._objects, verbose)
+        return callback_for(self, self._objects, verbose, start_over=start_over)
 
     def _step(self) -> int | None:
-        counter = self._objects.get("step")
-        if counter is not None:
-            return as_int(counter)
-        solvers = [
-            o for o in (*self._objects.values(), *self._compiled()) if hasattr(o, "iterations")
-        ]
-        return as_int(solvers[0].iterations) if solvers else None
+        return step_of(self._objects)
 
     def _counted(self) -> int | None:
         step = self._step()
@@ -345,9 +344,6 @@ class Run:
                 hint="give the optimizer, a compiled model, or a variable as `step`",
             )
         return step
-
-    def _compiled(self) -> list[Any]:
-        return [getattr(obj, "optimizer", None) for obj in self._objects.values()]
 
 
 def from_config(config: str | os.PathLike[str] | Mapping[str, Any] | Config, **objects: Any) -> Run:

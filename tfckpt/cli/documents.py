@@ -122,6 +122,11 @@ def _plan(document: _Document) -> Content:
     else:
         verdict = ("refused: nothing would be restored", "red")
     about = [f"from {document['source']} under policy {document['policy']!r}"]
+    about += [str(document["training"])] if document["ok"] and document.get("training") else []
+    about += [
+        f"{one['name']} was {one['code']} and is {one['checkpoint']}"
+        for one in document.get("replaced") or ()
+    ]
     about += [f"policies in {document['file']}"] if document["file"] else []
     about += [f"passed over: {reason_}" for reason_ in document.get("rejected") or ()]
     title = "What was restored" if done else "What a restore would do"

@@ -83,6 +83,8 @@ def _print(plan: tfckpt.Plan) -> None:
 
     console = Console(highlight=False)
     console.print(Text(verdict(plan), style="bold green" if plan.ok else "bold red"))
+    if plan.training and plan.ok:
+        console.print(Text(plan.training))
     for problem in plan.faults:
         text = problem.show(plan.file or f"policy {plan.policy}")
         console.print(Text("\n".join(map(printable, text.split("\n")))))

@@ -11,6 +11,8 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.garbage import uncollected
 from tfckpt.live import build
@@ -21,6 +23,7 @@ from tfckpt.live.distribution import ALONE
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
+from tfckpt.live.settings import replaced, settings_of
 from tfckpt.live.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
 from tfckpt.planning.lock import drift
@@ -66,11 +69,19 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """Everything that is known before the first assignment."""
+    """Everything that is known before the first assignment.
+
+    Attributes:
+        plan: what will be done.
+        live: the objects' values.
+        parts: the checkpoints that are open.
+        settings: the hyperparameters that will be assigned, as they are until then.
+    """
 
     plan: Plan
     live: Live
     parts: tuple[Part, ...]
+    settings: Mapping[str, Any]
 
     @property
     def stored(self) -> StoredCheckpoint:
@@ -92,6 +103,7 @@ class Prepared:
         return None if others or averaged else first.stored.prefix
 
     def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
+        """What was done, once it is."""
         record = self.stored.record if len(self.parts) == 1 else None
         return RestoreReport(
             self.plan,
@@ -100,6 +112,7 @@ class Prepared:
             record.epoch if record else None,
             dict(record.metrics) if record else {},
             rejected,
+            replaced(self.settings, self.live.variables),
         )
 
 
@@ -161,7 +174,8 @@ def prepare(
         refuse_spread(live.variables, RestoreError)
         if plan.nbytes > _LITTLE:
             pause.close()
-        yield Prepared(_held_against_locks(plan, choices), live, tuple(parts))
+        settings = settings_of(plan, live.variables)
+        yield Prepared(_held_against_locks(plan, choices), live, tuple(parts), settings)
 
 
 def _open(place: str | Average, live: Live) -> StoredCheckpoint:
@@ -228,6 +242,14 @@ def refuse(plan: Plan) -> None:
     """
     if not plan.ok:
         raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
+
+
+def reported(prepared: Prepared) -> RestoreReport:
+    """The report of what was done; that a learning rate of the code was replaced is logged."""
+    report = prepared.report()
+    if report.replaced:
+        logging.warning("%s: %s", report.path, report.replacements)
+    return report
 
 
 def carry_out(

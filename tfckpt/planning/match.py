@@ -42,6 +42,7 @@ _MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: wa
 _UNEXPECTED_HINT = (
     "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
 )
+_SCHEDULE_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
 _NO_SUCH_NAME = "nothing here has this name"
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
@@ -249,7 +250,7 @@ class _Planning:
     def _leave_plainly(self) -> None:
         """The steps of what plainly goes nowhere, most of them without asking for each."""
         asks = self._exclude or self._expect_unexpected or not self._include.everything
-        asked = self._reset.keys() | self._kept.keys() | {Role.METRIC}
+        asked = self._reset.keys() | self._kept.keys() | {Role.METRIC, Role.HYPERPARAMETER}
         severity = _SEVERITY[self._policy.on_unexpected]
         why = severity, _NO_SUCH_NAME, _UNEXPECTED_HINT if severity is Severity.ERROR else ""
         for stored in self._left:
@@ -311,7 +312,8 @@ class _Planning:
         )
         hint = ""
         if severity is Severity.ERROR:
-            hint = hints.near(live) or _MISSING_HINT
+            setting = live.role is Role.HYPERPARAMETER
+            hint = hints.near(live) or (_SCHEDULE_HINT if setting else _MISSING_HINT)
         self._steps.append(Step(Status.MISSING, live.name, "", live, None, severity, reason, hint))
 
     def _unexpected(self, stored: Entry, reason: str, target: str = "") -> None:
@@ -322,6 +324,9 @@ class _Planning:
             self._expect_unexpected,
         )
         hint = _UNEXPECTED_HINT if severity is Severity.ERROR else ""
+        if hint and stored.role is Role.HYPERPARAMETER:
+            trains = any(one.role is Role.ITERATIONS for one in self._live.entries.values())
+            hint = _SCHEDULE_HINT if trains else hint
         found = Status.UNEXPECTED, "", stored.name, None, stored
         self._steps.append(Step(*found, severity, reason, hint, target))
 

@@ -22,6 +22,8 @@ class RestoreReport:
         epoch: epochs finished when it was saved, where its record knows it.
         metrics: what was measured when it was saved.
         rejected: checkpoints that were tried before this one, each with its reason.
+        replaced: hyperparameters that had another value in the code: that one, and the
+            checkpoint's, which they have now.
 
     """
 
@@ -31,6 +33,7 @@ class RestoreReport:
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rejected: tuple[str, ...] = ()
+    replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def restored(self) -> bool:
@@ -41,6 +44,22 @@ class RestoreReport:
     def counts(self) -> dict[Status, int]:
         return self.plan.counts
 
+    @property
+    def training(self) -> str:
+        """What of a training has come back besides the values, as a sentence."""
+        return self.plan.training
+
+    @property
+    def replacements(self) -> str:
+        """The hyperparameters that were replaced, as a sentence; ``""`` where none was."""
+        if not self.replaced:
+            return ""
+        each = (f"{n} was {old} and is {new}" for n, (old, new) in self.replaced.items())
+        return (
+            f"{', '.join(each)}, as in the checkpoint; a policy with "
+            "`optimizer: {hyperparameters: config}` keeps the code's"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The report in plain JSON types: the plan's, and what was restored from where."""
         return {
@@ -50,8 +69,12 @@ class RestoreReport:
             "epoch": self.epoch,
             "metrics": dict(self.metrics),
             "rejected": list(self.rejected),
+            "replaced": [
+                {"name": name, "code": old, "checkpoint": new}
+                for name, (old, new) in self.replaced.items()
+            ],
         }
 
     def __str__(self) -> str:
-        rejected = "".join(f"passed over: {reason}\n" for reason in self.rejected)
-        return rejected + str(self.plan)
+        above = [*(f"passed over: {reason}" for reason in self.rejected), self.replacements]
+        return "\n".join((*filter(None, above), str(self.plan)))

@@ -140,6 +140,8 @@ def render_text(plan: Plan) -> str:
 
 def _lines(plan: Plan) -> Iterator[str]:
     yield from wrap(f"Plan: {verdict(plan)}", "")
+    if plan.training and plan.ok:
+        yield from wrap(plan.training, "")
     yield ""
     for status, count, total in totals(plan):
         yield f"  {status:<12}{count:>8,}  {total:>12}"
