@@ -60,7 +60,7 @@ def test_a_training_that_a_callback_has_ended_says_how_to_go_on(run, flavour, ca
     assert fit(model, 9, early(), second.callback()) == [0, 1]
     said = capsys.readouterr().out
     assert "a callback ended the training after 2 of 9 epochs: nothing to train; to go on" in said
-    assert "leave `callbacks` out of the policy's training_state" in said
+    assert "give `training_state: [epoch, batch, iterator, seeds]` in the policy" in said
     policy = {"training_state": ["epoch", "batch", "iterator", "seeds"]}
     model, third = run(policy, every_epochs=1)
     assert fit(model, 9, early(), third.callback(verbose=0)) == [2, 3]

@@ -68,7 +68,7 @@ def about_end(done: int, epochs: int, fit: int) -> str:
     if done < epochs:
         return (
             f"a callback ended the training after {of}: nothing to train; to go on all the same, "
-            f"leave `callbacks` out of the policy's training_state, or {_ANEW}"
+            f"give `training_state: [epoch, batch, iterator, seeds]` in the policy, or {_ANEW}"
         )
     return f"{of} are done: nothing to train; raise `epochs`, or {_ANEW}"
 
