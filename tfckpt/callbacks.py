@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfckpt.calls import from_config
+from tfckpt.errors import PolicyError, Problem
+from tfckpt.policy.messages import did_you_mean, show_value
 from tfckpt.policy.saving import Keep, KeepWhereMeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tfckpt.policy import Policy
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+# Arguments of ModelCheckpoint and BackupAndRestore, and what stands for them.
+_OF_KERAS = {
+    "backup_dir": "the directory is the second argument",
+    "best": "`save_best=2` keeps the two best besides the newest",
+    "delete_checkpoint": "what is kept when training is over is told by `max_to_keep`",
+    "filepath": "the directory is the second argument; checkpoints in it are numbered",
+    "initial_value_threshold": "which are kept besides the newest is told by `save_best`",
+    "period": "`save_freq` is 'epoch' or a number of batches; for every so many epochs use a "
+    "config with `manager: {save: {every_epochs: 2}}` and `run.callback()`",
+    "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
+    "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",
+    "save_weights_only": "a restart needs the optimizer, too; `tfckpt rewrite --drop_optimizer` "
+    "makes a copy without it",
+}
+# What the config that is made of the arguments calls them.
+_ARGUMENTS = {
+    "manager.directory": "directory",
+    "manager.save.every_steps": "save_freq",
+    "manager.save.on_signal": "on_signal",
+    "manager.keep[0].latest": "max_to_keep",
+    "manager.keep[1].best": "save_best",
+    "manager.keep[1].monitor": "monitor",
+    "manager.keep[1].mode": "mode",
+    "manager.enable_async": "enable_async",
+    "restore.directory": "directory",
+    "restore.policy": "policy",
+}
 
 
 class _Default(str):
@@ -19,6 +55,23 @@ class _Default(str):
 _VAL_LOSS = _Default("val_loss")
 
 
+def _explains_keywords(function: _F) -> _F:
+    """A keyword that the function does not have is an error that says which one is meant."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs.keys() - known.keys():
+            what = f"{function.__name__}() has no argument {name!r}"
+            if name in _OF_KERAS:
+                raise TypeError(f"{what}, which is Keras's: {_OF_KERAS[name]}")
+            raise TypeError(f"{what}; {did_you_mean(name, known)}")
+        return function(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+@_explains_keywords
 def resume(
     model: Any,
     directory: str | os.PathLike[str],
@@ -30,6 +83,8 @@ def resume(
     max_to_keep: int | None = 3,
     on_signal: Iterable[str] = (),
     enable_async: bool = False,
+    policy: Policy | Mapping[str, Any] | None = None,
+    start_over: bool = False,
     verbose: int = 1,
 ) -> Any:
     """A callback for ``fit`` that saves, and goes on where the last save was.
@@ -46,10 +101,16 @@ def resume(
         max_to_keep: how many of the newest are kept; None keeps all.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
         enable_async: whether files are written in the background.
+        policy: what the restore may change, in the keys of a policy:
+            ``{"optimizer": {"hyperparameters": "config"}}`` keeps the code's learning rate. Without
+            it, all of the checkpoint comes back.
+        start_over: restores nothing: training begins with the values that the model has, and saves
+            go on with the next number.
         verbose: 0 is silent, 1 says a line for the restore and for each save.
 
     Raises:
         PolicyError: an argument is not what it can be.
+        TypeError: an argument is missing, or there is none of that name.
 
     >>> import keras, numpy, tempfile, tfckpt.callbacks
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -59,7 +120,10 @@ def resume(
     >>> model.fit(x, y, epochs=2, callbacks=[callback], verbose=0).epoch
     [0, 1]
     """
-    save: dict[str, Any] = {"every_epochs": 1, "on_signal": list(on_signal)}
+    _check_places(model, directory)
+    save: dict[str, Any] = {"every_epochs": 1, "on_signal": on_signal}
+    if not isinstance(on_signal, str):
+        save["on_signal"] = list(on_signal)
     if save_freq != "epoch":
         save["every_steps"] = save_freq
     keep: list[dict[str, Any] | Keep] = []
@@ -72,9 +136,44 @@ def resume(
     config = {
         "version": 1,
         "manager": {"directory": where, "save": save, "keep": keep, "enable_async": enable_async},
-        "restore": {"directory": where, "if_none": "initialize"},
+        "restore": {
+            "directory": where,
+            "if_none": "initialize",
+            **({} if policy is None else {"policy": policy}),
+        },
     }
-    return from_config(config, model=model).callback(verbose)
+    try:
+        run = from_config(config, model=model)
+    except PolicyError as error:
+        raise _of_arguments(error, save_freq) from None
+    return run.callback(verbose, start_over=start_over)
+
+
+def _check_places(model: Any, directory: Any) -> None:
+    """Raise where model and directory have changed places.
+
+    Raises:
+        TypeError: it says which comes first.
+    """
+    if isinstance(model, str | os.PathLike):
+        found = show_value(os.fspath(model))
+        raise TypeError(f"resume(model, directory): the model comes first, found {found}")
+    if not isinstance(directory, str | os.PathLike):
+        found = type(directory).__name__
+        raise TypeError(f"resume(model, directory): the directory is a path, found a {found}")
+
+
+def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:
+    """The error about a config that nobody has written, in terms of the arguments."""
+    problems = []
+    for problem in error.problems:
+        place, _, message = problem.message.partition(": ")
+        path = next((path for path in _ARGUMENTS if place.startswith(path)), "")
+        told = f"{_ARGUMENTS[path]}{place.removeprefix(path)}: {message}" if path else place
+        if path == "manager.save.every_steps" and isinstance(save_freq, str):
+            told = f"save_freq: expected 'epoch' or a number of batches, found {save_freq!r}"
+        problems.append(Problem(told, hint=problem.hint))
+    return PolicyError("tfckpt.callbacks.resume", list(dict.fromkeys(problems)))
 
 
 def _mode(mode: str, monitor: str) -> str:

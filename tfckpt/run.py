@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
+from tfckpt.fitting.fits import Fits
 from tfckpt.fitting.keras_callback import callback_for, no_training
 from tfckpt.fitting.restoring import plan_first, restore_first
-from tfckpt.fitting.resumption import (
-    Resumption,
-    check_keywords,
-    check_step,
-    takes_up,
-)
+from tfckpt.fitting.resumption import Resumption, check_keywords
 from tfckpt.fitting.saves import Moment, Saves
+from tfckpt.fitting.steps import check_step
+from tfckpt.fitting.training_state import takes_up
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
@@ -42,7 +40,7 @@ class Run:
         report: of the last ``restore``.
         epoch: epochs finished, as the last restore, save or ``fit`` knew.
         resumption: of the last restore, until a ``fit`` has gone on from it.
-        fits: how many ``fit`` the callback has seen.
+        fits: the calls of ``fit`` that the callback has seen.
         training: what a save asks for the state of the ``fit`` that is running.
         saves: when it saves, and how.
     """
@@ -70,7 +68,7 @@ class Run:
         if "step" in objects:
             check_step(objects["step"])
         self.resumption: Resumption | None = None
-        self.fits = 0
+        self.fits = Fits()
         self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
@@ -91,6 +89,8 @@ class Run:
         report = self._restore()
         if not report.path:
             logging.warning("%s", report)
+        if report.replaced:
+            logging.warning("%s: %s", report.path, report.replacements)
         return report
 
     def _restore(self) -> RestoreReport:
@@ -208,11 +208,13 @@ class Run:
         """
         self.saves.end(Moment(self.epoch, None, self.training))
 
-    def callback(self, verbose: int = 1) -> Any:
+    def callback(self, verbose: int = 1, *, start_over: bool = False) -> Any:
         """A callback for ``fit``: restores when training begins, saves when due or asked to.
 
         Args:
             verbose: 0 is silent, 1 says a line for the restore and for each save.
+            start_over: restores nothing: training begins with the values that the model has, and
+                saves go on with the next number.
 
         Raises:
             TfckptError: the config has no ``restore`` section, and nothing is to be saved.
@@ -220,4 +222,4 @@ class Run:
         check_keywords(self._objects)
         if self.config.restore is None:
             self.saves.check_callback()
-        return callback_for(self, self._objects, verbose)
+        return callback_for(self, self._objects, verbose, start_over=start_over)

@@ -94,3 +94,7 @@ def test_a_signal_to_one_ends_all_after_one_save(came) -> None:
 
 def test_a_signal_that_comes_while_they_meet_ends_all_at_the_next_step(came) -> None:
     assert [worker["stopped late"] for worker in came] == [[5, 143, ["ckpt-1"]]] * 2
+
+
+def test_what_of_a_training_comes_back_is_the_same_in_all(came) -> None:
+    assert [worker["taken up"] for worker in came] == [["training resumes after 2 epochs", 2]] * 2

@@ -95,10 +95,20 @@ def agree(strategy: Any, index: int, root: str) -> dict[str, Any]:
         time.sleep(LATE)
     trying("late", manager.save)
     trying("after it", manager.save)
+    came["taken up"] = taken_up(model, index, root)
     came["seen"] = sorted(each.name for each in Path(f"{root}/run").iterdir())
     came["stopped"] = stopped(model, index, f"{root}/stopped", late=False)
     came["stopped late"] = stopped(model, index, f"{root}/stopped-late", late=True)
     return came
+
+
+def taken_up(model: Any, index: int, root: str) -> Any:
+    """A restore where one worker's config says that it saves elsewhere: the epoch, and the line."""
+    plain = config(f"{root}/taken-up")
+    tfckpt.from_config(plain, model=model).save(epoch=2)
+    manager = {**plain["manager"], "directory": f"{root}/taken-up" + "-elsewhere" * index}
+    run = tfckpt.from_config({**plain, "manager": manager}, model=model)
+    return [run.restore().training, run.epoch]
 
 
 def without_collectives(checkpoint: Any, path: str) -> None:

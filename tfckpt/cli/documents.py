@@ -124,6 +124,11 @@ def _plan(document: _Document) -> Content:
     about = ["no checkpoint yet", *(document.get("absent") or ())]
     if document["source"]:
         about = [f"from {document['source']} under policy {document['policy']!r}"]
+    about += [str(document["training"])] if document["ok"] and document.get("training") else []
+    about += [
+        f"{one['name']} was {one['code']} and is {one['checkpoint']}"
+        for one in document.get("replaced") or ()
+    ]
     about += [f"policies in {document['file']}"] if document["file"] else []
     about += [f"passed over: {one_line(str(why))}" for why in document.get("rejected") or ()]
     title = "What was restored" if done else "What a restore would do"

@@ -10,7 +10,10 @@ from tfckpt.cli.document import show_json
 from tfckpt.planning.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfckpt.cli.command import Given
+    from tfckpt.policy import Config, Policy
 
 
 def run_schema(given: Given) -> int:
@@ -30,7 +33,7 @@ def run_show(given: Given) -> int:
     from tfckpt.policy import load_config
 
     file = given.one("a config file")
-    config = _config(load_config(file).model_dump(mode="json", by_alias=True, exclude_none=True))
+    config = _config(load_config(file))
     if given.json:
         show_json({"version": 1, "file": file, "config": config})
     else:
@@ -39,8 +42,12 @@ def run_show(given: Given) -> int:
     return 0
 
 
-def _config(config: dict[str, Any]) -> dict[str, Any]:
-    """Without what repeats a key, or has no meaning beside another."""
+def _config(loaded: Config) -> dict[str, Any]:
+    """Without what repeats a key, or has no meaning beside another, or another one written out."""
+    config = loaded.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for policy, shown in _policies(loaded, config):
+        if "training_state" not in policy.model_fields_set:  # then it goes by the directory
+            shown.pop("training_state")
     for policy in config["policies"].values():
         del policy["name"]
     manager = config.get("manager", {})
@@ -48,12 +55,22 @@ def _config(config: dict[str, Any]) -> dict[str, Any]:
         del manager["if_busy"]
     if not manager.get("save", {}).get("on_signal", True):
         del manager["save"]["grace_seconds"]
-    _sources(config.get("restore", {}), config["policies"])
+    _sources(config.get("restore", {}))
     places = ("manager", "restore")
     return {key: _dollars(value) if key in places else value for key, value in config.items()}
 
 
-def _sources(holder: dict[str, Any], policies: dict[str, Any], *, part: bool = False) -> None:
+def _policies(loaded: Config, config: dict[str, Any]) -> Iterator[tuple[Policy, dict[str, Any]]]:
+    """The policies of a config, those included that are written out, each with what is shown."""
+    yield from ((policy, config["policies"][name]) for name, policy in loaded.policies.items())
+    sources = loaded.restore.first_of if loaded.restore else ()
+    for source, shown in zip(sources, config.get("restore", {}).get("first_of", ()), strict=True):
+        for member, part in zip(source.members, shown.get("all_of", [shown]), strict=True):
+            if not isinstance(member.policy, str):
+                yield member.policy, part["policy"]
+
+
+def _sources(holder: dict[str, Any], *, part: bool = False) -> None:
     """The same of the sources below a mapping: those of ``first_of``, and of ``all_of`` in one."""
     for source in holder.get("all_of" if part else "first_of", ()):
         policy = source["policy"]
@@ -62,14 +79,11 @@ def _sources(holder: dict[str, Any], policies: dict[str, Any], *, part: bool = F
                 source.pop(key, None)
         if isinstance(policy, dict):
             del policy["name"]
-        if part or "average" in source:  # neither has the state of a training
-            own = policy if isinstance(policy, dict) else policies.get(policy, {})
-            own.pop("training_state", None)
         if part:
             del source["on_damaged"]
         if "all_of" in source:
             del source["policy"]
-            _sources(source, policies, part=True)
+            _sources(source, part=True)
 
 
 def _dollars(value: Any, key: str = "") -> Any:

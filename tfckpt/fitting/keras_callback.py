@@ -23,13 +23,15 @@ from tfckpt.fitting.keras_side import Hook, list_of
 from tfckpt.fitting.loop import Loop
 from tfckpt.fitting.trained import check_fit, check_trained
 from tfckpt.live.flavours import flavour_of
+from tfckpt.planning import Plan, RestoreReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tfckpt.fitting.fits import Fits
     from tfckpt.fitting.resumption import Resumption
     from tfckpt.fitting.saves import Saves
-    from tfckpt.planning import RestoreReport
+    from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.policy import Config
 
 
@@ -37,10 +39,11 @@ class Resumable(Protocol):
     """What the callback needs of a run."""
 
     config: Config
+    manager: CheckpointManager | None
     epoch: int
     report: RestoreReport | None
     resumption: Resumption | None
-    fits: int
+    fits: Fits
     training: Callable[[], tuple[dict[str, Any], Any]]
     saves: Saves
 
@@ -56,7 +59,7 @@ class Resumable(Protocol):
 
 
 def callback_for(  # noqa: C901 (a class of short methods)
-    run: Resumable, objects: Mapping[str, Any], verbose: int
+    run: Resumable, objects: Mapping[str, Any], verbose: int, *, start_over: bool
 ) -> Any:
     """The callback, of the flavour of the first Keras object."""
     check_fit(objects)
@@ -78,13 +81,14 @@ def callback_for(  # noqa: C901 (a class of short methods)
             check_trained(self.model, objects)
             _check_alone(self)
             run.saves.claim()
-            if run.report is None:  # another `fit` of the same run goes on from where it is
-                say(_summary(run.begin(), run.epoch))
-            elif run.resumption is not None and not run.fits:
+            if start_over and not run.fits.begun:
+                say(_started_over(run))
+            elif run.report is None:  # another `fit` of the same run goes on from where it is
+                say(_summary(run.begin()))
+            elif run.resumption is not None and not run.fits.begun:
                 run.resumption.keep()
             named = run.config.manager.callbacks if run.config.manager else {}
             self._loop = Loop(self, objects, run.fits, say, named)
-            run.fits += 1
             if self._loop.begin(run.resumption):
                 run.resumption = None
             run.training = Hook(self._loop.training, no_training)
@@ -161,14 +165,29 @@ def _numbers(logs: Any) -> dict[str, float]:
     return {name: value for name, value in (logs or {}).items() if not np.ndim(value)}
 
 
-def _summary(report: RestoreReport | None, epoch: int) -> str:
+def _started_over(run: Resumable) -> str:
+    if run.report is not None and run.report.path:
+        raise TfckptError(
+            f"start_over=True is to restore nothing, and {run.report.path} has been restored",
+            hint="leave out start_over=True, or the call of run.restore()",
+        )
+    run.report = RestoreReport(Plan("", "", ()), "")
+    latest = run.manager.latest_checkpoint if run.manager else None
+    return "start_over: nothing is restored; training begins with the values that the model has" + (
+        f", and saves go on after {latest}" if latest else ""
+    )
+
+
+def _summary(report: RestoreReport | None) -> str:
     if report is None:
         return "nothing is restored: the config has no `restore` section"
     if not report.path:
         return str(report)
     passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
-    return f"{passed_over}restored {report.path} (epoch {epoch}): {counts}"
+    epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
+    lines = f"restored {report.path}{epoch}: {counts}", report.training, report.replacements
+    return passed_over + "\n".join(filter(None, lines))
 
 
 def _print(line: str) -> None:

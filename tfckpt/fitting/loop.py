@@ -17,16 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RestoreError
-from tfckpt.fitting import states
+from tfckpt.fitting import statements, states
 from tfckpt.fitting.keras_side import Hook, batches_of_a_call, list_of, start_at
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
-from tfckpt.fitting.statements import about_data, about_model, about_objects
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfckpt.fitting.fits import Fits
     from tfckpt.fitting.resumption import Resumption
 
 
@@ -36,7 +36,7 @@ class Loop:
     Args:
         callback: the one that saves, with the model and the parameters that Keras gave it.
         objects: of the run.
-        fit: how many ``fit`` of the same run came before.
+        fits: of the run.
         say: prints a sentence.
         named: attributes of other callbacks that are saved besides, by class.
     """
@@ -45,18 +45,19 @@ class Loop:
         self,
         callback: Any,
         objects: Mapping[str, Any],
-        fit: int,
+        fits: Fits,
         say: Callable[[str], None],
         named: Mapping[str, Sequence[str]],
     ) -> None:
         self._callback = callback
         self._model = callback.model
         self._objects = objects
-        self._fit = fit
+        self._fits = fits
         self._say = say
         self._named = named
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
+        self._fit = fits.begin(self._others)
         self._train: Any = self._model.train_function
         if isinstance(self._train, Hook):  # of a `fit` that failed
             self._train = self._train.own
@@ -97,7 +98,7 @@ class Loop:
         vars(self._model).pop("_should_eval", None)
         self._list.callbacks = [*self._others, self._callback]
         start_at(self._model, 0)
-        self._tell(*states.inexact(self._others, self._named), *about_model(self._model))
+        self._tell(*states.inexact(self._others, self._named), *statements.about_model(self._model))
         return resumption is None or self._resume(resumption)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
@@ -154,6 +155,7 @@ class Loop:
                 )
             self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
             self._go_on(target)
+        self._fits.end()
 
     def training(self) -> tuple[dict[str, Any], Any]:
         """The state of this ``fit``: what the record says, and what the checkpoint holds."""
@@ -194,17 +196,20 @@ class Loop:
             callbacks=states.collect(self._others, self._named),
             arrays=list(arrays),
         )
-        return described(position, held), held
+        return described(position, held, self._fits.histories), held
 
     # The way back
 
     def _resume(self, resumption: Resumption) -> bool:
         position = resumption.position
         if position is None:
+            if resumption.epoch >= self._epochs:
+                self._tell(statements.about_end(resumption.epoch, self._epochs, 0))
             start_at(self._model, resumption.epoch)
             return True
         if position.fit > self._fit:
-            self._tell("this `fit` was over: the one that was interrupted came after it")
+            self._tell(statements.about_another(self._fit, position))
+            self._fits.pass_over(resumption.histories)
             start_at(self._model, self._epochs)
             return False
         if position.fit < self._fit:
@@ -212,7 +217,9 @@ class Loop:
         self._resumption, self._target = resumption, position
         self._list.callbacks = [self._callback]
         vars(self._model)["_should_eval"] = Hook(self._evaluates, self._model._should_eval)
-        if position.finished >= self._epochs or (position.ended and position.stopped):
+        stopped = position.ended and position.stopped and "callbacks" in resumption.parts
+        if position.finished >= self._epochs or stopped:
+            self._tell(statements.about_end(position.finished, self._epochs, self._fit))
             self._direct = True
             self._settle(position)  # before Keras finalizes the weights
             start_at(self._model, self._epochs)
@@ -284,7 +291,8 @@ class Loop:
                 self._come_to(waiting, iterator)
         if self._to_judge:
             self._to_judge -= 1
-            self._tell(*about_data(iterator), *about_objects(self._model, self._objects))
+            self._tell(*statements.about_data(iterator))
+            self._tell(*statements.about_objects(self._model, self._objects))
         try:
             self._logs = self._train(iterator)
         except data.RAN_OUT:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.fitting.resumption import Resumption, resumption_of, without_training
+from tfckpt.fitting.resumption import Resumption, without_training
+from tfckpt.fitting.training_state import in_words, training_state_of
 from tfckpt.live.distribution import Restoring, chosen, workers_among
 from tfckpt.live.restore import Prepared, carry_out, prepare
 from tfckpt.manager.absent import absent
@@ -58,6 +59,7 @@ def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> R
     def restore(
         choices: Sequence[Choice],
         rejected: tuple[str, ...],
+        state: tuple[str, ...],
         told: Any = None,
         *,
         follows: bool = False,
@@ -65,18 +67,23 @@ def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> R
         choices, here = without_training(choices), partial(given, choices)
         with (
             Restoring(workers_among(objects), told, follows=follows) as workers,
-            prepare(choices, here(), workers=workers) as prepared,
+            prepare(choices, here(), workers=workers) as plain,
         ):
-            resumption = resumption_of(prepared, choices, here)
+            prepared, resumption = _with_training(plain, choices, state, here)
             carry_out(prepared, workers)
             return Restoration(prepared.report(rejected), prepared, resumption)
 
     def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Restoration:
-        return restore(choices, rejected, told_of(config, choices, rejected))
+        state = training_state_of(config, choices)
+        told = {**told_of(config, choices, rejected), "training_state": state}
+        return restore(choices, rejected, state, told)
 
     def follow(told: Any) -> Found:
         choices, rejected = as_told(config, told)
-        return Found(restore(choices, rejected, follows=True) if choices else None, rejected)
+        if not choices:
+            return Found(None, rejected)
+        state = tuple(told["training_state"])
+        return Found(restore(choices, rejected, state, follows=True), rejected)
 
     found = chosen(
         workers_among(objects),
@@ -94,8 +101,10 @@ def plan_first(config: Config, given: Given) -> Plan:
     """What :func:`restore_first` would do; assigns nothing."""
 
     def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Plan:
-        with prepare(without_training(choices), given(choices)) as prepared:
-            return prepared.plan
+        state, here = training_state_of(config, choices), partial(given, choices)
+        choices = without_training(choices)
+        with prepare(choices, here()) as prepared:
+            return _with_training(prepared, choices, state, here)[0].plan
 
     found = first_readable(config, attempt)
     for reason in found.rejected:
@@ -104,3 +113,16 @@ def plan_first(config: Config, given: Given) -> Plan:
         return found.result
     logging.warning("\n  ".join(["no checkpoint yet: nothing would be restored", *absent(config)]))
     return Plan("", "", ())
+
+
+def _with_training(
+    prepared: Prepared,
+    choices: Sequence[Choice],
+    state: tuple[str, ...],
+    given: Callable[[], Mapping[str, Any]],
+) -> tuple[Prepared, Resumption | None]:
+    """The plan says what of a training comes back; and it, for the ``fit`` that goes on."""
+    resumption = Resumption(prepared, choices[0], state, given) if state else None
+    words = in_words(prepared, choices, resumption)
+    plan = dataclasses.replace(prepared.plan, training=words, training_state=state)
+    return dataclasses.replace(prepared, plan=plan), resumption

@@ -11,6 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
+from tfckpt.fitting import fits
 from tfckpt.fitting.position import KEY, position_in
 from tfckpt.fitting.trained import own_variables
 from tfckpt.live import build, data, generators
@@ -19,7 +20,7 @@ from tfckpt.live.inventory import collect
 from tfckpt.live.parts import parts
 from tfckpt.live.remote import files_of
 from tfckpt.live.restore import carry_out, prepare
-from tfckpt.live.variables import as_int, is_variable, raw
+from tfckpt.live.variables import is_variable, raw
 from tfckpt.records import Role
 from tfckpt.stored.commits import commit
 
@@ -39,11 +40,16 @@ class Resumption:
     Attributes:
         epoch: epochs finished.
         position: in the data, None where no ``fit`` has saved it.
-        parts: what the policy takes of the state of a training.
+        histories: what ``History`` knew of each ``fit`` before the one that was saved.
+        parts: what comes back of the state of a training.
     """
 
     def __init__(
-        self, prepared: Prepared, choice: Choice, given: Callable[[], Mapping[str, Any]]
+        self,
+        prepared: Prepared,
+        choice: Choice,
+        state: Sequence[str],
+        given: Callable[[], Mapping[str, Any]],
     ) -> None:
         record = prepared.stored.record
         self._prefix = prepared.stored.prefix
@@ -55,9 +61,10 @@ class Resumption:
         self._kept: list[tuple[Any, Any]] = []
         steps = (*prepared.plan.assignments, *prepared.plan.resets)
         self._restored = frozenset(step.name for step in steps)
-        self.parts = frozenset(choice.policy.training_state)
+        self.parts = frozenset(state)
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self._prefix) if record else None
+        self.histories = record.training.get(fits.KEY) if record else None
 
     def place(self, iterator: Any, mark: Any) -> None:
         """Give an iterator the state that was saved; ``mark`` is its own, before a batch.
@@ -139,20 +146,6 @@ class Resumption:
         )
 
 
-def takes_up(choices: Sequence[Choice]) -> bool:
-    """Whether one checkpoint is taken up where it was, its count of saves included."""
-    first, *others = choices
-    return not others and isinstance(first.place, str) and first.policy.api == "restore"
-
-
-def resumption_of(
-    prepared: Prepared, choices: Sequence[Choice], given: Callable[[], Mapping[str, Any]]
-) -> Resumption | None:
-    """For the ``fit`` that goes on from a restore, None where one begins."""
-    goes_on = takes_up(choices) and "epoch" in choices[0].policy.training_state
-    return Resumption(prepared, choices[0], given) if goes_on else None
-
-
 def without_training(choices: Sequence[Choice]) -> Sequence[Choice]:
     """The choices without what hangs under the keyword, where something does."""
     return [_without_training(choice) for choice in choices]
@@ -166,9 +159,10 @@ def _without_training(choice: Choice) -> Choice:
     return dataclasses.replace(choice, leave=(*choice.leave, KEYWORD))
 
 
-def described(position: Position, held: Any) -> dict[str, Any]:
+def described(position: Position, held: Any, histories: Sequence[Any]) -> dict[str, Any]:
     """What the commit record says."""
-    return {KEY: position.to_json()[KEY], KEYWORD: held is not None}
+    before = {fits.KEY: list(histories)} if histories else {}
+    return {KEY: position.to_json()[KEY], KEYWORD: held is not None, **before}
 
 
 def check_keywords(objects: Mapping[str, Any]) -> None:
@@ -182,21 +176,6 @@ def check_keywords(objects: Mapping[str, Any]) -> None:
             f"the keyword {KEYWORD!r} is what the callback keeps the data's position under",
             hint="give the object another keyword",
         )
-
-
-def check_step(counter: Any) -> None:
-    """Raise where ``step`` holds no number.
-
-    Raises:
-        TfckptError: it was given for something else.
-    """
-    try:
-        as_int(counter)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TfckptError(
-            f"`step` is to hold the number of the training step: {error}",
-            hint="give an object that holds something else another keyword",
-        ) from None
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.fitting.resumption import attached
+from tfckpt.fitting.steps import step_of
 from tfckpt.live.distribution import in_cluster, workers_among
 from tfckpt.live.save import About
 from tfckpt.live.variables import as_int
@@ -286,12 +287,7 @@ class Saves:
         return self._manager
 
     def _step(self) -> int | None:
-        counter = self._objects.get("step")
-        if counter is not None:
-            return as_int(counter)
-        compiled = [getattr(obj, "optimizer", None) for obj in self._objects.values()]
-        solvers = [o for o in (*self._objects.values(), *compiled) if hasattr(o, "iterations")]
-        return as_int(solvers[0].iterations) if solvers else None
+        return step_of(self._objects)
 
     def _counted(self) -> int | None:
         step = self._step()

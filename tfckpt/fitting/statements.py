@@ -1,4 +1,4 @@
-"""What is said where training cannot be resumed exactly, and why; before it starts."""
+"""What is said before a training starts: why it would not be exact, or has nothing to train."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tfckpt.live import data, generators
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfckpt.fitting.position import Position
+
 _SHOWN = 3
+_ANEW = "start over with start_over=True"
 
 
 def about_data(iterator: Any) -> Iterator[str]:
@@ -57,3 +60,24 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
             "its optimizer and metrics, is in no checkpoint, so that training that is resumed is "
             "not exact; give it to the run"
         )
+
+
+def about_end(done: int, epochs: int, fit: int) -> str:
+    """That nothing is left to train."""
+    of = f"{done:,} of {epochs:,} epochs" + (f" of `fit` {fit + 1}" if fit else "")
+    if done < epochs:
+        return (
+            f"a callback ended the training after {of}: nothing to train; to go on all the same, "
+            f"give `training_state: [epoch, batch, iterator, seeds]` in the policy, or {_ANEW}"
+        )
+    return f"{of} are done: nothing to train; raise `epochs`, or {_ANEW}"
+
+
+def about_another(fit: int, position: Position) -> str:
+    """That the checkpoint is of a ``fit`` that comes after this one."""
+    return (
+        f"`fit` {fit + 1} of this program was over, nothing to train: the checkpoint is of `fit` "
+        f"{position.fit + 1}, {position.finished:,} of {position.epochs:,} epochs done, which "
+        "resumes when it is called; where it was one cell that was run again, run it again, or "
+        f"{_ANEW}"
+    )

@@ -38,7 +38,7 @@ from tfckpt.live.errors import also
 from tfckpt.live.known import Known
 from tfckpt.live.lineage import Descent
 from tfckpt.live.remote import files_of
-from tfckpt.live.restore import Choice, Prepared, carry_out, permitted, prepare
+from tfckpt.live.restore import Choice, Prepared, carry_out, permitted, prepare, reported
 from tfckpt.live.save import (
     Terms,
     about_now,
@@ -334,7 +334,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             later = late.bind()
             self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
             came = partial(self._tfckpt_came, prepared.live) if plain else None
-            return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
+            return LoadStatus(reported(prepared), undo, forget, later=later, late=late, came=came)
 
     def _tfckpt_plain(self, prepared: Prepared, options: Any, workers: Restoring) -> LoadStatus:
         """No Keras object, and values that may come later, which TensorFlow waits for."""
@@ -358,7 +358,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         undo.settle()
         self.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
         forget = self._tfckpt_comes_from(prepared)
-        return LoadStatus(prepared.report(), undo, forget, later=later)
+        return LoadStatus(reported(prepared), undo, forget, later=later)
 
     def _tfckpt_came(self, before: Live) -> list[str]:
         """The values that have come to exist since."""

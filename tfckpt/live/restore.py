@@ -11,6 +11,8 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.garbage import uncollected
 from tfckpt.live import build
@@ -21,6 +23,7 @@ from tfckpt.live.distribution import ALONE
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
+from tfckpt.live.settings import replaced, settings_of
 from tfckpt.live.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
 from tfckpt.planning.lock import drift
@@ -67,11 +70,19 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """Everything that is known before the first assignment."""
+    """Everything that is known before the first assignment.
+
+    Attributes:
+        plan: what will be done.
+        live: the objects' values.
+        parts: the checkpoints that are open.
+        settings: the hyperparameters that will be assigned, as they are until then.
+    """
 
     plan: Plan
     live: Live
     parts: tuple[Part, ...]
+    settings: Mapping[str, Any]
 
     @property
     def stored(self) -> StoredCheckpoint:
@@ -93,6 +104,7 @@ class Prepared:
         return None if others or averaged else first.stored.prefix
 
     def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
+        """What was done, once it is."""
         record = self.stored.record if len(self.parts) == 1 else None
         return RestoreReport(
             self.plan,
@@ -101,6 +113,7 @@ class Prepared:
             record.epoch if record else None,
             dict(record.metrics) if record else {},
             rejected,
+            replaced=replaced(self.settings, self.live.variables),
         )
 
 
@@ -153,7 +166,8 @@ def prepare(
         refuse_spread(live.variables, RestoreError)
         if plan.nbytes > _LITTLE:
             pause.close()
-        yield Prepared(_held_against_locks(plan, choices), live, parts)
+        settings = settings_of(plan, live.variables)
+        yield Prepared(_held_against_locks(plan, choices), live, parts, settings)
 
 
 def _planned(
@@ -256,6 +270,14 @@ def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
         return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
     refuse(prepared.plan)
     return prepared
+
+
+def reported(prepared: Prepared) -> RestoreReport:
+    """The report of what was done; that a learning rate of the code was replaced is logged."""
+    report = prepared.report()
+    if report.replaced:
+        logging.warning("%s: %s", report.path, report.replacements)
+    return report
 
 
 def carry_out(

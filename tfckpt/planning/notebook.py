@@ -36,6 +36,8 @@ def plan_html(plan: Plan, above: Sequence[str] = ()) -> str:
 def _parts(plan: Plan, above: Sequence[str]) -> Iterator[str]:
     yield from (f"<p>{escape(printable(line))}</p>" for line in above)
     yield f"<p><b>{escape(verdict(plan))}</b></p>"
+    if plan.training and plan.ok:
+        yield f"<p>{escape(plan.training)}</p>"
     if sums := totals(plan):
         cells = ("".join(f"<td>{cell}</td>" for cell in (s, f"{n:,}", b)) for s, n, b in sums)
         yield f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"

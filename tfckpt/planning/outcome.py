@@ -23,6 +23,8 @@ class RestoreReport:
         metrics: what was measured when it was saved.
         rejected: checkpoints that were tried before this one, each with its reason.
         absent: where there was none, what lies at the places where it was looked for.
+        replaced: hyperparameters that had another value in the code: that one, and the
+            checkpoint's, which they have now.
 
     """
 
@@ -33,6 +35,7 @@ class RestoreReport:
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rejected: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def restored(self) -> bool:
@@ -42,6 +45,22 @@ class RestoreReport:
     @property
     def counts(self) -> dict[Status, int]:
         return self.plan.counts
+
+    @property
+    def training(self) -> str:
+        """What of a training has come back besides the values, as a sentence."""
+        return self.plan.training
+
+    @property
+    def replacements(self) -> str:
+        """The hyperparameters that were replaced, as a sentence; ``""`` where none was."""
+        if not self.replaced:
+            return ""
+        each = (f"{n} was {old} and is {new}" for n, (old, new) in self.replaced.items())
+        return (
+            f"{', '.join(each)}, as in the checkpoint; a policy with "
+            "`optimizer: {hyperparameters: config}` keeps the code's"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The report in plain JSON types: the plan's, and what was restored from where."""
@@ -53,6 +72,10 @@ class RestoreReport:
             "metrics": dict(self.metrics),
             "rejected": list(self.rejected),
             "absent": list(self.absent),
+            "replaced": [
+                {"name": name, "code": old, "checkpoint": new}
+                for name, (old, new) in self.replaced.items()
+            ],
         }
 
     def __str__(self) -> str:
@@ -60,7 +83,7 @@ class RestoreReport:
         if not self.path:
             started = "no checkpoint yet: training starts from the initial values"
             result = "\n  ".join([started, *self.absent])
-        return "\n".join((*self._passed_over(), result))
+        return "\n".join((*self._above(), result))
 
     def __repr__(self) -> str:
         from tfckpt.planning.report import verdict  # as of a Plan
@@ -72,7 +95,8 @@ class RestoreReport:
     def _repr_html_(self) -> str:
         from tfckpt.planning.notebook import plan_html
 
-        return plan_html(self.plan, [*self._passed_over(), *self.absent])
+        return plan_html(self.plan, [*self._above(), *self.absent])
 
-    def _passed_over(self) -> list[str]:
-        return [f"passed over: {reason}" for reason in self.rejected]
+    def _above(self) -> list[str]:
+        above = [*(f"passed over: {reason}" for reason in self.rejected), self.replacements]
+        return list(filter(None, above))

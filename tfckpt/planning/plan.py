@@ -123,6 +123,9 @@ class Plan:
         file: the config file that ``problems`` point into.
         origins: each source, with what identifies it; () in a plan of bare inventories.
         drift: what resolves otherwise than the policy's lock says.
+        training: what of a training comes back besides the values, as a sentence; ``""`` where no
+            config asks, as in ``tfckpt.Checkpoint.restore``.
+        training_state: the same in the words of the policy; () where a new training begins.
 
     """
 
@@ -133,6 +136,8 @@ class Plan:
     file: str = ""
     origins: tuple[Origin, ...] = ()
     drift: tuple[Problem, ...] = ()
+    training: str = ""
+    training_state: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -182,6 +187,8 @@ class Plan:
             "nbytes": self.nbytes,
             "counts": {status.value: count for status, count in self.counts.items()},
             "sources": [dataclasses.asdict(origin) for origin in self.origins],
+            "training": self.training,
+            "training_state": list(self.training_state),
             "problems": [problem._asdict() for problem in self.faults],
             "steps": [
                 {

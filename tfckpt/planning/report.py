@@ -183,6 +183,8 @@ def rows(plan: Plan) -> Iterator[Row]:
     head, *more = wrap(f"Plan: {verdict(plan)}", "")
     yield Row(head, Severity.OK if plan.ok else Severity.ERROR)
     yield from _plain(more)
+    if plan.training and plan.ok:
+        yield from _plain(wrap(plan.training, ""))
     yield Row("")
     for status, count, total in totals(plan):
         yield Row(f"  {status:<12}{count:>8,}  {total:>12}")

@@ -214,7 +214,7 @@ class Policy(Model):
         "seeds",
         "callbacks",
     )
-    """What of a training run comes back besides the variables."""
+    """What of a training comes back; from outside the manager's directory, only if written."""
     lock: PathText | None = None
     """A file that `tfckpt plan --lock` wrote; whatever resolves otherwise now is refused."""
 

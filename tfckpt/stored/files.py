@@ -149,9 +149,13 @@ def absolute(path: str) -> str:
 
 
 def same_directory(prefix: str, directory: str) -> bool:
-    """Whether the checkpoint of a prefix is in that directory."""
-    parent = os.path.split(prefix)[0] or "."
-    return parent == directory or os.path.realpath(parent) == os.path.realpath(directory)
+    """Whether the checkpoint of a prefix is in that directory, however the two are spelt.
+
+    >>> same_directory("file:///runs/a/ckpt-1", "/runs/b/../a/")
+    True
+    """
+    parent, other = (p.removeprefix("file://") for p in (os.path.split(prefix)[0], directory))
+    return parent == other or os.path.realpath(parent) == os.path.realpath(other)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,35 @@
+"""What of the objects of a run counts its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import TfckptError
+from tfckpt.live.variables import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def step_of(objects: Mapping[str, Any]) -> int | None:
+    """What the object given as ``step`` says, else the iterations of the first optimizer."""
+    if (counter := objects.get("step")) is not None:
+        return as_int(counter)
+    compiled = (getattr(obj, "optimizer", None) for obj in objects.values())
+    solvers = [one for one in (*objects.values(), *compiled) if hasattr(one, "iterations")]
+    return as_int(solvers[0].iterations) if solvers else None
+
+
+def check_step(counter: Any) -> None:
+    """Raise where ``step`` holds no number.
+
+    Raises:
+        TfckptError: it was given for something else.
+    """
+    try:
+        as_int(counter)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TfckptError(
+            f"`step` is to hold the number of the training step: {error}",
+            hint="give an object that holds something else another keyword",
+        ) from None
