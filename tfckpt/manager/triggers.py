@@ -1,8 +1,8 @@
 """When a save is due: so many steps or minutes after the last one, or every so many epochs.
 
 Pure: steps and epochs are given, the clock is one of the arguments. What is counted begins anew
-with a save that succeeded, or a restore, and with nothing else, so that the retry of a save that
-failed is due at once. Minutes go on between one training and the next: many short ones must not put
+with a save that succeeded, or a restore. The retry of a save that failed is due at once, unless its
+failure is survived, which counts as a save. Minutes go on between one training and the next: many short ones must not put
 a save off for ever.
 """
 
@@ -60,7 +60,7 @@ class Triggers:
             self._moment = self.clock()
 
     def saved(self, step: int | None) -> None:
-        """A save succeeded: all counts from here."""
+        """A save succeeded, or its failure is survived: all counts from here."""
         self._step, self._moment, self._at_most = step, self.clock(), 0
 
     def step_matters(self, taken: int | None) -> bool:
