@@ -58,7 +58,7 @@ def test_15_another_model(keras, run3, refused) -> None:
         tfckpt.restore(policy("include: ['model/**']"), model=model)
     seen.ends_with("no value would be restored", lines=20)
     # One bias that has by chance as many elements as another says nothing of the layers.
-    seen.never_says('rename: .*model/head/.*model/stem/')
+    seen.never_says("rename: .*model/head/.*model/stem/")
 
 
 def test_16_another_model_that_is_called_partial(keras, run3, refused) -> None:

@@ -33,7 +33,9 @@ def test_39_a_config_without_manager_in_fit(run, flavour, tries) -> None:
     seen.says("nothing (is|will be) saved", "`?manager", "directory")
 
 
-NO_SAVE = "version: 1\nmanager: {directory: runs/a}\nrestore: {directory: runs/a, if_none: initialize}\n"
+NO_SAVE = (
+    "version: 1\nmanager: {directory: runs/a}\nrestore: {directory: runs/a, if_none: initialize}\n"
+)
 
 
 def test_40_a_manager_without_save(flavour, tries) -> None:

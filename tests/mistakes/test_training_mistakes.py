@@ -88,7 +88,9 @@ def test_49_fewer_epochs_than_are_done(run, flavour, told) -> None:
     with told() as seen:
         fit(model, tfckpt.callbacks.resume(model, run), epochs=2)
     assert steps(model) == EPOCHS * STEPS
-    seen.says("3 of 2 epochs|all 2 epochs|2 epochs", "nothing (is left )?to train|nothing is trained")
+    seen.says(
+        "3 of 2 epochs|all 2 epochs|2 epochs", "nothing (is left )?to train|nothing is trained"
+    )
     seen.says("epochs", WHAT_TO_DO)
 
 
