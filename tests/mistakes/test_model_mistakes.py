@@ -1,4 +1,4 @@
-"""The checkpoint does not fit the model: other names, another optimizer, not built, no optimizer."""
+"""The checkpoint does not fit the model: its names, its optimizer, its build are not the same."""
 
 from __future__ import annotations
 
