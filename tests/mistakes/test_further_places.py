@@ -119,13 +119,25 @@ def test_a_data_file_that_was_not_copied(run3, model, refused) -> None:
     seen.never_says("rename")
 
 
-def test_a_file_of_pytorch(model, refused) -> None:
-    with zipfile.ZipFile("model.pt", "w") as file:
+def pytorch(path: str) -> None:
+    with zipfile.ZipFile(path, "w") as file:  # as torch.save writes it
         file.writestr("archive/data.pkl", b"\x80\x02.")
         file.writestr("archive/version", "3")
+
+
+def numpy(path: str) -> None:
+    np.savez(path, kernel=np.zeros((8, 3)))
+
+
+@pytest.mark.parametrize(
+    ("path", "save", "writer"),
+    [("model.pt", pytorch, "PyTorch"), ("weights.npz", numpy, "NumPy")],
+)
+def test_a_file_of_another_library(model, refused, path, save, writer) -> None:
+    save(path)
     with refused(model, error=tfckpt.UnsupportedCheckpointError) as seen:
-        tfckpt.restore(restoring("path: model.pt"), model=model)
-    seen.says(r"model\.pt", "PyTorch", "safetensors")
+        tfckpt.restore(restoring(f"path: {path}"), model=model)
+    seen.says(path, f"{writer} wrote it", "safetensors")
 
 
 def test_a_directory_of_a_download(keras, model, refused) -> None:
