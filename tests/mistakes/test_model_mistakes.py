@@ -112,7 +112,7 @@ def test_69_a_layer_that_is_renamed(keras, run3, refused) -> None:
     )
 
 
-def test_70_a_sequential_without_an_input(flavour, tries) -> None:
+def test_70_a_sequential_without_an_input(flavour, refused) -> None:
     def build() -> Any:
         flavour.utils.set_random_seed(3)
         layers = [flavour.layers.Dense(8, name="body"), flavour.layers.Dense(3, name="head")]
@@ -121,10 +121,6 @@ def test_70_a_sequential_without_an_input(flavour, tries) -> None:
     model = build()
     fit(model, tfckpt.callbacks.resume(model, "runs/unbuilt", verbose=0), epochs=1)
     again = build()
-    with tries(again) as seen:
+    with refused(again, error=tfckpt.NotBuiltError) as seen:
         fit(again, tfckpt.callbacks.resume(again, "runs/unbuilt"), epochs=2)
-    if seen.error is None:
-        seen.says("restored .*runs/unbuilt/ckpt-1")
-    else:
-        assert seen.untouched
-        seen.says("call the (model|layer) once on a batch|model.build|Input")
+    seen.says("model/body .* has no variables yet", "call the model once on a batch")
