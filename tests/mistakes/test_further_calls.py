@@ -74,7 +74,7 @@ CONFIGS = {
     "rename as a mapping": (
         "version: 1\nrestore:\n  path: runs/digits/ckpt-3\n"
         "  policy: {rename: {'model/body/**': 'model/stem/**'}}\n",
-        [r"t\.yaml:4", "expected a list", r"checkpoint: .*model: |\[\{"],
+        [r"t\.yaml:4", "expected a list", r"\[\{checkpoint: .*model: "],
     ),
     "restore is text": (
         "version: 1\nrestore: runs/digits\n",
