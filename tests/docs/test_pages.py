@@ -5,6 +5,9 @@ A block of text after one of Python is what it prints, ``...`` in it stands for 
 after a ``$`` are what the command prints; without any, its exit status counts alone, which is 0
 unless the fence says ``exit=1``. YAML is loaded as a config, and one that begins with the path of
 a file is in that file from the start; a fence that says ``invalid`` is of one that is refused.
+
+README.md is stricter: a reader pastes it from top to bottom into an empty directory, so nothing is
+there that it does not make itself, and all of its Python shares one namespace.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+README = PROJECT / "README.md"
+PAGES = [README, *sorted((PROJECT / "docs").glob("*.md"))]
 LANGUAGES = {"python", "console", "yaml", "json", "text"}
 FENCE = re.compile(r"^```(\w*)(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 
@@ -133,7 +138,7 @@ def server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_what_a_page_shows_is_what_happens(
     page: Path,
     place: Path,
@@ -156,6 +161,23 @@ def test_what_a_page_shows_is_what_happens(
             run_console(block, server)
         elif block.language == "json":
             json.loads(block.text)
+
+
+def test_the_readme_runs_as_it_is_pasted(
+    tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("RUN_DIR", "")  # which the page sets; afterwards it is as it was
+    monkeypatch.delenv("RUN_DIR")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(README):
+        if block.language == "yaml":
+            run_yaml(block)
+        elif block.language == "python":
+            run_python(block, README, names)
+        elif block.language == "console":
+            run_console(block, server)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

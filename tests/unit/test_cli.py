@@ -316,6 +316,21 @@ def test_policy_check_names_every_fault_with_its_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["inspekt", "runs/digits"], "no command 'inspekt'; did you mean 'inspect'?"),
+        (["polcy", "check", "t.yaml"], "no command 'polcy'; did you mean 'policy'?"),
+        (["policy", "chek", "t.yaml"], "no command 'policy chek'; did you mean 'policy check'?"),
+        (["policy"], "no command 'policy'; did you mean 'policy check' or 'policy schema' or"),
+        (["restore", "runs/digits"], "no command 'restore'\n"),
+    ],
+)
+def test_a_misspelt_command_is_told_the_one_that_is_near(words, said, capsys):
+    assert run(*words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         (),

@@ -268,11 +268,17 @@ def test_variables_are_filled_in_once_after_parsing(
         ("${}", "written `$$`"),
         ("${1A}", "written `$$`"),
         ("a$", "written `$$`"),
+        ("~/runs", "`~` is not filled in"),
+        ("~", "`~` is not filled in"),
+        ("runs ", "begins or ends with white space"),
+        ("${BLANK}", "'runs ' begins or ends with white space"),
     ],
 )
-def test_a_variable_without_a_value_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+def test_what_would_be_another_directory_than_was_meant_is_an_error(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = write(tmp_path, f"version: 1\nrestore:\n  path: '{text}'\n")
-    (problem,) = refused(path, {"EMPTY": ""}).problems
+    (problem,) = refused(path, {"EMPTY": "", "BLANK": "runs "}).problems
     assert message in problem.message
     assert problem.line == 3
 

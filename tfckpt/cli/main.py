@@ -119,15 +119,19 @@ def _command(words: list[str]) -> Command | None:
         own = command.name.split()
         if words[: len(own)] == own:
             return command
-    spoken = " ".join(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    spoken = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     if not spoken:
         raise Misuse("the command comes first" if words else "which command?")
     import difflib
 
     names = [command.name for command in COMMANDS]
-    beginning = [name for name in names if name.startswith(f"{spoken} ")]
-    close = beginning or difflib.get_close_matches(spoken, names, 1)
-    raise Misuse(f"no command {spoken!r}" + (f"; {' or '.join(close)}?" if close else ""))
+    said = spoken[0]
+    if group := [name for name in names if name.startswith(f"{said} ")]:
+        said = " ".join(spoken[:2])
+    known = group or [name.partition(" ")[0] for name in names]
+    close = difflib.get_close_matches(said, known, 1, 0.8 if group else 0.65) or group
+    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise Misuse(f"no command {said!r}{meant}")
 
 
 def _flags(command: Command) -> flags.FlagValues:

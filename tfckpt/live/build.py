@@ -136,7 +136,8 @@ def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
     if not models and not owners and len(live.models) == 1:
         models = [*live.models.values()]
     if models:
-        return [variable for model in models for variable in model.trainable_variables]
+        # tf_keras raises where it is asked for the variables of a model that is not built.
+        return [variable for m in models if m.built for variable in m.trainable_variables]
     return [live.variables[name] for name in owners if name in live.variables]
 
 
@@ -158,7 +159,9 @@ def check_built(live: Live, plan: Plan) -> None:
     left = _left_over(plan)
     tree = _Tree(step.name for step in plan.assignments)
     for path, layer in live.unbuilt.items():
-        what = "model" if is_model(layer) else "layer"
+        model = live.models.get(path.partition("/")[0])
+        alone = not is_model(layer) and (model is None or model.built)
+        what = "layer" if alone else "model"
         hint = (
             f"call the {what} once on a batch before restoring: "
             f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy"

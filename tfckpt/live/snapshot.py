@@ -131,7 +131,7 @@ def take(
         checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
         live: its values.
         leave_out: go on without what cannot be saved.
-        told: names of what was left out and said to be; added to.
+        told: names of what was said to be left out, or to have no values; added to.
         by_tensorflow: TensorFlow is to write everything.
 
     Raises:
@@ -156,8 +156,10 @@ def take(
             gathered = checkpoint_saver._gather_serialized_tensors()
     finally:
         checkpoint_saver._graph_view = view
-    for name in left_out.keys() - told:
-        logging.warning("%s is left out of the checkpoints: %s", name, left_out[name])
+    said = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
+    said |= _without_values(live)
+    for name in said.keys() - told:
+        logging.warning("%s %s", name, said[name])
         told.add(name)
     tensors, _, savers, graph = gathered
     serialized = parse_object_graph(graph.SerializeToString(), path="", name="")
@@ -178,6 +180,19 @@ def _finite(spec: Any) -> bool:
     if not (dtype.is_floating or dtype.is_complex):
         return True
     return all_finite(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8), dtype.name)
+
+
+def _without_values(live: Live) -> dict[str, str]:
+    """The models that have no variables yet, or that there is no value at all, and what to do."""
+    begun = {name.partition("/")[0] for name in live.variables}
+    empty = {path.partition("/")[0] for path in live.unbuilt} - begun
+    if not empty and begun <= {"save_counter"}:
+        return {
+            "the checkpoint": "holds no values: nothing that was given to it has any; give it what "
+            "is to be saved, as in tfckpt.Checkpoint(model=model)"
+        }
+    message = "has no variables yet, so nothing of it is saved: call it once on a batch before"
+    return dict.fromkeys(empty, message)
 
 
 def _unsavable(live: Live) -> dict[str, str]:

@@ -103,6 +103,15 @@ def _path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+def _as_a_shell_would_not(value: str) -> str:
+    """What only a shell understands, or nobody sees, makes a directory of another name."""
+    if value == "~" or value.startswith("~/"):
+        raise fault(f"`~` is not filled in: {value!r}", hint=f"write '${{HOME}}{value[1:]}'")
+    if value != value.strip():
+        raise fault(f"{value!r} begins or ends with white space", hint="take it away")
+    return value
+
+
 def _file_name(value: str) -> str:
     if "/" in value or "\\" in value or value in {".", ".."}:
         raise fault(f"{value!r} is no plain file name", hint="directories go into `directory`")
@@ -113,7 +122,7 @@ Listed = BeforeValidator(_listed)
 Count = Annotated[int, Field(gt=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1)]
-PathText = Annotated[Text, BeforeValidator(_path)]
+PathText = Annotated[Text, BeforeValidator(_path), AfterValidator(_as_a_shell_would_not)]
 FileName = Annotated[Text, AfterValidator(_file_name)]
 SelectorText = Annotated[str, AfterValidator(check_selector)]
 Selectors = Annotated[tuple[SelectorText, ...], Listed]

@@ -131,19 +131,26 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
             hint = "add `version: 1` as the first line" if path == ("version",) else ""
             yield Found(path, value, Problem("the key is missing", hint=hint))
         else:
-            yield Found(path, value, _unexpected(kind, detail["msg"], value, context))
+            inner = _model_at(model, detail["loc"])
+            yield Found(path, value, _unexpected(kind, detail["msg"], value, context, inner))
 
 
 def _unknown(key: str, model: type[BaseModel]) -> Problem:
     return Problem("unknown key", hint=did_you_mean(key, keys_of(model)))
 
 
-def _unexpected(kind: str, message: str, value: Any, context: dict[str, Any]) -> Problem:
+def _unexpected(
+    kind: str, message: str, value: Any, context: dict[str, Any], model: type[BaseModel]
+) -> Problem:
     template = _EXPECTED.get(kind)
     expected = template.format(**context) if template else message
     hint = ""
     if kind == "string_type" and isinstance(value, bool | int | float):
         hint = "text that looks like something else is written in quotes"
+    elif kind == "model_type" and (form := _form(model, value)):
+        hint = f"write it as {form}"
+    elif kind == "tuple_type" and isinstance(value, dict) and (form := _form(model, value)):
+        hint = f"a list of one is [{form}]"
     elif kind == "tuple_type" and value and isinstance(value, str | int | float | dict):
         hint = f"a list of one is {_flow([value])}"
     elif kind == "literal_error" and isinstance(value, str):
@@ -151,6 +158,15 @@ def _unexpected(kind: str, message: str, value: Any, context: dict[str, Any]) ->
         near = difflib.get_close_matches(value[:100], words, n=1)
         hint = f"did you mean `{near[0]}`?" if near else ""
     return Problem(f"expected {expected}, found {show_value(value)}", hint=hint)
+
+
+def _form(model: type[BaseModel], value: Any) -> str:
+    """How a mapping for the model is written, "" where it needs none of its keys."""
+    keys = [_key(name, f) for name, f in model.model_fields.items() if f.is_required()]
+    if keys == ["first_of"]:  # a lone source stands without it
+        keys = ["directory"]
+    shown = short(value) if isinstance(value, str) and len(keys) == 1 else "…"
+    return f"{{{', '.join(f'{key}: {shown}' for key in keys)}}}" if keys else ""
 
 
 def _flow(value: Any) -> str:

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "config.json", "model.weights"
 MAX_SHARDS = 100_000
+_OF_OTHERS = {
+    "/data.pkl": "PyTorch wrote it. Save its state_dict with safetensors.torch.save_file: tfckpt "
+    "reads safetensors.",
+    ".npy": "NumPy wrote it. Save its arrays with safetensors.numpy.save_file: tfckpt reads "
+    "safetensors.",
+}
 
 
 def open_hdf5(
@@ -161,7 +167,8 @@ def _weights(archive: Archive, path: str) -> Iterator[str]:
         return
     if (text := archive.text(f"{WEIGHTS}.json")) is None:
         message = f"is a ZIP archive without {WEIGHTS}.h5, so none that Keras wrote with HDF5"
-        raise UnsupportedCheckpointError(message, path=path)
+        hints = [hint for end, hint in _OF_OTHERS.items() if any(n.endswith(end) for n in names)]
+        raise UnsupportedCheckpointError(message, path=path, hint="".join(hints[:1]))
     for name in _shards(_json(text, path, f"{WEIGHTS}.json"), path):
         if name not in names:
             raise DamagedCheckpointError("the shard is not in the archive", path=path, name=name)

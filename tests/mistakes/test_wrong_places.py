@@ -1,0 +1,164 @@
+"""A checkpoint is looked for where none is: another directory, another file, another one's files.
+
+The numbers are those of the first list of mistakes that was tried on a release.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mistakes.scene import digits, fit, written
+from zoo import command_line
+
+import tfckpt
+import tfckpt.callbacks
+
+
+def restoring(source: str) -> str:
+    return written(f"version: 1\nrestore: {{{source}}}\n")
+
+
+def absolute(path: str) -> str:
+    return str(Path(path).absolute())
+
+
+def test_01_a_directory_that_is_one_letter_off(run3, model, refused) -> None:
+    with refused(model, error=tfckpt.CheckpointNotFoundError) as seen:
+        tfckpt.restore(restoring("directory: run/digits"), model=model)
+    seen.says(absolute("run/digits"), "does not exist", "did you mean .*runs/digits")
+
+
+def test_02_a_number_that_is_gone(run3, model, refused) -> None:
+    with refused(model, error=tfckpt.CheckpointNotFoundError) as seen:
+        tfckpt.restore(restoring("path: runs/digits/ckpt-99"), model=model)
+    seen.says("runs/digits/ckpt-99", "ckpt-1.*ckpt-2.*ckpt-3")
+
+
+def test_03_a_path_that_is_a_directory(run3, model, refused) -> None:
+    with refused(model) as seen:
+        tfckpt.restore(restoring("path: runs/digits"), model=model)
+    seen.says("directory", "runs/digits/ckpt-3")
+
+
+def test_04_a_directory_that_is_a_checkpoint(run3, model, refused) -> None:
+    with refused(model) as seen:
+        tfckpt.restore(restoring("directory: runs/digits/ckpt-3"), model=model)
+    seen.says("is (one|a) checkpoint", "path: .?runs/digits/ckpt-3")
+
+
+def test_05_a_path_to_one_file_of_a_checkpoint(run3, model, refused) -> None:
+    with refused(model) as seen:
+        tfckpt.restore(restoring("path: runs/digits/ckpt-3.index"), model=model)
+    seen.says("one file of a checkpoint", "'runs/digits/ckpt-3'")
+
+
+def test_24_a_checkpoint_where_a_config_is_expected(run3, model, told) -> None:
+    with told() as seen:
+        report = tfckpt.restore("runs/digits/ckpt-3", model=model)
+        print(report)
+    seen.says("runs/digits/ckpt-3", "LOADED")
+    stored = tfckpt.Checkpoint(model=(twin := digits_of(model)))
+    stored.restore("runs/digits/ckpt-3").expect_partial()
+    for value, expected in zip(model.weights, twin.weights, strict=True):
+        assert (value.numpy() == expected.numpy()).all()
+
+
+def digits_of(model: Any) -> Any:
+    import keras
+
+    return digits(keras)
+
+
+def test_25_a_directory_where_a_config_is_expected(run3, model, tries) -> None:
+    with tries(model) as seen:
+        print(tfckpt.restore("runs/digits", model=model))
+    seen.says("runs/digits/ckpt-3")
+    if seen.error is not None:
+        assert seen.untouched
+        seen.says("directory")
+
+
+def test_33_latest_checkpoint_of_an_empty_place(keras, model, tries) -> None:
+    import tensorflow as tf
+
+    with tries(model) as seen:
+        tfckpt.Checkpoint(model=model).restore(tf.train.latest_checkpoint("runs/digits"))
+    assert seen.untouched
+    seen.says("None", "latest_checkpoint|no checkpoint")
+
+
+CONFIG_ONE_LETTER_OFF = """
+version: 1
+manager:
+  directory: runs/digits
+  save: {every_epochs: 1}
+restore:
+  directory: runs/digit
+  if_none: initialize
+"""
+
+
+def test_43_save_and_restore_directories_that_differ_by_a_letter(run, flavour, told) -> None:
+    model = digits(flavour)
+    config = written(CONFIG_ONE_LETTER_OFF)
+    with told() as seen:
+        fit(model, tfckpt.from_config(config, model=model).callback(), epochs=1)
+    seen.says(absolute("runs/digit") + r"\b(?!s)", "runs/digits", "did you mean|differ")
+
+
+def test_43_policy_check_compares_the_two_directories(told) -> None:
+    with told() as seen:
+        seen.shows(command_line.run("policy", "check", written(CONFIG_ONE_LETTER_OFF)))
+    seen.says("runs/digits", r"runs/digit\b", "manager.directory", "restore.*directory")
+
+
+def test_53_a_directory_that_is_a_file(flavour, refused) -> None:
+    Path("runs").write_text("", encoding="utf-8")
+    model = digits(flavour)
+    with refused(model) as seen:
+        fit(model, tfckpt.callbacks.resume(model, "runs"))
+    seen.says("runs", "is a file|not a directory", "another|remove|rename|choose")
+
+
+def backup_and_restore(keras: Any) -> str:
+    model = digits(keras)
+    backup = keras.callbacks.BackupAndRestore("backup", delete_checkpoint=False)
+    fit(model, backup, epochs=1)
+    return "backup"
+
+
+def model_checkpoint(keras: Any) -> str:
+    model = digits(keras)
+    fit(model, keras.callbacks.ModelCheckpoint("kept/{epoch:02d}.keras"), epochs=1)
+    return "kept"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("saved", "by", "file"),
+    [
+        pytest.param(backup_and_restore, "BackupAndRestore", "", id="59 BackupAndRestore"),
+        pytest.param(model_checkpoint, r"ModelCheckpoint|\.keras", r"01\.keras", id="60 .keras"),
+    ],
+)
+def test_59_60_a_training_that_keras_has_saved(flavour, told, saved, by, file) -> None:
+    directory = saved(flavour)
+    model = digits(flavour)
+    with told() as seen:
+        fit(model, tfckpt.callbacks.resume(model, directory), epochs=1)
+    seen.says("initial values|from scratch|new training", absolute(directory), by, file)
+    seen.says("path:|restore|load")
+
+
+def test_61_another_working_directory(run, flavour, told) -> None:
+    Path("notebooks").mkdir()
+    os.chdir("notebooks")
+    model = digits(flavour)
+    with told() as seen:
+        fit(model, tfckpt.callbacks.resume(model, "runs/digits"), epochs=1)
+    seen.says(absolute("runs/digits"), r"\.\./runs/digits|project/runs/digits")
+    shutil.rmtree("runs")
