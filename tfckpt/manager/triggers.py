@@ -2,8 +2,8 @@
 
 Pure: steps and epochs are given, the clock is one of the arguments. What is counted begins anew
 with a save that succeeded, or a restore. The retry of a save that failed is due at once, unless its
-failure is survived, which counts as a save. Minutes go on between one training and the next: many short ones must not put
-a save off for ever.
+failure is survived, which counts as a save. Minutes go on between one training and the next: many
+short ones must not put a save off for ever.
 """
 
 from __future__ import annotations
