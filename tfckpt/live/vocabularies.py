@@ -35,6 +35,7 @@ class Vocabulary(Trackable):  # type: ignore[misc]
     def __init__(self, layer: Any) -> None:
         self._layer = layer
         self._before: list[dict[str, Any]] = []
+        self._read: tuple[Any, np.ndarray] | None = None
 
     @property
     def _value(self) -> Vocabulary:
@@ -58,11 +59,14 @@ class Vocabulary(Trackable):  # type: ignore[misc]
     def numpy(self) -> np.ndarray:
         """The words in their order; strings as bytes."""
         layer, dtype = self._layer, self.dtype.as_numpy_dtype
-        if int(layer.lookup_table.size()) == 0:
+        table = layer.lookup_table
+        if int(table.size()) == 0:
             return np.empty(0, dtype)
-        keys, values = (each.numpy() for each in layer.lookup_table.export())
-        words, places = (values, keys) if layer.invert else (keys, values)
-        return np.asarray(words[np.argsort(places)], dtype)
+        if self._read is None or self._read[0] is not table:  # it never changes
+            keys, values = (each.numpy() for each in table.export())
+            words, places = (values, keys) if layer.invert else (keys, values)
+            self._read = table, np.asarray(words[np.argsort(places)], dtype)
+        return self._read[1]
 
     def read_value(self) -> Any:
         return tf.constant(self.numpy(), self.dtype)
@@ -77,17 +81,20 @@ class Vocabulary(Trackable):  # type: ignore[misc]
         if np.array_equal(new, now):
             return
         if not new.size and self._before:
-            for name, before in self._before.pop().items():
-                setattr(self._layer, name, before)
+            self._take_back()
             return
         if now.size:
             raise ValueError("the layer has other words, or in another order")
-        before = {name: getattr(self._layer, name) for name in self._attributes()}
+        self._before.append({name: getattr(self._layer, name) for name in self._attributes()})
         try:
             self._fill(new)
-        except RuntimeError as error:
+        except (ValueError, RuntimeError) as error:
+            self._take_back()
             raise ValueError(str(error)) from error
-        self._before.append(before)
+
+    def _take_back(self) -> None:
+        for name, before in self._before.pop().items():
+            setattr(self._layer, name, before)
 
     def _attributes(self) -> tuple[str, ...]:
         return ("lookup_table", "_frozen_vocab_size")
@@ -131,7 +138,14 @@ class Bins(Vocabulary):
 
 def vocabularies(layer: Any, flavour: Flavour) -> Iterator[Vocabulary]:
     """What a layer looks up, where no variable of its tells."""
+    if not tf.executing_eagerly():
+        return
     if isinstance(layer, flavour.lookups):
-        yield Vocabulary(layer)
+        words = Vocabulary(layer)
+        try:
+            words.numpy()
+        except (AttributeError, NotImplementedError, tf.errors.OpError):
+            return  # a table elsewhere, which cannot be read, is no reason not to save the rest
+        yield words
     elif isinstance(layer, flavour.bins) and not (flavour.saves_bins and layer.num_bins):
         yield Bins(layer)
