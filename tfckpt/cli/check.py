@@ -50,4 +50,5 @@ def run(given: Given) -> int:
 def _notes(config: Config) -> list[str]:
     """What is no error, and perhaps not meant."""
     message, hint = nothing_saved(config.manager) if config.manager else ("", "")
-    return [note for note in (f"{message}; {hint}" if message else "", apart(config)) if note]
+    saves = f"{message}; {hint}" if message else ""
+    return [note for note in (saves, apart(config), config.forgotten) if note]

@@ -108,7 +108,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     ) -> None:
         # TensorFlow's own constructor would trust the state file; everything it sets is set here.
         if not isinstance(checkpoint, Checkpoint):
-            raise TypeError(f"expected a tfckpt.Checkpoint, found {type(checkpoint).__name__}")
+            raise TypeError(
+                f"expected tfckpt.Checkpoint(model=model) first, found {type(checkpoint).__name__}"
+            )
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval needs a step_counter to count by")
         self._checkpoint = checkpoint

@@ -166,9 +166,13 @@ def _attempts(
                 chosen[number] = None
         except RefusedError as error:
             if source.on_damaged == "error":
-                raise
+                raise _with_hint(error, config.forgotten) from None
             rejected.append(str(error))
             return
+
+
+def _with_hint(error: RefusedError, hint: str) -> RefusedError:
+    return RefusedError(str(error), plan=error.plan, hint=hint) if hint else error
 
 
 def _next(candidates: _Candidates, rejected: list[str]) -> Place | None:

@@ -278,6 +278,30 @@ class Config(Model):
                     _check_policy(source, member, info.data["policies"])
         return value
 
+    @property
+    def forgotten(self) -> str:
+        """What to write where a source has no policy, and the file one that no source names.
+
+        >>> from tfckpt.policy import load_config
+        >>> restore, policies = {"path": "zoo/ckpt-1"}, {"finetune": {"include": ["model/**"]}}
+        >>> load_config({"version": 1, "restore": restore, "policies": policies}).forgotten
+        'no source names the policy `finetune`: write `policy: finetune` beside its `path`'
+        """
+        first_of = self.restore.first_of if self.restore else ()
+        members = [member for source in first_of for member in source.members]
+        unnamed = sorted(
+            self.policies.keys()
+            - {member.policy for member in members if isinstance(member.policy, str)}
+        )
+        without = [one for one in members if "policy" not in one.model_fields_set]
+        if not unnamed or not without:
+            return ""
+        which = ", ".join(f"`{name}`" for name in unnamed)
+        place = next(key for key in _PLACES if getattr(without[0], key, None) is not None)
+        return (
+            f"no source names the policy {which}: write `policy: {unnamed[0]}` beside its `{place}`"
+        )
+
     def policy_of(self, source: Source) -> Policy:
         """The policy of a source of this config.
 

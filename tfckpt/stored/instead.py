@@ -4,7 +4,8 @@ A directory without a checkpoint of the name that was asked for may be new, miss
 another working directory, or hold what another tool wrote: a training begins from scratch in each
 of these cases, and only in the first one is it meant. Whoever finds no checkpoint says so with what
 this module has seen. Nothing is opened but the few bytes in which Keras's BackupAndRestore counts
-its epochs, and of large directories only a part is looked into.
+its epochs and TensorFlow's file that names the newest checkpoint, and of large directories only a
+part is looked into.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.errors import CheckpointError
 from tfckpt.nearby import nearby
 from tfckpt.stored.bundles.prefix import SAVED_MODELS, SUFFIX, shards_of
+from tfckpt.stored.commits.state_file import read_state
 from tfckpt.stored.files import absolute, content, join
 
 if TYPE_CHECKING:
@@ -210,9 +212,23 @@ def _found(path: str, files: Files) -> tuple[str, list[Other]]:
     claimed = {name for other in others for name in other.names}
     rest = [name for name in _in_order(names) if not _belongs(name, claimed)]
     if not others:
-        return f"holds no checkpoint, but {shown(rest)}" if rest else "holds no checkpoint", []
+        found = f"holds no checkpoint, but {shown(rest)}" if rest else "holds no checkpoint"
+        return found + _gone(path, names, files), []
     besides = f", and besides {shown(rest)}" if rest else ""
     return f"holds {', '.join(map(str, others))}{besides}", others
+
+
+def _gone(path: str, names: set[str], files: Files) -> str:
+    """What is to be added where TensorFlow's list of checkpoints names files that are not there."""
+    if _STATE not in names:
+        return ""
+    try:
+        state = read_state(join(path, _STATE), files)
+    except CheckpointError:
+        return ""
+    newest = os.path.split(state.model_checkpoint_path)[1] if state else ""
+    names_it = f"; its file 'checkpoint' names {newest!r}, whose files are gone, or were not copied"
+    return names_it if newest else ""
 
 
 def _no_directory(path: str, files: Files) -> tuple[str, bool]:
