@@ -1,0 +1,164 @@
+"""Hypothesis makes descriptions of models, and pairs of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+from hypothesis import strategies as st
+
+from zoo.pairs import edits
+from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, walk
+
+_ATTRIBUTES = ("a", "b", "c", "d", "e", "f", "g", "h")
+_TRIES = 4  # an edit may not be possible
+_KEYS = ("x", "y", "z", "u", "v", "w")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A pair of models, and how the first is saved.
+
+    Attributes:
+        flavour: ``keras`` or ``tf_keras``.
+        first: what was saved.
+        second: what is restored into.
+        edits: what makes the second of the first, by name.
+        writer: ``tensorflow``, ``tfckpt`` or ``h5``.
+        anew: whether the second model is made by a program started anew.
+        tokens: whether the models take numbers of words.
+    """
+
+    flavour: str
+    first: Item
+    second: Item
+    edits: tuple[str, ...]
+    writer: str
+    anew: bool
+    tokens: bool
+
+    @property
+    def size(self) -> int:
+        """How much there is to read, for who looks for the smallest."""
+        return len(repr(self.first)) + len(repr(self.second)) + 20 * len(self.edits)
+
+
+class _Describing:
+    """One description in the making."""
+
+    def __init__(self, draw: Any, tokens: bool) -> None:
+        self._draw = draw
+        self._tokens = tokens
+        self._uid = 0
+        self._naming = draw(st.sampled_from(("auto", "given", "mixed")))
+        self._ops = draw(st.lists(st.sampled_from(WEIGHTY), min_size=1, max_size=2))
+        self.root = Item("sequential", -1)
+
+    def choose(self, options: Any) -> Any:
+        return self._draw(st.sampled_from(tuple(options)))
+
+    def model(self) -> Item:
+        self.root = self.nest(self.choose(("sequential", "functional", "net")), depth=0)
+        items = [each for each in walk(self.root) if each is not self.root]
+        for each in items:
+            given = {"auto": False, "given": True, "mixed": None}[self._naming]
+            if given or (given is None and self.choose((False, True))):
+                each.name = edits.fresh_name(self.root, self.choose, each.op)
+        return self.root
+
+    def _item(self, op: str) -> Item:
+        self._uid += 1
+        return Item(op, self._uid)
+
+    def nest(self, op: str, depth: int) -> Item:
+        nest = self._item(op)
+        branches = op == "functional" and self.choose((True, True, False))
+        if branches:
+            self._branches(nest, depth)
+        else:
+            self._chain(nest, depth)
+        if op in ATTRIBUTED:
+            self._attributes(nest)
+        return nest
+
+    def _layer(self, depth: int) -> Item:
+        kind = self.choose(("weighty",) * 7 + ("weightless", "nest"))
+        if kind == "nest" and depth < 2:
+            return self.nest(self.choose(("sequential", "functional", "block", "net")), depth + 1)
+        return self._item(self.choose(WEIGHTLESS if kind == "weightless" else self._ops))
+
+    def _chain(self, nest: Item, depth: int) -> None:
+        if self._tokens and depth == 0:
+            nest.inside.append(self._item("embedding"))
+        for _ in range(self.choose((1, 2, 3, 4) if depth == 0 else (1, 2))):
+            nest.inside.append(self._layer(depth))
+        if nest.op == "functional":
+            for one, other in itertools.pairwise(nest.inside):
+                other.inputs = (one.uid,)
+            nest.outputs = (nest.inside[-1].uid,)
+
+    def _branches(self, nest: Item, depth: int) -> None:
+        ends = []
+        trunk: tuple[int, ...] = ()
+        if not self._tokens and self.choose((True, False)):
+            stem = self._layer(depth)
+            nest.inside.append(stem)
+            trunk = (stem.uid,)
+        for _ in range(2):
+            fed = trunk
+            if self._tokens and depth == 0:
+                embedding = self._item("embedding")
+                nest.inside.append(embedding)
+                fed = (embedding.uid,)
+            for _ in range(self.choose((1, 1, 2))):
+                layer = self._layer(depth)
+                layer.inputs = fed
+                nest.inside.append(layer)
+                fed = (layer.uid,)
+            ends.append(fed[0])
+        together = self.choose(("add", "subtract", "concat", "apart"))
+        if together == "apart" and depth == 0:
+            nest.outputs = tuple(ends)
+            return
+        merge = self._item("add" if together == "apart" else together)
+        if depth and merge.op == "concat":
+            merge.op = "subtract"  # what is made of an inner model is as long as what goes in
+        merge.inputs = tuple(ends)
+        nest.inside.append(merge)
+        fed = merge.uid
+        if self.choose((True, False)):
+            after = self._layer(depth)
+            after.inputs = (fed,)
+            nest.inside.append(after)
+            fed = after.uid
+        nest.outputs = (fed,)
+
+    def _attributes(self, nest: Item) -> None:
+        """Most layers stand on attributes of their own; some in a row in a list or a dict."""
+        form = self.choose(("one", "list", "dict", "mixed"))
+        for at, each in enumerate(nest.inside):
+            how = self.choose(("one", "list")) if form == "mixed" else form
+            if how == "one" or each.op == "embedding":
+                each.attribute = _ATTRIBUTES[at]
+            else:
+                each.form = how
+                each.attribute = "blocks" if how == "list" else "parts"
+                each.key = _KEYS[at] if how == "dict" else ""
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    tokens = draw(st.sampled_from((False, False, False, True)))
+    describing = _Describing(draw, tokens)
+    first = describing.model()
+    second = copied(first)
+    made = []
+    for among in (edits.FIRST, edits.SECOND) if draw(st.booleans()) else (edits.FIRST,):
+        for edit in draw(st.permutations(among))[:_TRIES]:
+            if edit(second, describing.choose):
+                made.append(edit.__name__)
+                break
+    flavour = draw(st.sampled_from(("keras", "tf_keras")))
+    writer = draw(st.sampled_from(("tensorflow", "tfckpt", "h5")))
+    return Case(flavour, first, second, tuple(made), writer, draw(st.booleans()), tokens)
