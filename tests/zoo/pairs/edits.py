@@ -25,7 +25,7 @@ from zoo.pairs.describe import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Choose = Callable[[Sequence[Any]], Any]  # one of several, by Hypothesis or a generator
+    Choose = Callable[[Sequence[Any]], Any]  # one of several
 
 NAMES = ("stem", "body", "neck", "head", "left", "right", "proj", "norm", "aux", "mid")
 
