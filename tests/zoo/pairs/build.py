@@ -57,7 +57,7 @@ class Built:
         return keras.Input((STEPS, WIDTH))
 
     def values(self) -> dict[tuple[int, int], Any]:
-        return {key: np.array(variable) for key, variable in self.variables.items()}
+        return {key: variable.numpy() for key, variable in self.variables.items()}
 
     def assign(self, values: dict[tuple[int, int], Any]) -> None:
         for key, value in values.items():
