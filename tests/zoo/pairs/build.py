@@ -166,4 +166,8 @@ def _attributed(base: Any, name: str) -> Any:
             inputs = layer(inputs)
         return inputs
 
-    return type(name, (base,), {"__init__": __init__, "call": call})
+    def get_config(self: Any) -> dict[str, Any]:
+        return {}  # without one, tf_keras warns of each
+
+    methods = {"__init__": __init__, "call": call, "get_config": get_config}
+    return type(name, (base,), methods)

@@ -11,7 +11,7 @@ import itertools
 import random
 
 from zoo.pairs import edits
-from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, walk
+from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, leaves, walk
 
 _ATTRIBUTES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _REORDER = {"swap", "reorder_lines", "reorder_arguments", "reorder_outputs"}
@@ -167,7 +167,8 @@ def case(flavour: str, start: int) -> Case:
                 made.append(edit.__name__)
                 break
     writer = rng.choice(("tensorflow", "tfckpt", "tfckpt", "h5"))
-    if flavour == "tf_keras" and _REORDER & {*made}:
-        writer = "tfckpt"  # its `.weights.h5` tells the layers of a class by their order alone
+    named = flavour == "keras" and all(each.name for each in leaves(second))
+    if _REORDER & {*made} and not named:
+        writer = "tfckpt"  # `.weights.h5` tells them by their order among those of their class
     anew = rng.choice((False, True))
     return Case(flavour, first, second, tuple(made), writer, anew, describing.tokens)

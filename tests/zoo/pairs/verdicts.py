@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import shutil
 import tempfile
 import warnings
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zoo.pairs.build import Built, start_anew
-from zoo.pairs.describe import intended, leaves, walk
+from zoo.pairs.describe import intended, leaves, program, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 RIGHT, SUSPECT, REFUSED, SAID, PART = "right", "suspect", "refused", "said", "part"
 MISPLACED, LEFT, HALF, CRASHED = "misplaced", "left random", "half restored", "crashed"
-WRONG = (MISPLACED, LEFT, HALF, CRASHED)
+FALSE = "refused what is the same"
+WRONG = (MISPLACED, LEFT, HALF, CRASHED, FALSE)
 
 # Who asks for a part is not told what is left out of it.
 _ASKS_FOR_PART = ("expect_partial", "policy expect_partial")
@@ -33,7 +34,7 @@ _ASKS_FOR_PART = ("expect_partial", "policy expect_partial")
 _TRUSTS = ("match: name", "match: structure")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Verdict:
     """Of one way to restore.
 
@@ -77,7 +78,10 @@ def judge(case: Case, keras: Any) -> list[Verdict]:
             start_anew(keras)
         second = Built(keras, case.second, tokens=case.tokens, seed=2)
         judging = _Judging(case, first, second)
-        return [*judging.by_status(path), *judging.by_policies(path)]
+        found = [*judging.by_status(path), *judging.by_policies(path)]
+        if case.writer == "tfckpt" and program(case.first) == program(case.second):
+            found = [replace(each, word=FALSE) if each.refused else each for each in found]
+        return found
     finally:
         shutil.rmtree(place)
 
@@ -128,7 +132,7 @@ class _Judging:
         found = [self._verdict("restore", restore)]
         for method in _STATUS[1:]:
             if found[-1].refused:
-                found.append(dataclasses.replace(found[-1], route=method))
+                found.append(replace(found[-1], route=method))
                 continue
             if found[-1].word == MISPLACED:  # the values were tried out since
                 self._second.assign(self._fresh)
