@@ -155,3 +155,15 @@ def test_a_layer_under_another_ones_attribute_is_refused(flavour, tmp_path):
     assert "model/a is the layer 'y' here and 'x' in the checkpoint, which is model/b here" in said
     new = subclassed(flavour, in_attributes, "x", "new")
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()  # the attribute is its name
+
+
+def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tmp_path):
+    """It tells the names of a list's layers and not their indices."""
+    keras = pytest.importorskip("keras")
+    old = subclassed(keras, in_list, "x", "y")
+    path = str(tmp_path / "ckpt.weights.h5")
+    old.save_weights(path)
+    same = subclassed(keras, in_list, "x", "y")
+    restored(path, old, same)
+    said = refused(path, subclassed(keras, in_list, "y", "x"))
+    assert "of their class stands 'y' here and 'x' in the checkpoint" in said
