@@ -87,7 +87,7 @@ class Node:
         metrics: a model's metrics by name.
         slots: an optimizer's.
         other: what a layer may be called as well, where a file does not tell its name for certain.
-        indexed: of a ``LIST``, whether its children are told by their index.
+        indexed: whether a ``LIST`` tells its children by their index.
     """
 
     kind: Kind
@@ -379,6 +379,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
             label="" if child.base else _one_level(child.label),
             told=child.told,
             kind=child.cls,
+            number=name_number(child.label) if child.base else -1,
         )
         for _, child in node.children
         if child.kind is not Kind.VALUE and holds_weights(child)
@@ -386,8 +387,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
     return tuple(layers.values())
 
 
-def _has_layers(node: Node) -> bool:
-    """Whether layers are below it; what is no layer has no label."""
+def _has_layers(node: Node) -> bool:  # what is no layer has no label
     return any(each.kind is not Kind.VALUE and each.label for each in walk(node))
 
 

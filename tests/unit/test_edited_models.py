@@ -167,3 +167,10 @@ def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tm
     restored(path, old, same)
     said = refused(path, subclassed(keras, in_list, "y", "x"))
     assert "of their class stands 'y' here and 'x' in the checkpoint" in said
+
+
+def test_numbered_layers_of_a_list_in_another_order_are_refused(flavour, tmp_path):
+    """Names that look automatic: their numbers tell an order, whoever gave them."""
+    path = saved(tfckpt, subclassed(flavour, in_list, "dense_1", "dense_2"), tmp_path)
+    said = refused(path, subclassed(flavour, in_list, "dense_2", "dense_1"))
+    assert "its layers were made in another order in the model" in said

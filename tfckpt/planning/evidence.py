@@ -41,6 +41,8 @@ def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
         if not same_class(old, new):
             classes = f"{new.kind!r} in the model and {old.kind!r} in the checkpoint"
             return f"index {new.name} is of class {classes}"
+    if not all(made_alike(kind, there, here) for kind in kinds(here)):
+        return "its layers were made in another order in the model"
     return ""
 
 
@@ -49,15 +51,20 @@ def same_class(one: Layer, other: Layer) -> bool:
     return not one.kind or not other.kind or one.kind == other.kind
 
 
-def made_alike(base: str, there: Sequence[Layer], here: Sequence[Layer]) -> bool:
-    """Whether the layers of a class were made in the same order, as far as that is known."""
-    old, new = _as_made(base, there), _as_made(base, here)
+def kinds(layers: Sequence[Layer]) -> set[str]:
+    """What layers are numbered by as they are made: their automatic names, or their classes."""
+    return {layer.base or layer.kind for layer in layers}
+
+
+def made_alike(kind: str, there: Sequence[Layer], here: Sequence[Layer]) -> bool:
+    """Whether the layers of a kind were made in the same order, as far as that is known."""
+    old, new = (_as_made([x for x in side if kind == (x.base or x.kind)]) for side in (there, here))
     return not old or not new or len(old) != len(new) or old == new
 
 
-def _as_made(base: str, layers: Sequence[Layer]) -> list[int]:
-    """The places of the layers of a class in the order in which they were made."""
-    numbers = [layer.number for layer in layers if layer.base == base]
+def _as_made(layers: Sequence[Layer]) -> list[int]:
+    """The places of layers of one class in the order in which they were made, if that is known."""
+    numbers = [layer.number for layer in layers]
     if -1 in numbers or len(set(numbers)) < len(numbers):
         return []
     return sorted(range(len(numbers)), key=numbers.__getitem__)

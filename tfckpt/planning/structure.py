@@ -18,7 +18,7 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.evidence import WHICH_HINT, made_alike, named_since, same_class, shifted
+from tfckpt.planning.evidence import WHICH_HINT, kinds, made_alike, named_since, same_class, shifted
 from tfckpt.records import Layer, Role
 from tfckpt.stored.tf1.numbered import in_order_of_making, own_name
 
@@ -91,7 +91,7 @@ class Layers:
         return all(
             len(there) == len(here)
             and all(map(_same_layer, there, here))
-            and all(made_alike(base, there, here) for base in {layer.base for layer in here})
+            and all(made_alike(kind, there, here) for kind in kinds(here))
             for there, here in pairs
             if here
         )

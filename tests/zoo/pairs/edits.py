@@ -113,13 +113,14 @@ def remove(model: Item, choose: Choose) -> bool:
 
 
 def swap(model: Item, choose: Choose) -> bool:
-    """Two layers change places, as whole lines of the program do."""
+    """Two layers with weights change places, as whole lines of the program do."""
     pairs = [
         (one, other)
         for nest in nests(model)
         for at, one in enumerate(nest.inside)
         for other in nest.inside[at + 1 :]
         if _single(one) and _single(other) and (one.op, one.name) != (other.op, other.name)
+        if not {one.op, other.op} & {*WEIGHTLESS}
     ]
     if not pairs:
         return False
