@@ -68,7 +68,7 @@ def test_a_layer_more_or_less_in_a_list_is_refused(flavour, tmp_path):
     for layers, count in (((None,), 1), ((None, None, None), 3)):
         said = refused(path, subclassed(flavour, in_list, *layers))
         assert "is known by its index in a list" in said
-        assert f"the list has {count} layers in the model and 2 in the checkpoint" in said
+        assert f"the list is of length {count} in the model, 2 in the checkpoint" in said
         assert "`rename` says which is which" in said
 
 
@@ -76,7 +76,7 @@ def test_plain_tensorflows_list_is_refused_as_well(tmp_path):
     keras = pytest.importorskip("tf_keras")  # Keras 3 saves no list
     path = saved(tf.train, subclassed(keras, in_list, None, None), tmp_path)
     said = refused(path, subclassed(keras, in_list, None))
-    assert "the list has 1 layers in the model and 2 in the checkpoint" in said
+    assert "the list is of length 1 in the model, 2 in the checkpoint" in said
 
 
 def test_another_class_in_a_list_is_refused(flavour, tmp_path):
@@ -166,7 +166,7 @@ def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tm
     same = subclassed(keras, in_list, "x", "y")
     restored(path, old, same)
     said = refused(path, subclassed(keras, in_list, "y", "x"))
-    assert "of their class stands 'y' here and 'x' in the checkpoint" in said
+    assert "of their class stands 'y' in the model and 'x' in the checkpoint" in said
 
 
 def test_numbered_layers_of_a_list_in_another_order_are_refused(flavour, tmp_path):

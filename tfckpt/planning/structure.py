@@ -308,7 +308,7 @@ def _relabelled(
         if label and layer.label:
             what = f"the layer {layer.label!r} here and {label!r} in the checkpoint, {now}"
         elif layer.label:
-            what = f"the layer {layer.label!r} here, which is {path}/{before[layer.label]} there"
+            what = f"the layer {layer.label!r}, which {path}/{before[layer.label]} was in the checkpoint"
         else:
             what = f"the layer {label!r} in the checkpoint, {now}"
         found[layer.name] = f"{path}/{layer.name} is {what}"

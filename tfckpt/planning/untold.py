@@ -273,8 +273,8 @@ def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     for place, (there, here) in enumerate(zip(old, new, strict=True)):
         if there.label != here.label and (there.label in now or here.label in before):
             return (
-                f"at position {place + 1} of their class stands {here.label or here.name!r} here "
-                f"and {there.label or there.name!r} in the checkpoint"
+                f"at position {place + 1} of their class stands {here.label or here.name!r} in the "
+                f"model and {there.label or there.name!r} in the checkpoint"
             )
     return ""
 
