@@ -308,7 +308,8 @@ def _relabelled(
         if label and layer.label:
             what = f"the layer {layer.label!r} here and {label!r} in the checkpoint, {now}"
         elif layer.label:
-            what = f"the layer {layer.label!r}, which {path}/{before[layer.label]} was in the checkpoint"
+            was = f"{path}/{before[layer.label]} in the checkpoint"
+            what = f"the layer {layer.label!r} in the model, which is {was}"
         else:
             what = f"the layer {label!r} in the checkpoint, {now}"
         found[layer.name] = f"{path}/{layer.name} is {what}"
