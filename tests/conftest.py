@@ -78,11 +78,11 @@ def corpus() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the tests of faults and attacks have tried, with seeds, and how plain TensorFlow fares.
+    """What the tests of faults, attacks and pairs of models have tried, with seeds.
 
     They print it; here it is shown although they passed.
     """
-    shown = ("tests/faults/", "tests/attacks/")
+    shown = ("tests/faults/", "tests/attacks/", "tests/property/test_model_pairs")
     passed = terminalreporter.getreports("passed")
     for report in sorted(passed, key=lambda report: report.nodeid):
         if report.nodeid.startswith(shown) and report.capstdout.strip():

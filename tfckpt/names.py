@@ -87,6 +87,7 @@ class Node:
         metrics: a model's metrics by name.
         slots: an optimizer's.
         other: what a layer may be called as well, where a file does not tell its name for certain.
+        indexed: whether a ``LIST`` tells its children by their index.
     """
 
     kind: Kind
@@ -102,6 +103,7 @@ class Node:
     metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     slots: list[Slot] = dataclasses.field(default_factory=list)
     other: str = ""
+    indexed: bool = False
 
 
 class Name(NamedTuple):
@@ -126,6 +128,7 @@ class Names:
     aliases: Mapping[str, str]
     optimizers: Mapping[str, str]
     paths: Mapping[int, str]
+    lists: frozenset[str]
 
 
 def snake_case(name: str) -> str:
@@ -219,6 +222,7 @@ class _Naming:
         self._names: dict[int, str] = {}  # id of node → canonical path
         self._values: dict[str, Name] = {}
         self._stacks: dict[str, tuple[Layer, ...]] = {}
+        self._lists: set[str] = set()
         self._aliases: dict[str, str] = {}
         self._optimizers: dict[str, Node] = {}
         self._asides: list[tuple[str, Node, str]] = []
@@ -238,6 +242,7 @@ class _Naming:
             self._telling(),
             {path: node.label for path, node in self._optimizers.items()},
             self._names,
+            frozenset(self._lists),
         )
 
     def _telling(self) -> dict[str, str]:
@@ -327,6 +332,7 @@ class _Naming:
             named.append((component, child))
         if node.kind is Kind.LIST:
             self._stacks[path] = _listed(node, {id(child): name for name, child in named})
+            self._lists |= {path} if node.indexed and _has_layers(node) else set()
         for component, child in sorted(named, key=lambda item: item[0]):
             lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
@@ -373,11 +379,16 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
             label="" if child.base else _one_level(child.label),
             told=child.told,
             kind=child.cls,
+            number=name_number(child.label) if child.base else -1,
         )
         for _, child in node.children
-        if child.kind in (Kind.GROUP, Kind.STACK) and child.label and holds_weights(child)
+        if child.kind is not Kind.VALUE and holds_weights(child)
     }
     return tuple(layers.values())
+
+
+def _has_layers(node: Node) -> bool:  # what is no layer has no label
+    return any(each.kind is not Kind.VALUE and each.label for each in walk(node))
 
 
 def _one_level(label: str) -> str:

@@ -143,6 +143,8 @@ class Inventory:
             or not.
         unordered: the stacks whose layers' order the file does not tell; that of the layers of one
             class among themselves may be told all the same, by their automatic names.
+        lists: of the live ``stacks``, the lists of layers: nothing but an index tells those.
+        labels: canonical path of a layer that an attribute names → the name that it was given.
         varying: canonical name of a live variable that was made with an unknown shape → that shape,
             None for an unknown size, None in all where the rank is unknown.
     """
@@ -166,6 +168,8 @@ class Inventory:
     )
     listed: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     unordered: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    lists: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(
         default_factory=dict, compare=False
     )

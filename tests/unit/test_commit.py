@@ -150,6 +150,20 @@ def test_no_record_is_none(prefix: str) -> None:
     assert commit.read(prefix) is None
 
 
+def test_how_layers_were_made_comes_back(prefix: str) -> None:
+    layers = Layer("dense", "dense", kind="dense", number=4), Layer("0", label="x", kind="block")
+    inventory = dataclasses.replace(
+        RECORD.inventory, stacks={"model": layers}, labels={"model/a": "x"}
+    )
+    commit.write(prefix, dataclasses.replace(RECORD, inventory=inventory))
+    found = commit.read(prefix).inventory
+    assert [(one.kind, one.number) for one in found.stacks["model"]] == [
+        ("dense", 4),
+        ("block", -1),
+    ]
+    assert found.labels == {"model/a": "x"}
+
+
 def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
     commit.write(prefix, RECORD)
     Path(f"{prefix}.index").write_bytes(INDEX + b".")
@@ -241,6 +255,9 @@ FORGED = {
     "the index among the files": _changed(files=["ckpt-1-2.index"]),
     "layer a text": _changed(stacks={"model": ["dense"]}),
     "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
+    "made of fewer layers": _changed(stacks={"model": [["a", ""]]}, made={"model": []}),
+    "made by a text": _changed(stacks={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
+    "label a number": _changed(labels={"model/a": 1}),
     "alias a list": _changed(aliases={"a": ["b"]}),
     "optimizer null": _changed(optimizers={"optimizer": None}),
     "entry without a name": _entry(name=...),

@@ -156,6 +156,8 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             own_orders=orders.own_orders(tree, named),
             deep_orders=orders.deep_orders(tree, named, models.values()),
             members=orders.members(tree, named),
+            lists=named.lists,
+            labels=_labels(tree, named),
             varying=_varying(named),
         ),
         {n.name: n.node.value for n in named.values},
@@ -169,6 +171,16 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
+
+
+def _labels(tree: Tree, named: Names) -> dict[str, str]:
+    """Path → the name that a layer was given, for those that an attribute names."""
+    given = ((named.paths.get(id(node), ""), node) for _, node, _ in tree.layers)
+    return {
+        path: node.label
+        for path, node in given
+        if "/" in path and not node.base and path.rpartition("/")[0] not in named.stacks
+    }
 
 
 def _has_keras(node: Node) -> bool:

@@ -119,7 +119,7 @@ class Tree:
             for key, value in obj.items():
                 self.attach(node, str(key), value)
         elif isinstance(obj, (list, tuple)):
-            node.kind = Kind.LIST
+            node.kind, node.indexed = Kind.LIST, True
             for index, value in enumerate(obj):
                 self.attach(node, str(index), value)
         else:

@@ -4,7 +4,8 @@ Keras numbers unnamed layers as it builds them, and restores functional and sequ
 position. Take a ``Dense`` out of the middle and every following one receives its neighbour's
 weights, of the right shape and without a word. So an automatic name is believed only where the
 layers around it agree: the same number of that class on both sides, each between the same two
-neighbours. Layers that the user named, and that one side alone has, are left out of the comparison;
+neighbours, made in the same order. Layers that the user named, and that one side alone has, are
+left out of the comparison, unless one may be an automatic one of the other side;
 replacing a head says nothing about the body. Of a file that does not tell the order, the numbers
 alone are compared. In a list the index names a layer; there the name that
 the user gave it must be the same on both sides.
@@ -17,13 +18,17 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tfckpt.planning.evidence import WHICH_HINT, kinds, made_alike, named_since, same_class, shifted
+from tfckpt.records import Layer, Role
 from tfckpt.stored.tf1.numbered import in_order_of_making, own_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.planning.untold import Untold
-    from tfckpt.records import Entry, Inventory, Layer
+    from tfckpt.records import Entry, Inventory, Shape
+
+    Alike = Callable[[Layer, Layer], bool]
 
 TRUST_HINT = "name the layers where the model is built; or `match: name` trusts the names"
 _REPEATED = re.compile(r"~\d+$")
@@ -62,10 +67,14 @@ class Layers:
     def __init__(self, stored: Inventory, live: Inventory, untold: Untold) -> None:
         self._stored = stored.stacks
         self._live = live.stacks
+        self._lists = live.lists
+        self._sides = stored, live
+        self._labelled = tuple(_labelled(side.labels) for side in self._sides)
         self._unordered = stored.unordered
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
+        self._misnamed: set[tuple[str, str]] = set()
         self._places: dict[str, dict[str, int]] = {}
 
     @cached_property
@@ -76,9 +85,13 @@ class Layers:
         """
         if self._unordered or not self._untold.silent:
             return False
+        if self._labelled[0] != self._labelled[1]:
+            return False
         pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
         return all(
-            len(there) == len(here) and all(map(_same_layer, there, here))
+            len(there) == len(here)
+            and all(map(_same_layer, there, here))
+            and all(made_alike(kind, there, here) for kind in kinds(here))
             for there, here in pairs
             if here
         )
@@ -108,7 +121,8 @@ class Layers:
         end = stored.find("/")
         while end != -1:
             there, tail = stored[:end], stored[end:]
-            if there in self._stored and live.endswith(tail):
+            known = there in self._stored or there in self._labelled[0]
+            if known and live.endswith(tail):
                 here = live[: len(live) - len(tail)]
                 layer = tail[1:].partition("/")[0]
                 if reason := self._compared(there, here).get(layer):
@@ -120,6 +134,8 @@ class Layers:
         """The stored layer of the same name and that of the same position, and how to take each."""
         if there in self._unordered:
             return TRUST_HINT
+        if here in self._lists or here not in self._live or (there, here) in self._misnamed:
+            return WHICH_HINT
         if here not in self._places:
             self._places[here] = {each.name: at for at, each in enumerate(self._live[here])}
         place = self._places[here][layer]
@@ -134,25 +150,86 @@ class Layers:
         pair = there, here
         if pair not in self._verdicts:
             self._verdicts[pair] = {}
-            if here in self._live and there in self._unordered:
+            if there not in self._stored:
+                old, new = (
+                    side.get(path, ()) for side, path in zip(self._labelled, pair, strict=True)
+                )
+                self._verdicts[pair] = _relabelled(here, old, new, attributes=True)
+            elif here in self._live and there in self._unordered:
                 layers = self._untold.layers(there, here)
                 self._verdicts[pair] = _counted(here, layers, self._live[here], there == here)
             elif there in self._unordered:
                 self._verdicts[pair] = _unnumbered(here, self._stored[there])
             elif here in self._live:
-                layers = self._untold.layers(there, here)
-                self._verdicts[pair] = {
-                    **_compare(here, layers, self._live[here]),
-                    **_relabelled(here, layers, self._live[here]),
-                }
+                both = self._untold.layers(there, here), self._live[here]
+                indexed = shifted(here, *both) if here in self._lists else {}
+                misnamed = _misnamed(self._alike(*pair), here, *both)
+                if misnamed:
+                    self._misnamed.add(pair)
+                found = misnamed | _compare(here, *both) | indexed | _relabelled(here, *both)
+                self._verdicts[pair] = found
         return self._verdicts[pair]
+
+    def _alike(self, there: str, here: str) -> Alike:
+        """Whether a stored layer and a live one have weights of the same shapes."""
+
+        def alike(old: Layer, new: Layer) -> bool:
+            stored, live = self._shapes
+            return stored.get(f"{there}/{old.name}") == live.get(f"{here}/{new.name}")
+
+        return alike
+
+    @cached_property
+    def _shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
+        """For each side, path → how many weights of each shape are below it."""
+        return tuple(_shapes_below(side) for side in self._sides)
+
+
+def _labelled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
+    """Path → the layers that its attributes name, with the names that they were given."""
+    found: dict[str, tuple[Layer, ...]] = {}
+    for path in sorted(labels):
+        parent, _, attribute = path.rpartition("/")
+        found[parent] = (*found.get(parent, ()), Layer(attribute, label=labels[path]))
+    return found
+
+
+def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
+    layers = {f"{path}/{layer.name}" for path, all_ in inventory.stacks.items() for layer in all_}
+    found: dict[str, Counter[Shape | None]] = {}
+    for name, entry in inventory.entries.items():
+        end = name.find("/") if entry.role is Role.WEIGHT else -1
+        while end != -1:
+            if name[:end] in layers:
+                found.setdefault(name[:end], Counter())[entry.shape] += 1
+            end = name.find("/", end + 1)
+    return found
 
 
 def _same_layer(there: Layer, here: Layer) -> bool:
-    """Whether two layers at one place have one name, and were not given two others."""
-    return there.name == here.name and not (
-        there.label and here.label and there.label != here.label
-    )
+    """Whether two layers at one place have one name, and were given no other, or the same."""
+    return (there.name, there.label) == (here.name, here.label) and same_class(there, here)
+
+
+def _misnamed(
+    alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
+) -> dict[str, str]:
+    """Layer → why its name cannot be believed, whatever its number and its neighbours.
+
+    Those of its class were made in another order, or one may have been given a name since.
+    """
+    found: dict[str, str] = {}
+    for base in {layer.base for layer in here} & {layer.base for layer in there} - {""}:
+        if not made_alike(base, there, here):
+            why = f"the layers of that kind in {path!r} were made in another order in the model"
+        elif others := named_since(base, there, here, alike):
+            shown = " or ".join(repr(layer.name) for layer in others)
+            why = f"{shown}, which only one side has, may be one of its kind by another name"
+        else:
+            continue
+        text = "is an automatic name, and"
+        found |= {each.name: f"{each.name!r} {text} {why}" for each in here if each.base == base}
+    return found
 
 
 def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
@@ -211,19 +288,31 @@ def _unnumbered(path: str, there: Sequence[Layer]) -> dict[str, str]:
     }
 
 
-def _relabelled(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why it is another one, though at the same index or key: the user named it so."""
-    labels = {layer.name: layer.label for layer in there if layer.label}
+def _relabelled(
+    path: str, there: Sequence[Layer], here: Sequence[Layer], *, attributes: bool = False
+) -> dict[str, str]:
+    """Layer → why it is another one, though at the same index or key: the user named it so.
+
+    An attribute is a name, too: it holds where the layer's own name is nowhere else.
+    """
+    labels = {layer.name: layer.label for layer in there}
     places = {layer.label: layer.name for layer in here if layer.label}
+    before = {layer.label: layer.name for layer in there if layer.label}
     found = {}
     for layer in here:
         label = labels.get(layer.name, "")
-        if label and layer.label and label != layer.label:
-            now = f"which is {path}/{places[label]} here" if label in places else "not here"
-            found[layer.name] = (
-                f"{path}/{layer.name} is the layer {layer.label!r} here and {label!r} in the "
-                f"checkpoint, {now}"
-            )
+        renamed = label and layer.label and not attributes
+        if label == layer.label or not (renamed or layer.label in before or label in places):
+            continue
+        now = f"which is {path}/{places[label]} here" if label in places else "not here"
+        if label and layer.label:
+            what = f"the layer {layer.label!r} here and {label!r} in the checkpoint, {now}"
+        elif layer.label:
+            was = f"{path}/{before[layer.label]} in the checkpoint"
+            what = f"the layer {layer.label!r} in the model, which is {was}"
+        else:
+            what = f"the layer {label!r} in the checkpoint, {now}"
+        found[layer.name] = f"{path}/{layer.name} is {what}"
     return found
 
 

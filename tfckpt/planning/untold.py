@@ -264,6 +264,18 @@ def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
                 f"at position {place + 1} stands {here.name!r} here and {there.name!r} in the "
                 "checkpoint"
             )
+    return _exchanged(old, new)
+
+
+def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    """Which layer has the name of one at another position, in a list whose indices are not told."""
+    before, now = ({layer.label for layer in side} - {""} for side in (old, new))
+    for place, (there, here) in enumerate(zip(old, new, strict=True)):
+        if there.label != here.label and (there.label in now or here.label in before):
+            return (
+                f"at position {place + 1} of their class stands {here.label or here.name!r} in the "
+                f"model and {there.label or there.name!r} in the checkpoint"
+            )
     return ""
 
 

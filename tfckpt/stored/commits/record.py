@@ -19,9 +19,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Restored, Role, Root
+from tfckpt.records import Entry, Inventory, Restored, Role, Root
 from tfckpt.stored.bundles.prefix import DATA
-from tfckpt.stored.commits import entries, lineage
+from tfckpt.stored.commits import entries, layers, lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +46,8 @@ _DEFAULTS = {
     "adopted": False,
     "lineage": [],
     "run_first": None,
+    "made": {},
+    "labels": {},
 }
 _NOT_A_SAVERS = re.compile(
     rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
@@ -127,9 +129,6 @@ def now() -> str:
 def render(record: CommitRecord) -> bytes:
     """The record as the content of its file; equal records give equal bytes."""
     inventory = record.inventory
-    stacks = {
-        path: [_short(layer) for layer in layers] for path, layers in inventory.stacks.items()
-    }
     head = {
         "format": FORMAT,
         "number": record.number,
@@ -149,7 +148,8 @@ def render(record: CommitRecord) -> bytes:
         **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        "stacks": stacks,
+        **layers.plain(inventory.stacks),
+        "labels": dict(inventory.labels),
         "aliases": dict(inventory.aliases),
         "optimizers": dict(inventory.optimizers),
         "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
@@ -197,12 +197,6 @@ def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitR
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def _short(layer: Layer) -> list[str | bool]:
-    """Its two fields that most layers have no more than, or all four."""
-    usual = not layer.label and layer.told
-    return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
 
 
 def _integer(digits: str) -> int:
@@ -320,16 +314,17 @@ class _Reader:
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
         found = self.entries(items) if values is None else values
-        stacks = self.mapping(tree, "stacks", list)
+        stacks, made = (self.mapping(tree, field, list) for field in ("stacks", "made"))
         return Inventory(
             prefix,
             found,
-            {path: tuple(map(self.layer, layers)) for path, layers in stacks.items()},
+            layers.parse(stacks, made, self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
             self.roots(tree, found),
             self.mapping(tree, "left_out", str),
+            labels=self.mapping(tree, "labels", str),
         )
 
     def entries(self, items: Sequence[Any]) -> dict[str, Entry]:
@@ -341,12 +336,6 @@ class _Reader:
                 raise self.damaged("the record has two values of one name", entry.name)
             found[entry.name] = entry
         return found
-
-    def layer(self, item: Any) -> Layer:
-        types = [type(part) for part in item] if type(item) is list else []
-        if types not in ([str, str], [str, str, str, bool]):
-            raise self.damaged("the record's 'stacks' holds a layer that is none")
-        return Layer(*item)
 
     def roots(self, tree: Any, entries: Mapping[str, Entry]) -> dict[str, Root]:
         roots = {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()}

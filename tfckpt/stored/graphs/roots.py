@@ -104,6 +104,7 @@ class Move:
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
             unordered=frozenset(map(name, inventory.unordered)),
+            labels={name(path): label for path, label in inventory.labels.items()},
             left_out={name(path): reason for path, reason in inventory.left_out.items()},
         )
 

@@ -1,0 +1,176 @@
+"""A model that was edited since the save: what tells its layers apart, and when nothing does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+
+LIBRARIES = pytest.mark.parametrize("library", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
+CONSTANT = np.ones((2, 3), "float32")
+
+
+def sequential(keras, *names):
+    layers = [keras.layers.Dense(3, name=name) for name in names]
+    return keras.Sequential([keras.Input((3,)), *layers])
+
+
+def subclassed(keras, keep, *names):
+    """A model that keeps one layer of each name as ``keep`` does."""
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            keep(self, [keras.layers.Dense(3, name=name) for name in names])
+
+        def call(self, inputs):
+            return sum(layer(inputs) for layer in self.layers)
+
+    model = Net()
+    model(CONSTANT)
+    return model
+
+
+def in_list(model, layers):
+    model.blocks = layers
+
+
+def in_attributes(model, layers):
+    for attribute, layer in zip("abc", layers, strict=False):
+        setattr(model, attribute, layer)
+
+
+def saved(library, model, tmp_path):
+    return library.Checkpoint(model=model).save(str(tmp_path / "ckpt"))
+
+
+def refused(path, model):
+    """What is said, and the model is as it was."""
+    before = [v.numpy() for v in model.variables]
+    with pytest.raises(tfckpt.RefusedError) as caught:
+        tfckpt.Checkpoint(model=model).restore(path)
+    for old, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(old, variable.numpy())
+    return " ".join(str(caught.value).split())
+
+
+def restored(path, old, new):
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    for one, other in zip(old.weights, new.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    np.testing.assert_allclose(np.array(old(CONSTANT)), np.array(new(CONSTANT)))
+
+
+def test_a_layer_more_or_less_in_a_list_is_refused(flavour, tmp_path):
+    path = saved(tfckpt, subclassed(flavour, in_list, None, None), tmp_path)
+    for layers, count in (((None,), 1), ((None, None, None), 3)):
+        said = refused(path, subclassed(flavour, in_list, *layers))
+        assert "is known by its index in a list" in said
+        assert f"the list is of length {count} in the model, 2 in the checkpoint" in said
+        assert "`rename` says which is which" in said
+
+
+def test_plain_tensorflows_list_is_refused_as_well(tmp_path):
+    keras = pytest.importorskip("tf_keras")  # Keras 3 saves no list
+    path = saved(tf.train, subclassed(keras, in_list, None, None), tmp_path)
+    said = refused(path, subclassed(keras, in_list, None))
+    assert "the list is of length 1 in the model, 2 in the checkpoint" in said
+
+
+def test_another_class_in_a_list_is_refused(flavour, tmp_path):
+    def keep(norm):
+        def keep(model, layers):
+            model.blocks = [flavour.layers.LayerNormalization(), *layers, norm()]
+
+        return keep
+
+    old = subclassed(flavour, keep(flavour.layers.LayerNormalization), None)
+    new = subclassed(flavour, keep(flavour.layers.BatchNormalization), None)
+    said = refused(saved(tfckpt, old, tmp_path), new)
+    assert "index 2 is of class 'batch_normalization' in the model" in said
+
+
+def test_the_same_list_is_restored(flavour, tmp_path):
+    old, new = (subclassed(flavour, in_list, None, None) for _ in range(2))
+    restored(saved(tfckpt, old, tmp_path), old, new)
+
+
+def test_names_settle_a_list_that_has_grown(flavour, tmp_path):
+    old = subclassed(flavour, in_list, "x", "y")
+    new = subclassed(flavour, in_list, "x", "y", "z")
+    status = tfckpt.Checkpoint(model=new).restore(saved(tfckpt, old, tmp_path))
+    assert {s.name for s in status.report.plan.steps if s.status == "MISSING"} == {
+        "model/blocks/2/kernel",
+        "model/blocks/2/bias",
+    }
+    for one, other in zip(old.blocks, new.blocks, strict=False):
+        np.testing.assert_array_equal(one.kernel.numpy(), other.kernel.numpy())
+
+
+@LIBRARIES
+def test_a_layer_that_got_a_name_while_one_was_added_is_refused(flavour, library, tmp_path):
+    path = saved(library, sequential(flavour, None, None), tmp_path)
+    said = refused(path, sequential(flavour, "stem", None, None))
+    assert "'dense' is an automatic name, and 'stem', which only one side has, may be one" in said
+    assert "`match:" not in said
+
+
+@LIBRARIES
+def test_a_head_that_is_replaced_says_nothing_of_the_body(flavour, library, tmp_path):
+    old = sequential(flavour, None, None, "old")
+    new = sequential(flavour, None, None, "new")
+    path = saved(library, old, tmp_path)
+    report = tfckpt.Checkpoint(model=new).restore(path).report
+    assert not [step for step in report.plan.steps if step.status == "SUSPECT"]
+    for one, other in zip(old.weights[:4], new.weights[:4], strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@LIBRARIES
+@pytest.mark.parametrize("edit", ["arguments", "lines"])
+def test_branches_in_another_order_are_refused(flavour, library, edit, tmp_path):
+    """Keras lists layers as the graph needs them; their numbers tell when they were made."""
+
+    def branches(edit):
+        inputs = flavour.Input((3,))
+        one, other = flavour.layers.Dense(3), flavour.layers.Dense(3)
+        if edit == "lines":
+            one, other = other, one
+        pair = [one(inputs), other(inputs)]
+        outputs = flavour.layers.Subtract()(pair[::-1] if edit == "arguments" else pair)
+        return flavour.Model(inputs, outputs)
+
+    old = branches("")
+    path = saved(library, old, tmp_path)
+    restored(path, old, branches(""))
+    said = refused(path, branches(edit))
+    assert "the layers of that kind in 'model' were made in another order in the model" in said
+
+
+def test_a_layer_under_another_ones_attribute_is_refused(flavour, tmp_path):
+    path = saved(tfckpt, subclassed(flavour, in_attributes, "x", "y"), tmp_path)
+    said = refused(path, subclassed(flavour, in_attributes, "y", "x"))
+    assert "model/a is the layer 'y' here and 'x' in the checkpoint, which is model/b here" in said
+    new = subclassed(flavour, in_attributes, "x", "new")
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()  # the attribute is its name
+
+
+def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tmp_path):
+    """It tells the names of a list's layers and not their indices."""
+    keras = pytest.importorskip("keras")
+    old = subclassed(keras, in_list, "x", "y")
+    path = str(tmp_path / "ckpt.weights.h5")
+    old.save_weights(path)
+    same = subclassed(keras, in_list, "x", "y")
+    restored(path, old, same)
+    said = refused(path, subclassed(keras, in_list, "y", "x"))
+    assert "of their class stands 'y' in the model and 'x' in the checkpoint" in said
+
+
+def test_numbered_layers_of_a_list_in_another_order_are_refused(flavour, tmp_path):
+    """Names that look automatic: their numbers tell an order, whoever gave them."""
+    path = saved(tfckpt, subclassed(flavour, in_list, "dense_1", "dense_2"), tmp_path)
+    said = refused(path, subclassed(flavour, in_list, "dense_2", "dense_1"))
+    assert "its layers were made in another order in the model" in said

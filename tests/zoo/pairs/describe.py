@@ -1,0 +1,123 @@
+"""A model as a value: what a person writes down, and which layer is whose after an edit.
+
+Each layer has a number that no Keras object knows of, and which it keeps through every edit. So the
+layer of the second model that has a number of the first is the same one, whatever it is called and
+wherever it stands.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What Keras calls a layer of each kind that has no name.
+AUTOMATIC = {
+    "dense": "dense",
+    "conv": "conv1d",
+    "batch_norm": "batch_normalization",
+    "layer_norm": "layer_normalization",
+    "separable": "separable_conv1d",
+    "prelu": "p_re_lu",
+    "embedding": "embedding",
+    "relu": "re_lu",
+    "dropout": "dropout",
+    "add": "add",
+    "subtract": "subtract",
+    "concat": "concatenate",
+    "sequential": "sequential",
+    "functional": "functional",
+    "net": "net",
+    "block": "block",
+}
+WEIGHTY = ("dense", "conv", "batch_norm", "layer_norm", "separable", "prelu")
+WEIGHTLESS = ("relu", "dropout")
+MERGES = ("add", "subtract", "concat")
+NESTS = ("sequential", "functional", "net", "block")
+ATTRIBUTED = ("net", "block")
+
+
+@dataclasses.dataclass
+class Item:
+    """A layer, or a model with layers inside.
+
+    Attributes:
+        op: what it is, a key of ``AUTOMATIC``.
+        uid: its number.
+        name: the name given to it, None for none.
+        inputs: in a functional model, the numbers of what feeds it; () for the model's input.
+        attribute: in a subclassed model or layer, where it is kept.
+        form: whether it is alone there (``one``), or in a ``list`` or ``dict``.
+        key: its key in a dict.
+        inside: a model's layers, in the order in which they are made and, unless it is functional,
+            called.
+        outputs: of a functional model, by number.
+        outputs_as: ``list``, ``dict``; one output stands alone.
+    """
+
+    op: str
+    uid: int
+    name: str | None = None
+    inputs: tuple[int, ...] = ()
+    attribute: str = ""
+    form: str = "one"
+    key: str = ""
+    inside: list[Item] = dataclasses.field(default_factory=list)
+    outputs: tuple[int, ...] = ()
+    outputs_as: str = "list"
+
+    def __repr__(self) -> str:
+        """As short as can be: these are printed where a test fails."""
+        fields = dataclasses.fields(self)
+        told = [(f.name, getattr(self, f.name)) for f in fields[2:] if f.name != "inside"]
+        shown = [f"{name}={value!r}" for name, value in told if value not in (None, (), "", "one")]
+        if self.op != "functional":
+            shown = [each for each in shown if not each.startswith("outputs_as")]
+        inside = [f"inside={self.inside!r}"] if self.inside else []
+        return f"{self.op}#{self.uid}({', '.join([*shown, *inside])})"
+
+
+def walk(item: Item) -> Iterator[Item]:
+    yield item
+    for each in item.inside:
+        yield from walk(each)
+
+
+def leaves(item: Item) -> list[Item]:
+    """The layers with weights of their own, in the order of the description."""
+    return [each for each in walk(item) if each.op in (*WEIGHTY, "embedding")]
+
+
+def copied(item: Item) -> Item:
+    return copy.deepcopy(item)
+
+
+def next_uid(item: Item) -> int:
+    return max(each.uid for each in walk(item)) + 1
+
+
+def program(item: Item, *, named: bool = True) -> Item:
+    """What the person wrote: the description with numbers that tell no more than the order."""
+    order = {each.uid: at for at, each in enumerate(walk(item))}
+    plain = copied(item)
+    for each in walk(plain):
+        each.uid = order[each.uid]
+        each.inputs = tuple(order[uid] for uid in each.inputs)
+        each.outputs = tuple(order[uid] for uid in each.outputs)
+        each.name = each.name if named else None
+    return plain
+
+
+def intended(old: Item, new: Item, *, named: bool) -> dict[int, int]:
+    """Layer of the second model → the layer of the first that it is.
+
+    Where both were written with the same words, nobody could tell an edit from none; nor could a
+    file that tells no names where the words differ in names alone.
+    """
+    if program(old, named=named) == program(new, named=named):
+        return {n.uid: o.uid for o, n in zip(leaves(old), leaves(new), strict=True)}
+    known = {each.uid: each.op for each in leaves(old)}
+    return {each.uid: each.uid for each in leaves(new) if known.get(each.uid) == each.op}

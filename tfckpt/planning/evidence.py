@@ -1,0 +1,107 @@
+"""What speaks against two layers being one, besides their names and neighbours.
+
+An automatic name and an index in a list tell no more than a place. So a list's indices are believed
+only where the list has as many layers of the same classes, and automatic names only where the
+layers were made in the same order (Keras numbers them as they are made, whatever the graph they are
+in looks like) and none of them may have been given a name since.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfckpt.records import Layer
+
+WHICH_HINT = (
+    "`rename` says which is which; names that you give to the layers where the model is built "
+    "leave no doubt"
+)
+
+
+def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+    """Index → why it is not believed, for the layers in a list; a name on both sides settles it."""
+    old = {layer.name: layer for layer in there}
+    why = _list_differs(there, here)
+    return {
+        layer.name: f"{path}/{layer.name} is known by its index in a list, and {why}"
+        for layer in here
+        if why and layer.name in old and not (layer.label and layer.label == old[layer.name].label)
+    }
+
+
+def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
+    if len(there) != len(here):
+        return f"the list is of length {len(here)} in the model, {len(there)} in the checkpoint"
+    for old, new in zip(there, here, strict=True):
+        if old.name != new.name:
+            return f"the checkpoint has index {old.name} where the model has {new.name}"
+        if not same_class(old, new):
+            classes = f"{new.kind!r} in the model and {old.kind!r} in the checkpoint"
+            return f"index {new.name} is of class {classes}"
+    if not all(made_alike(kind, there, here) for kind in kinds(here)):
+        return "its layers were made in another order in the model"
+    return ""
+
+
+def same_class(one: Layer, other: Layer) -> bool:
+    """Whether two layers may be of one class, as far as that is known."""
+    return not one.kind or not other.kind or one.kind == other.kind
+
+
+def kinds(layers: Sequence[Layer]) -> set[str]:
+    """What layers are numbered by as they are made: their automatic names, or their classes."""
+    return {layer.base or layer.kind for layer in layers}
+
+
+def made_alike(kind: str, there: Sequence[Layer], here: Sequence[Layer]) -> bool:
+    """Whether the layers of a kind were made in the same order, as far as that is known."""
+    old, new = (_as_made([x for x in side if kind == (x.base or x.kind)]) for side in (there, here))
+    return not old or not new or len(old) != len(new) or old == new
+
+
+def _as_made(layers: Sequence[Layer]) -> list[int]:
+    """The places of layers of one class in the order in which they were made, if that is known."""
+    numbers = [layer.number for layer in layers]
+    if -1 in numbers or len(set(numbers)) < len(numbers):
+        return []
+    return sorted(range(len(numbers)), key=numbers.__getitem__)
+
+
+def named_since(
+    base: str,
+    there: Sequence[Layer],
+    here: Sequence[Layer],
+    alike: Callable[[Layer, Layer], bool],
+) -> list[Layer]:
+    """The named layers of one side that may be automatic ones of the other.
+
+    None where they stand at the same places on both sides: a head that was replaced.
+
+    Args:
+        base: of the automatic names.
+        there: the stored layers.
+        here: the live ones.
+        alike: whether a stored layer and a live one have values of the same shapes.
+    """
+    old, new = ([layer for layer in side if layer.base == base] for side in (there, here))
+    known = {layer.name for layer in there} & {layer.name for layer in here}
+    lost = [a for a in _named(there, known) if any(same_class(a, b) and alike(a, b) for b in new)]
+    come = [b for b in _named(here, known) if any(same_class(a, b) and alike(a, b) for a in old)]
+    if _pattern(base, there, lost) == _pattern(base, here, come):
+        return []
+    return [*lost, *come]
+
+
+def _named(layers: Sequence[Layer], known: set[str]) -> list[Layer]:
+    return [layer for layer in layers if not layer.base and layer.name not in known]
+
+
+def _pattern(base: str, layers: Sequence[Layer], named: Sequence[Layer]) -> list[str]:
+    return [
+        "" if layer in named else layer.name
+        for layer in layers
+        if layer.base == base or layer in named
+    ]
