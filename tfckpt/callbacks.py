@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfckpt.calls import from_config
 from tfckpt.errors import PolicyError, Problem
+from tfckpt.policy import load_config
 from tfckpt.policy.messages import did_you_mean, show_value
-from tfckpt.policy.saving import Keep, KeepWhereMeasured
+from tfckpt.policy.saving import KeepWhereMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tfckpt.policy import Policy
+    from tfckpt.policy import Config, Policy
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -126,12 +127,12 @@ def resume(
         save["on_signal"] = list(on_signal)
     if save_freq != "epoch":
         save["every_steps"] = save_freq
-    keep: list[dict[str, Any] | Keep] = []
+    keep: list[dict[str, Any]] = []
     if max_to_keep is not None:
         keep.append({"latest": max_to_keep})
         if monitor is not None and save_best:
-            best: Any = {"best": save_best, "monitor": str(monitor), "mode": _mode(mode, monitor)}
-            keep.append(KeepWhereMeasured(**best) if monitor is _VAL_LOSS else best)
+            name = str(monitor)
+            keep.append({"best": save_best, "monitor": name, "mode": _mode(mode, name)})
     where = os.fspath(directory)
     config = {
         "version": 1,
@@ -143,10 +144,23 @@ def resume(
         },
     }
     try:
-        run = from_config(config, model=model)
+        loaded = load_config(config)
     except PolicyError as error:
         raise _of_arguments(error, save_freq) from None
-    return run.callback(verbose, start_over=start_over)
+    if monitor is _VAL_LOSS:
+        loaded = _where_measured(loaded)
+    return from_config(loaded, model=model).callback(verbose, start_over=start_over)
+
+
+def _where_measured(config: Config) -> Config:
+    """The config, whose ``best`` keeps nothing until a checkpoint has the metric."""
+    manager = config.manager
+    assert manager is not None, "it was made of the arguments"  # noqa: S101 (narrows the type)
+    keep = tuple(
+        KeepWhereMeasured(**rule.model_dump(exclude_none=True)) if rule.best else rule
+        for rule in manager.keep
+    )
+    return config.model_copy(update={"manager": manager.model_copy(update={"keep": keep})})
 
 
 def _check_places(model: Any, directory: Any) -> None:

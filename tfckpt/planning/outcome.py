@@ -98,5 +98,5 @@ class RestoreReport:
         return plan_html(self.plan, [*self._above(), *self.absent])
 
     def _above(self) -> list[str]:
-        above = [*(f"passed over: {reason}" for reason in self.rejected), self.replacements]
-        return list(filter(None, above))
+        lines = [f"passed over: {reason}" for reason in self.rejected]
+        return [*lines, self.replacements] if self.replaced else lines

@@ -30,7 +30,7 @@ _ANEW = "optimizer: {slots: reset} starts all of the optimizer's slots anew"
 _MISSING_SLOT_HINT = f"{_ANEW}; declared in expect_missing, these alone start anew"
 _LEFT_SLOT_HINT = f"{_ANEW}; declared in expect_unexpected, these alone are left out"
 _FRESH = "optimizer: {slots: reset, iterations: reset, hyperparameters: config} starts it anew"
-_SCHEDULE_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
+_SETTING_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 
 
@@ -109,7 +109,7 @@ class Unmatched:
             return reason, _MISSING_SLOT_HINT
         else:
             reason = self._seeds.doubt(live) or "not in the checkpoint"
-        return reason, _SCHEDULE_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
+        return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
 
     def unexpected(
         self, stored: Entry, reason: str, renamed: RenameHints, target: str = ""
@@ -124,13 +124,13 @@ class Unmatched:
             if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
                 why = "the checkpoint holds the state of an optimizer, and the model has none"
                 hint = f"compile the model; or {self._weights_alone}"
-            elif stored.role is Role.HYPERPARAMETER and self._optimizers[1]:
-                hint = _SCHEDULE_HINT
             elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
                 why = "the model's optimizer keeps no such slot"
                 if stored.slot in self._slots[1]:
                     why = "the model has no slot of the variable, which is not trained now"
                 hint = _LEFT_SLOT_HINT
+            elif not reason and stored.role is Role.HYPERPARAMETER:
+                hint = _SETTING_HINT
         found = Status.UNEXPECTED, "", stored.name, None, stored
         return Step(*found, severity, why, hint, target)
 
