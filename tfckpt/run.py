@@ -14,6 +14,7 @@ from absl import logging
 from tfckpt.fitting.keras_callback import callback_for, no_training
 from tfckpt.fitting.restoring import plan_first, restore_first
 from tfckpt.fitting.resumption import (
+    Restoration,
     Resumption,
     check_keywords,
     check_step,
@@ -88,22 +89,26 @@ class Run:
             RefusedError: the plan has errors.
             RestoreError: the config has no ``restore`` section.
         """
-        report = self._restore()
-        if not report.path:
-            logging.warning("%s", report)
-        return report
+        found = self.find()
+        self.restored(found)
+        if not found.report.path:
+            logging.warning("%s", found.report)
+        return found.report
 
-    def _restore(self) -> RestoreReport:
+    def find(self, fit: int | None = None) -> Restoration:
+        """Restore; or for a ``fit`` only check what it will restore, when it is at its place."""
         _ = self.checkpoint.save_counter  # so that it is restored, too
         self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
-        found = restore_first(self.config, self._objects, self._given)
+        return restore_first(self.config, self._objects, self._given, fit)
+
+    def restored(self, found: Restoration) -> None:
+        """The run goes on from what was restored."""
         if (prepared := found.prepared) is not None:
             self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
         self.saves.restored()
         self.report = found.report
-        return found.report
 
     def plan(self) -> Plan:
         """What ``restore`` would do; assigns nothing.
@@ -117,10 +122,6 @@ class Run:
         _ = self.checkpoint.save_counter
         self.checkpoint._tfckpt_background.failure()
         return plan_first(self.config, self._given)
-
-    def begin(self) -> RestoreReport | None:
-        """What the callback does first: ``restore``, or nothing where the config only saves."""
-        return self._restore() if self.config.restore is not None else None
 
     def _given(self, choices: Sequence[Choice]) -> dict[str, Any]:
         given = dict(self._objects)

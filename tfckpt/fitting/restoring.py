@@ -6,15 +6,20 @@ the others, which restore the same with it, or all refuse.
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.fitting.resumption import Resumption, resumption_of, without_training
+from tfckpt.fitting.resumption import (
+    Restoration,
+    check_stored_step,
+    for_fit,
+    resumption_of,
+    without_training,
+)
 from tfckpt.live.distribution import Restoring, chosen, workers_among
-from tfckpt.live.restore import Prepared, carry_out, prepare
+from tfckpt.live.restore import carry_out, check, prepare
 from tfckpt.manager.absent import absent
 from tfckpt.manager.sources import Found, as_told, first_readable, told_of
 from tfckpt.planning import Plan, RestoreReport
@@ -28,28 +33,17 @@ if TYPE_CHECKING:
     Given = Callable[[Sequence[Choice]], dict[str, Any]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Restoration:
-    """What a restore came to.
-
-    Attributes:
-        report: of it.
-        prepared: what was carried out, None where there was nothing.
-        resumption: for the ``fit`` that goes on from it.
-    """
-
-    report: RestoreReport
-    prepared: Prepared | None = None
-    resumption: Resumption | None = None
-
-
-def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> Restoration:
+def restore_first(
+    config: Config, objects: Mapping[str, Any], given: Given, fit: int | None = None
+) -> Restoration:
     """Restore what a config means.
 
     Args:
         config: what was declared.
         objects: the live ones, by keyword.
         given: what a restore from some choices takes besides.
+        fit: the number of the ``fit`` that begins, if one does: what it, or a later one, goes on
+            from is only looked for and checked, and ``prepared`` is None.
 
     Raises:
         TfckptError: as ``Run.restore`` says.
@@ -67,7 +61,11 @@ def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> R
             Restoring(workers_among(objects), told, follows=follows) as workers,
             prepare(choices, here(), workers=workers) as prepared,
         ):
-            resumption = resumption_of(prepared, choices, here)
+            resumption = resumption_of(prepared, choices, here, rejected)
+            check_stored_step(prepared)
+            if fit is not None and resumption is not None and resumption.waits(fit):
+                check(for_fit(prepared, resumption, fit), workers)
+                return Restoration(prepared.report(rejected), None, resumption)
             carry_out(prepared, workers)
             return Restoration(prepared.report(rejected), prepared, resumption)
 

@@ -10,6 +10,8 @@ from tfckpt.live import data, generators
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfckpt.fitting.position import Position
+
 _SHOWN = 3
 
 
@@ -57,3 +59,12 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
             "its optimizer and metrics, is in no checkpoint, so that training that is resumed is "
             "not exact; give it to the run"
         )
+
+
+def about_another(fit: int, position: Position, prefix: str) -> str:
+    """That this ``fit`` is passed over."""
+    return (
+        f"skipping `fit` {fit + 1} of this program, which was over: {prefix} comes from `fit` "
+        f"{position.fit + 1}, which resumes when it is called; until then the model has the "
+        "checkpoint's weights"
+    )
