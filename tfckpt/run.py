@@ -14,7 +14,7 @@ from absl import logging
 from tfckpt.fitting.fits import Fits
 from tfckpt.fitting.keras_callback import callback_for, no_training
 from tfckpt.fitting.restoring import plan_first, restore_first
-from tfckpt.fitting.resumption import Resumption, check_keywords
+from tfckpt.fitting.resumption import Restoration, Resumption, check_keywords
 from tfckpt.fitting.saves import Moment, Saves
 from tfckpt.fitting.steps import check_step
 from tfckpt.fitting.training_state import takes_up
@@ -86,24 +86,28 @@ class Run:
             RefusedError: the plan has errors.
             RestoreError: the config has no ``restore`` section.
         """
-        report = self._restore()
-        if not report.path:
-            logging.warning("%s", report)
-        if report.replaced:
-            logging.warning("%s: %s", report.path, report.replacements)
-        return report
+        found = self.find()
+        self.restored(found)
+        if not found.report.path:
+            logging.warning("%s", found.report)
+        if found.report.replaced:
+            logging.warning("%s: %s", found.report.path, found.report.replacements)
+        return found.report
 
-    def _restore(self) -> RestoreReport:
+    def find(self, fit: int | None = None) -> Restoration:
+        """Restore; or for a ``fit`` only check what it will restore, when it is at its place."""
         _ = self.checkpoint.save_counter  # so that it is restored, too
         self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
-        found = restore_first(self.config, self._objects, self._given)
+        return restore_first(self.config, self._objects, self._given, fit)
+
+    def restored(self, found: Restoration) -> None:
+        """The run goes on from what was restored."""
         if (prepared := found.prepared) is not None:
             self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
         self.saves.restored()
         self.report = found.report
-        return found.report
 
     def plan(self) -> Plan:
         """What ``restore`` would do; assigns nothing.
@@ -117,10 +121,6 @@ class Run:
         _ = self.checkpoint.save_counter
         self.checkpoint._tfckpt_background.failure()
         return plan_first(self.config, self._given)
-
-    def begin(self) -> RestoreReport | None:
-        """What the callback does first: ``restore``, or nothing where the config only saves."""
-        return self._restore() if self.config.restore is not None else None
 
     def _given(self, choices: Sequence[Choice]) -> dict[str, Any]:
         given = dict(self._objects)

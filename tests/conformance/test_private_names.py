@@ -65,7 +65,8 @@ NAMES = {
     "Checkpoint": "_saver _root _save_counter _attached_dependencies _maybe_create_save_counter "
     "_write _track_trackable _delete_tracking",
     "graph view": "breadth_first_traversal attached_dependencies root",
-    "Trackable": "_serialize_to_tensors _gather_saveables_for_checkpoint _trackable_children",
+    "Trackable": "_serialize_to_tensors _restore_from_tensors _gather_saveables_for_checkpoint "
+    "_trackable_children",
     "variable": "_handle _save_slice_info",
     "Keras 3 layer": "_flatten_layers _trainable_variables _non_trainable_variables "
     "_seed_generators built",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tfckpt.fitting.fits import Fits
-    from tfckpt.fitting.resumption import Resumption
+    from tfckpt.fitting.resumption import Restoration, Resumption
     from tfckpt.fitting.saves import Saves
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.policy import Config
@@ -47,7 +47,9 @@ class Resumable(Protocol):
     training: Callable[[], tuple[dict[str, Any], Any]]
     saves: Saves
 
-    def begin(self) -> RestoreReport | None: ...
+    def find(self, fit: int | None = None) -> Restoration: ...
+
+    def restored(self, found: Restoration) -> None: ...
 
     def sync(self) -> None: ...
 
@@ -83,25 +85,51 @@ def callback_for(  # noqa: C901 (a class of short methods)
             run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
-            elif run.report is None:  # another `fit` of the same run goes on from where it is
-                say(_summary(run.begin()))
-            elif run.resumption is not None and not run.fits.begun:
-                run.resumption.keep()
             named = run.config.manager.callbacks if run.config.manager else {}
+            self._known = run.report is not None
             self._loop = Loop(self, objects, run.fits, say, named)
-            if self._loop.begin(run.resumption):
-                run.resumption = None
-            run.training = Hook(self._loop.training, no_training)
             self._left_over = weakref.finalize(self, run.saves.watch())
+            self._loop.begin(self._find, self._goes_on, self._refused)
+            run.training = Hook(self._loop.training, no_training)
+
+        def _find(self) -> Resumption | None:
+            if self._known:
+                if run.resumption is not None and not run.fits.number:
+                    run.resumption.keep()
+                return run.resumption
+            if run.resumption is not None:  # an earlier `fit` was passed over
+                run.resumption.check(run.fits.number)
+                return run.resumption
+            if run.config.restore is None:
+                return None
+            found = run.find(run.fits.number)
+            if found.prepared is not None or found.resumption is None:
+                run.restored(found)
+            return found.resumption
+
+        def _goes_on(self, restored: Restoration | None) -> None:
+            if not self._known:  # another `fit` of the same run goes on from where it is
+                if restored is not None:
+                    run.restored(restored)
+                say(_summary(run.report))
             line, warnings = run.saves.outlook()
             say(line)
             for warning in warnings:
                 warn(warning)
+            run.resumption, run.saves.ahead = None, ""
+
+        def _refused(self) -> None:
+            run.training = no_training
+            run.fits.take_back()
+            self._left_over()
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._loop.epoch_begins(epoch, logs)
             if not self._loop.resuming:
                 run.epoch = epoch
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self._loop.batch_begins()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if self._loop.resuming:
@@ -117,7 +145,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 say(_saved(run.save_if_epoch_due(epoch + 1, _numbers(logs)), run.config))
 
         def on_train_end(self, logs: Any = None) -> None:
-            self._loop.end()
+            if (later := self._loop.end()) is not None:
+                run.resumption, run.saves.ahead = later, later.prefix
             run.sync()
             run.training = no_training
             self._left_over.detach()

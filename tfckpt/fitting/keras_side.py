@@ -37,6 +37,38 @@ class Hook:
         return (self.own if method is None else method)(*arguments)
 
 
+class Functions:
+    """What Keras calls on a model in ``fit``, and what is called in its place."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.train: Any = model.train_function
+        if isinstance(self.train, Hook):  # of a `fit` that failed
+            self.train = self.train.own
+        self.evaluate()
+
+    def train_by(self, step: Callable[[Any], Any]) -> None:
+        """Call a method of another object for each step."""
+        vars(self._model)["train_function"] = Hook(step, self.train)
+
+    def evaluate_nothing(self) -> None:
+        """Pass over the evaluation after each epoch."""
+        vars(self._model)["_should_eval"] = Hook(self._never, self._model._should_eval)
+
+    def evaluate(self) -> None:
+        """Evaluate as Keras does."""
+        vars(self._model).pop("_should_eval", None)
+
+    def give_back(self) -> None:
+        """Have the model go by its own functions again."""
+        vars(self._model)["train_function"] = self.train
+        self.evaluate()
+        start_at(self._model, 0)
+
+    def _never(self, *_: Any) -> bool:
+        return False
+
+
 class _Start:
     """What tf_keras asks for the epoch and the step to begin at."""
 

@@ -6,28 +6,27 @@ is evaluated. So Keras makes as many iterators, ends as many epochs of a data se
 steps as it did before, in whichever way its release does that; some microseconds a step. At the
 place that was saved, the iterator in use is restored, or asked for as many batches as were taken,
 and then every variable is assigned: metrics too, which exist only once a step has run. That step is
-the first call's; what it did is assigned over.
-
-Refused is what would go on otherwise than before without a word: another global seed, other steps
-of an epoch in the middle of one, data that is gone through in another way.
+the first call's; what it does is undone at once. So nothing is assigned before everything that may
+be refused (``refusals``) has been looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import RestoreError
-from tfckpt.fitting import statements, states
-from tfckpt.fitting.keras_side import Hook, batches_of_a_call, list_of, start_at
+from tfckpt.fitting import refusals, statements, states
+from tfckpt.fitting.keras_side import Functions, batches_of_a_call, list_of, start_at
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
+from tfckpt.fitting.undo import Before
 from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.fitting.fits import Fits
-    from tfckpt.fitting.resumption import Resumption
+    from tfckpt.fitting.resumption import Restoration, Resumption
 
 
 class Loop:
@@ -58,15 +57,13 @@ class Loop:
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._fit = fits.begin(self._others)
-        self._train: Any = self._model.train_function
-        if isinstance(self._train, Hook):  # of a `fit` that failed
-            self._train = self._train.own
+        self._functions = Functions(self._model)
         self._epochs = int(callback.params["epochs"])
         self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._iterators = self._pulled = self._taken = 0
         self._last_calls = 0
-        self._ended = False
+        self._ended = self._direct = self._going = self._asked = False
         self._ran_out: list[list[int]] = []
         self._iterator: Any = None
         self._mark: Any = None
@@ -75,9 +72,7 @@ class Loop:
         self._said: set[str] = set()
         self._resumption: Resumption | None = None
         self._target: Position | None = None
-        self._direct = False
-        self._arrived = False
-        self._waiting: Position | None = None
+        self._later: Resumption | None = None
         self._arrays: Mapping[str, Any] = {}
 
     @property
@@ -92,37 +87,54 @@ class Loop:
 
     # What the callback is told
 
-    def begin(self, resumption: Resumption | None) -> bool:
-        """Training begins; whether the resumption is of this ``fit`` or an earlier one."""
-        vars(self._model)["train_function"] = Hook(self._step, self._train)
-        vars(self._model).pop("_should_eval", None)
-        self._list.callbacks = [*self._others, self._callback]
-        start_at(self._model, 0)
+    def begin(
+        self,
+        find: Callable[[], Resumption | None],
+        goes_on: Callable[[Restoration | None], None],
+        refused: Callable[[], None],
+    ) -> None:
+        """Training begins.
+
+        Args:
+            find: what it goes on from; what is not for a ``fit`` is restored by then.
+            goes_on: called once there is nothing left to be refused, with what this ``fit`` has
+                restored; not where it is passed over.
+            refused: called where it ends before that by an error.
+        """
+        self._goes_on, self._refused = goes_on, refused
         self._tell(*states.inexact(self._others, self._named), *statements.about_model(self._model))
-        return resumption is None or self._resume(resumption)
+        self._before = Before(self._model, self._objects)
+        self._list.callbacks = [*self._others, self._callback]
+        with self._or_as_before():
+            start_at(self._model, self._first_epoch(find()))
+            self._functions.train_by(self._step)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
-        first = self._initial_epoch is None
-        if self._initial_epoch is None:
+        if first := self._initial_epoch is None:
             self._initial_epoch = epoch
             start_at(self._model, 0)
         self._last_calls = self._calls
         self._epoch, self._calls, self._ended = epoch, 0, False
-        target = self._target
-        if target is None:
+        if (target := self._target) is None:
             return
-        if first and epoch != target.initial_epoch:
-            self._begins_elsewhere(epoch, target)
-        if self._direct:
-            self._settle(target)
-            self._go_on(target)
-        if self._direct or (epoch == target.epoch and not target.ended):
-            for callback in self._others:
-                callback.on_epoch_begin(epoch, logs)
+        with self._or_as_before():
+            if first and epoch != target.initial_epoch:
+                self._begins_elsewhere(epoch, target)
+            if self._direct:
+                self._settle(target)
+                self._model.reset_metrics()  # as Keras has just done
+                self._go_on(target)
+                self._tell_others_of(epoch)
+
+    def batch_begins(self) -> None:
+        """A step of this ``fit`` comes."""
+        self._asked = True
 
     def batch_ends(self) -> None:
         """After a batch that was passed over."""
-        if self._arrived and self._target is not None:
+        if self._going and self._target is not None:
+            with self._before.unchanged():  # what they assign was saved already
+                self._tell_others_of(self._epoch)
             self._go_on(self._target)
 
     def epoch_ends(self) -> None:
@@ -131,34 +143,36 @@ class Loop:
         target = self._target
         if target is None or self._epoch < target.epoch:
             return
-        if not target.ended or self._calls != target.calls:
-            raise RestoreError(
-                f"epoch {self._epoch} has {self._calls} steps, and the checkpoint is of step "
-                f"{target.calls}: the data is not what it was",
-                hint=_RESTART,
-            )
-        self._check(target)
-        self._settle(target)
-        self._waiting = target
-        self._go_on(target)
-
-    def end(self) -> None:
-        """Training is over."""
-        vars(self._model)["train_function"] = self._train
-        start_at(self._model, 0)
-        if (target := self._target) is not None:
-            if not self._direct:
-                raise RestoreError(
-                    f"training ended before it was at epoch {target.epoch}, step {target.calls}, "
-                    "where it was saved: the data is not what it was",
-                    hint=_RESTART,
+        with self._or_as_before():
+            if not target.ended or self._calls != target.calls:
+                raise refusals.of_the_data(
+                    f"epoch {self._epoch} has {self._calls} steps, and the checkpoint is of step "
+                    f"{target.calls}"
                 )
-            self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
+            self._arrive(target)
             self._go_on(target)
+
+    def end(self) -> Resumption | None:
+        """Training is over; the checkpoint of a later ``fit``, where this one was passed over."""
+        with self._or_as_before():
+            if (target := self._target) is not None:
+                if not self._direct:
+                    raise refusals.of_the_data(
+                        f"training ended before it was at epoch {target.epoch}, step "
+                        f"{target.calls}, where it was saved"
+                    )
+                self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
+                self._go_on(target)
+            if self._later is not None:  # now, since Keras finalizes the weights before
+                self._later.restore_weights()
         self._fits.end()
+        self._functions.give_back()
+        return self._later
 
     def training(self) -> tuple[dict[str, Any], Any]:
         """The state of this ``fit``: what the record says, and what the checkpoint holds."""
+        if not self._going:
+            return {}, None
         epoch, calls, ended = self._epoch, self._calls, self._ended
         initial = self._initial_epoch or 0
         if not calls and not ended and epoch > initial:
@@ -169,10 +183,8 @@ class Loop:
             element = data.element_of(iterator)
             kind = data.kind_of(iterator, seeded=seed is not None, iterators=self._iterators)
         arrays = states.arrays(self._others)
-        held = None
-        if arrays or (iterator is not None and kind == data.SAVED):
-            saved = iterator if kind == data.SAVED else None
-            held = data.Held(saved, list(arrays.values()))
+        saved = iterator if kind == data.SAVED else None
+        held = data.Held(saved, list(arrays.values())) if arrays or saved is not None else None
         counter = getattr(self._model, "_train_counter", None)
         position = Position(
             fit=self._fit,
@@ -200,101 +212,77 @@ class Loop:
 
     # The way back
 
-    def _resume(self, resumption: Resumption) -> bool:
-        position = resumption.position
-        if position is None:
+    def _first_epoch(self, resumption: Resumption | None) -> int:
+        """The epoch to begin at, 0 where the caller of ``fit`` says.
+
+        Nothing is assigned yet, unless there is nothing to train: Keras then finalizes the weights.
+        """
+        position = resumption.position if resumption is not None else None
+        if resumption is None or position is None or position.fit < self._fit:
+            self._going = True
+            self._goes_on(None)
+            if resumption is None or position is not None:
+                return 0
             if resumption.epoch >= self._epochs:
                 self._tell(statements.about_end(resumption.epoch, self._epochs, 0))
-            start_at(self._model, resumption.epoch)
-            return True
+            return resumption.epoch
         if position.fit > self._fit:
-            self._tell(statements.about_another(self._fit, position))
+            self._tell(statements.about_another(self._fit, position, resumption.prefix))
             self._fits.pass_over(resumption.histories)
-            start_at(self._model, self._epochs)
-            return False
-        if position.fit < self._fit:
-            return True
-        self._resumption, self._target = resumption, position
-        self._list.callbacks = [self._callback]
-        vars(self._model)["_should_eval"] = Hook(self._evaluates, self._model._should_eval)
-        stopped = position.ended and position.stopped and "callbacks" in resumption.parts
-        if position.finished >= self._epochs or stopped:
+            self._later = resumption
+            return self._epochs
+        self._resumption = resumption
+        if position.is_last(self._epochs, resumption.parts):
             self._tell(statements.about_end(position.finished, self._epochs, self._fit))
             self._direct = True
-            self._settle(position)  # before Keras finalizes the weights
-            start_at(self._model, self._epochs)
+            self._settle(position)
+            self._target = position
             # What the others knew, they must know when they are told of the end.
             self._list.callbacks = [self._callback, *self._others]
-            return True
-        self._check_seed(position, resumption)
+            return self._epochs
+        return self._pass_over_until(position, resumption.parts)
+
+    def _pass_over_until(self, position: Position, parts: frozenset[str]) -> int:
+        if "seeds" in parts:
+            refusals.check_seed(position, generators.global_seed())
         needed = {"iterator"} if position.ended else {"iterator", "batch"}
-        other = self._other_steps(position)
-        if other and not position.ended and needed <= resumption.parts:
-            raise RestoreError(f"the middle of an epoch was saved, and {other}", hint=_RESTART)
-        self._direct = bool(
-            other or not needed <= resumption.parts or not (position.calls or position.ended)
-        )
+        steps = self._steps(), self._steps_per_execution
+        other = refusals.other_steps(position, *steps, self._model)
+        if other and not position.ended and needed <= parts:
+            raise refusals.in_mid_epoch(other)
+        self._direct = bool(other or not needed <= parts or not (position.calls or position.ended))
         if other:
             self._tell(f"{other}: epoch {position.finished} begins with data of its own")
-        start_at(self._model, position.finished if self._direct else position.initial_epoch)
-        return True
-
-    def _evaluates(self, *_: Any) -> bool:
-        return False
+        self._target = position
+        self._list.callbacks = [self._callback]
+        self._functions.evaluate_nothing()
+        return position.finished if self._direct else position.initial_epoch
 
     def _begins_elsewhere(self, epoch: int, target: Position) -> None:
         if epoch >= target.finished and (target.ended or epoch > target.epoch):
             self._direct = True
         elif not self._direct:
-            raise RestoreError(
-                f"`initial_epoch` was {target.initial_epoch} and is {epoch}, and the middle of the "
-                f"training was saved, at epoch {target.finished}",
-                hint="leave it as it was: the callback resumes the epoch by itself",
-            )
-
-    def _check_seed(self, position: Position, resumption: Resumption) -> None:
-        now = generators.global_seed()
-        if "seeds" in resumption.parts and now != position.global_seed:
-            raise RestoreError(
-                f"the global seed was {position.global_seed} and is {now}: the data of later "
-                "epochs would come in another order",
-                hint="call keras.utils.set_random_seed as before, or leave `seeds` out of the "
-                "policy's training_state",
-            )
-
-    def _other_steps(self, position: Position) -> str:
-        """How the steps of an epoch differ from what they were."""
-        now = {
-            "steps of an epoch": (position.steps, self._steps()),
-            "steps_per_execution": (
-                position.steps_per_execution,
-                self._steps_per_execution,
-            ),
-        }
-        differ = [f"the {what} were {a} and are {b}" for what, (a, b) in now.items() if a != b]
-        if getattr(self._model, "autotune_steps_per_execution", False):
-            differ.append("steps_per_execution is tuned while it trains")
-        return ", ".join(differ)
+            raise refusals.other_initial_epoch(target, epoch)
 
     def _step(self, iterator: Any) -> Any:
         """What Keras calls for a step."""
-        fresh = iterator is not self._iterator
-        if fresh:
+        if not self._asked:  # by another `fit`: this one has ended by an error
+            self._functions.give_back()
+            return self._functions.train(iterator)
+        self._asked = False
+        if fresh := iterator is not self._iterator:
             self._iterator = iterator
             self._iterators += 1
             self._pulled = self._taken = 0
         if self._target is not None:
-            return self._pass_over(self._target, iterator)
-        if self._waiting is not None:
-            waiting, self._waiting = self._waiting, None
-            if not fresh:
-                self._come_to(waiting, iterator)
+            with self._or_as_before():
+                return self._pass_over(self._target, iterator, fresh=fresh)
         if self._to_judge:
             self._to_judge -= 1
             self._tell(*statements.about_data(iterator))
             self._tell(*statements.about_objects(self._model, self._objects))
         try:
-            self._logs = self._train(iterator)
+            self._logs = self._functions.train(iterator)
         except data.RAN_OUT:
             self._ran_out.append([self._epoch, self._calls])
             raise
@@ -302,7 +290,9 @@ class Loop:
         self._pulled += self._batches()
         return self._logs
 
-    def _pass_over(self, target: Position, iterator: Any) -> Any:
+    def _pass_over(self, target: Position, iterator: Any, *, fresh: bool) -> Any:
+        if fresh and (element := data.element_of(iterator)) != target.element:
+            raise refusals.of_the_data(f"a batch was {target.element} and is {element}")
         if [self._epoch, self._calls] in target.ran_out:
             self._ran_out.append([self._epoch, self._calls])
             raise StopIteration
@@ -310,9 +300,8 @@ class Loop:
         if target.data == data.SAVED and not self._pulled:
             self._mark = data.mark(iterator)
         if self._logs is None:
-            if self._resumption is not None:
-                self._resumption.before_a_step(self._model)
-            self._logs = self._train(iterator)
+            with self._before.unchanged():
+                self._logs = self._functions.train(iterator)
             self._taken += batches
         elif target.data == data.REPLAYED:
             if not data.pull(iterator, batches):
@@ -321,56 +310,51 @@ class Loop:
         self._calls += 1
         self._pulled += batches
         if (self._epoch, self._calls) == (target.epoch, target.calls) and not target.ended:
-            self._check(target)
-            self._come_to(target, iterator)
-            self._settle(target)
-            self._arrived = True
+            self._arrive(target)
             return data.with_numbers(self._logs, target.logs)
         return self._logs
 
-    def _check(self, target: Position) -> None:
+    def _arrive(self, target: Position) -> None:
+        """At the place: if the data is as it was, so is now everything but the callbacks."""
         if self._iterators != target.iterators:
-            raise RestoreError(
-                f"Keras made {target.iterators} iterators up to here and makes {self._iterators} "
-                "now: the data is not given to `fit` as it was",
-                hint=_RESTART,
+            raise refusals.of_the_data(
+                f"Keras made {target.iterators} iterators up to this place and makes "
+                f"{self._iterators} now"
             )
-        element = data.element_of(self._iterator)
-        if element != target.element:
-            raise RestoreError(
-                f"a batch was {target.element} and is {element}: the data is not what it was",
-                hint=_RESTART,
-            )
+        size = data.size_of(self._iterator)
+        ran_out = [target.epoch, target.calls] in target.ran_out
+        if not target.ended or not (ran_out or (size is not None and target.pulled >= size)):
+            self._come_to(target)  # of an epoch that has ended, Keras may go on with the iterator
+        self._settle(target)
 
-    def _come_to(self, target: Position, iterator: Any) -> None:
+    def _come_to(self, target: Position) -> None:
         """To the batch that comes next."""
         resumption = self._resumption
         # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
         if target.data == data.SAVED and resumption is not None and not other_end:
-            resumption.place(iterator, self._mark)
+            resumption.place(self._iterator, self._mark)
         else:
             missing = target.pulled - self._taken
-            if missing - data.pull(iterator, missing) >= target.steps_per_execution:
-                raise RestoreError(
-                    f"the data ends before batch {target.pulled}, where it was saved: it is not "
-                    "what it was",
-                    hint=_RESTART,
+            if missing - data.pull(self._iterator, missing) >= target.steps_per_execution:
+                raise refusals.of_the_data(
+                    f"the data ends before batch {target.pulled}, where it was saved"
                 )
         self._pulled = self._taken = target.pulled
 
     def _settle(self, target: Position) -> None:
-        """Everything but the data and the callbacks is as it was."""
-        vars(self._model).pop("_should_eval", None)
+        """Nothing is refused any more: all is assigned."""
+        self._functions.evaluate()
         resumption = self._resumption
-        if resumption is None:
-            return
-        self._arrays = resumption.settle()
-        if "seeds" in resumption.parts and not self._direct:
-            resumption.put_generators(target)
+        assert resumption is not None, "the target is its position"  # noqa: S101
+        restored, self._arrays = resumption.restore()
+        if not self._direct:
+            resumption.put_generators()
         counter = getattr(self._model, "_train_counter", None)
         if counter is not None and target.counter is not None:
             counter.assign(target.counter)
+        self._going = True
+        self._goes_on(restored)
 
     def _go_on(self, target: Position) -> None:
         """The other callbacks hear again, and know what they knew."""
@@ -381,6 +365,25 @@ class Loop:
             self._tell(*said)
             self._model.stop_training = target.stopped
         self._arrays = {}
+
+    def _tell_others_of(self, epoch: int) -> None:
+        for callback in self._others:
+            callback.on_epoch_begin(epoch, {})
+
+    @contextlib.contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """What fails before it trains leaves everything as it was."""
+        try:
+            yield
+        except data.RAN_OUT:
+            raise
+        except BaseException:
+            if not self._going:
+                self._target = None
+                self._functions.give_back()
+                self._before.put_back()
+                self._refused()
+            raise
 
     def _batches(self) -> int:
         """How many the next call takes; tf_keras takes fewer in the last of an epoch."""
@@ -395,6 +398,3 @@ class Loop:
             if sentence not in self._said:
                 self._said.add(sentence)
                 self._say(sentence)
-
-
-_RESTART = "to begin that epoch anew, leave `batch` out of the policy's training_state"

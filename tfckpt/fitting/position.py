@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.errors import DamagedCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 KEY = "fit"
 _OPTIONAL: tuple[type, ...] = (int, type(None))
+_LARGEST = 2**63 - 1  # what a counter of Keras's holds
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "fit": (int,),
     "initial_epoch": (int,),
@@ -94,6 +95,10 @@ class Position:
         """How many epochs are behind it."""
         return self.epoch + self.ended
 
+    def is_last(self, epochs: int, parts: Collection[str]) -> bool:
+        """Whether nothing is left to train: all epochs are done, or a callback ended it there."""
+        return self.finished >= epochs or (self.ended and self.stopped and "callbacks" in parts)
+
     def to_json(self) -> dict[str, Any]:
         return {KEY: dataclasses.asdict(self)}
 
@@ -110,8 +115,16 @@ def position_in(training: Mapping[str, Any], path: str) -> Position | None:
     if not isinstance(found, dict) or found.keys() != _TYPES.keys():
         raise DamagedCheckpointError("the record's 'training' is not complete", path=path)
     for name, types in _TYPES.items():
-        value = found[name]
-        if type(value) not in types or (type(value) is int and value < 0 and name != "global_seed"):
+        if type(found[name]) not in types or not _is_valid(name, found[name]):
             message = f"the record's 'training' has no valid {name!r}"
             raise DamagedCheckpointError(message, path=path)
     return Position(**found)
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    """Whether what a value holds is what a ``fit`` writes, so that nothing fails on it later."""
+    if name == "logs":
+        return all(type(number) in (int, float) for number in value.values())
+    if name == "arrays":
+        return all(type(each) is str for each in value)
+    return type(value) is not int or name == "global_seed" or 0 <= value <= _LARGEST

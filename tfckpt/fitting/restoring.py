@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.fitting.resumption import Resumption, without_training
+from tfckpt.fitting.resumption import Restoration, Resumption, for_fit, without_training
+from tfckpt.fitting.steps import check_stored_step
 from tfckpt.fitting.training_state import in_words, training_state_of
 from tfckpt.live.distribution import Restoring, chosen, workers_among
-from tfckpt.live.restore import Prepared, carry_out, prepare
+from tfckpt.live.restore import carry_out, check, prepare
 from tfckpt.manager.absent import absent
 from tfckpt.manager.sources import Found, as_told, first_readable, told_of
 from tfckpt.planning import Plan, RestoreReport
@@ -23,34 +24,23 @@ from tfckpt.planning import Plan, RestoreReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.live.restore import Choice
+    from tfckpt.live.restore import Choice, Prepared
     from tfckpt.policy import Config
 
     Given = Callable[[Sequence[Choice]], dict[str, Any]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Restoration:
-    """What a restore came to.
-
-    Attributes:
-        report: of it.
-        prepared: what was carried out, None where there was nothing.
-        resumption: for the ``fit`` that goes on from it.
-    """
-
-    report: RestoreReport
-    prepared: Prepared | None = None
-    resumption: Resumption | None = None
-
-
-def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> Restoration:
+def restore_first(
+    config: Config, objects: Mapping[str, Any], given: Given, fit: int | None = None
+) -> Restoration:
     """Restore what a config means.
 
     Args:
         config: what was declared.
         objects: the live ones, by keyword.
         given: what a restore from some choices takes besides.
+        fit: the number of the ``fit`` that begins, if one does: what it, or a later one, goes on
+            from is only looked for and checked, and ``prepared`` is None.
 
     Raises:
         TfckptError: as ``Run.restore`` says.
@@ -69,7 +59,11 @@ def restore_first(config: Config, objects: Mapping[str, Any], given: Given) -> R
             Restoring(workers_among(objects), told, follows=follows) as workers,
             prepare(choices, here(), workers=workers) as plain,
         ):
-            prepared, resumption = _with_training(plain, choices, state, here)
+            prepared, resumption = _with_training(plain, choices, state, here, rejected)
+            check_stored_step(prepared)
+            if fit is not None and resumption is not None and resumption.waits(fit):
+                check(for_fit(prepared, resumption, fit), workers)
+                return Restoration(prepared.report(rejected), None, resumption)
             carry_out(prepared, workers)
             return Restoration(prepared.report(rejected), prepared, resumption)
 
@@ -104,7 +98,7 @@ def plan_first(config: Config, given: Given) -> Plan:
         state, here = training_state_of(config, choices), partial(given, choices)
         choices = without_training(choices)
         with prepare(choices, here()) as prepared:
-            return _with_training(prepared, choices, state, here)[0].plan
+            return _with_training(prepared, choices, state, here, rejected)[0].plan
 
     found = first_readable(config, attempt)
     for reason in found.rejected:
@@ -120,9 +114,12 @@ def _with_training(
     choices: Sequence[Choice],
     state: tuple[str, ...],
     given: Callable[[], Mapping[str, Any]],
+    rejected: tuple[str, ...],
 ) -> tuple[Prepared, Resumption | None]:
     """The plan says what of a training comes back; and it, for the ``fit`` that goes on."""
-    resumption = Resumption(prepared, choices[0], state, given) if state else None
-    words = in_words(prepared, choices, resumption)
-    plan = dataclasses.replace(prepared.plan, training=words, training_state=state)
-    return dataclasses.replace(prepared, plan=plan), resumption
+    if not state:
+        plan = dataclasses.replace(prepared.plan, training=in_words(prepared, choices, None))
+        return dataclasses.replace(prepared, plan=plan), None
+    resumption = Resumption(prepared, choices[0], state, given, rejected)
+    resumption.words = in_words(prepared, choices, resumption)
+    return resumption.told(prepared), resumption

@@ -10,39 +10,60 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import DamagedCheckpointError, RestoreError, TfckptError
-from tfckpt.fitting import fits
+from tfckpt.errors import DamagedCheckpointError, TfckptError
+from tfckpt.fitting import fits, refusals
 from tfckpt.fitting.position import KEY, position_in
-from tfckpt.fitting.trained import own_variables
-from tfckpt.live import build, data, generators
+from tfckpt.live import data, generators
 from tfckpt.live.distribution import Restoring, workers_among
 from tfckpt.live.inventory import collect
-from tfckpt.live.parts import parts
 from tfckpt.live.remote import files_of
-from tfckpt.live.restore import carry_out, prepare
-from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.restore import carry_out, check, prepare
 from tfckpt.records import Role
 from tfckpt.stored.commits import commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.fitting.position import Position
     from tfckpt.live.restore import Choice, Prepared
+    from tfckpt.planning import RestoreReport, Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Restoration:
+    """What a restore came to.
+
+    Attributes:
+        report: of it.
+        prepared: what was carried out, None where there was nothing.
+        resumption: for the ``fit`` that goes on from it.
+    """
+
+    report: RestoreReport
+    prepared: Prepared | None = None
+    resumption: Resumption | None = None
+
 
 KEYWORD = "training"
 _ITERATOR = f"{KEYWORD}/iterator"
 
 
 class Resumption:
-    """A restored checkpoint, for the ``fit`` that goes on from it.
+    """A checkpoint that a ``fit`` goes on from.
+
+    Nothing of it is assigned before the ``fit`` is where it was saved, unless its caller has
+    restored it before.
 
     Attributes:
+        prefix: of the checkpoint.
         epoch: epochs finished.
         position: in the data, None where no ``fit`` has saved it.
         histories: what ``History`` knew of each ``fit`` before the one that was saved.
         parts: what comes back of the state of a training.
+        words: the same in a sentence.
     """
+
+    words = ""
 
     def __init__(
         self,
@@ -50,21 +71,23 @@ class Resumption:
         choice: Choice,
         state: Sequence[str],
         given: Callable[[], Mapping[str, Any]],
+        rejected: tuple[str, ...],
     ) -> None:
         record = prepared.stored.record
-        self._prefix = prepared.stored.prefix
-        # What the lock says has been held against it; since then, more may have come to exist.
+        self.prefix = prepared.stored.prefix
+        # What the lock says is held against it once; since then, more may have come to exist.
         unlocked = choice.policy.model_copy(update={"lock": None})
         self._choice = dataclasses.replace(choice, policy=unlocked)
         self._given = given
+        self._rejected = rejected
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
-        self._kept: list[tuple[Any, Any]] = []
-        steps = (*prepared.plan.assignments, *prepared.plan.resets)
-        self._restored = frozenset(step.name for step in steps)
+        self._kept: frozenset[str] = frozenset()
+        self._state = tuple(state)
         self.parts = frozenset(state)
         self.epoch = (record.epoch if record else None) or 0
-        self.position = position_in(record.training, self._prefix) if record else None
+        self.position = position_in(record.training, self.prefix) if record else None
         self.histories = record.training.get(fits.KEY) if record else None
+        self._generators()
 
     def place(self, iterator: Any, mark: Any) -> None:
         """Give an iterator the state that was saved; ``mark`` is its own, before a batch.
@@ -73,77 +96,110 @@ class Resumption:
             RestoreError: none was saved, or it is one of other data.
         """
         if self._iterator is None:
-            raise self._refused("the iterator could not be saved", None)
+            raise refusals.of_the_data(f"{self.prefix}: the iterator could not be saved")
         try:
-            data.place(self._prefix, self._iterator.key, iterator, mark)
+            data.place(self.prefix, self._iterator.key, iterator, mark)
         except Exception as error:
-            raise self._refused("the data does not take the iterator's state", error) from error
+            what = f"{self.prefix}: the data does not take the iterator's state ({error})"
+            raise refusals.of_the_data(what) from error
 
     def keep(self) -> None:
-        """What the caller has changed since the restore stays: values of now are put back."""
-        self._keep(frozenset())
+        """Its caller has restored it before: what there is by now stays as the caller left it."""
+        entries = collect(self._given()).inventory.entries
+        self._kept = frozenset(n for n, entry in entries.items() if entry.role is not Role.METRIC)
 
-    def before_a_step(self, model: Any) -> None:
-        """A step comes that does not count: what it changes and no restore puts right is kept."""
-        given = self._given()
-        build.build_compiled(model)
-        if not self._kept:
-            self._keep(self._restored)
-        own = [part for each in own_variables(model, given) for part in parts(each)]
-        self._kept += [(part, part.read_value()) for part in own]
+    def check(self, fit: int) -> None:
+        """Raise where it cannot be restored as this ``fit`` begins; nothing is assigned."""
+        with self._prepared() as (prepared, workers):
+            check(for_fit(prepared, self, fit), workers)
 
-    def _keep(self, others: Collection[str]) -> None:
-        live = collect(self._given())
-        self._kept = [
-            (part, part.read_value())
-            for name, variable in live.variables.items()
-            if name not in others
-            and is_variable(variable)
-            and live.inventory.entries[name].role is not Role.METRIC
-            for part in parts(raw(variable))
-        ]
+    def restore_weights(self) -> None:
+        """Of a later ``fit``: the models' own values, for what the program does in between."""
+        with self._prepared() as (prepared, workers):
+            carry_out(_weights_of(prepared), workers)
 
-    def settle(self) -> Mapping[str, Any]:
-        """Assign every variable, those included that have come to exist since.
+    def waits(self, fit: int) -> bool:
+        """Whether nothing is assigned as this ``fit`` begins, since its place lies ahead."""
+        return self.position is not None and self.position.fit >= fit
+
+    def restore(self) -> tuple[Restoration, Mapping[str, Any]]:
+        """Assign every variable, those included that have come to exist since ``fit`` began.
 
         Returns:
-            The arrays that callbacks held, by name.
+            What was done, and the arrays that callbacks held, by name.
         """
+        with self._prepared() as (prepared, workers):
+            carry_out(_some(prepared, lambda step: step.name not in self._kept), workers)
+            entries, values = prepared.stored.inventory.entries, prepared.stored.values
+            names = self.position.arrays if self.position else []
+            found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
+            arrays = {name: values.read(entry.key) for name, entry in found.items() if entry}
+            done = self.told(prepared)
+            return Restoration(done.report(self._rejected), done, self), arrays
+
+    def told(self, prepared: Prepared) -> Prepared:
+        """With a plan that says what comes back of the training."""
+        plan = prepared.plan
+        plan = dataclasses.replace(plan, training=self.words, training_state=self._state)
+        return dataclasses.replace(prepared, plan=plan)
+
+    def put_generators(self) -> None:
+        """Give the process's random generators the state they had."""
+        for assign in self._generators():
+            assign()
+
+    @contextlib.contextmanager
+    def _prepared(self) -> Iterator[tuple[Prepared, Restoring]]:
         given = self._given()
         with (
             Restoring(workers_among(given)) as workers,
             prepare([self._choice], given, workers=workers) as prepared,
         ):
-            carry_out(prepared, workers)
-            for variable, value in self._kept:
-                variable.assign(value)
-            self._kept.clear()
-            entries, values = prepared.stored.inventory.entries, prepared.stored.values
-            names = self.position.arrays if self.position else []
-            found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
-            return {name: values.read(entry.key) for name, entry in found.items() if entry}
+            yield prepared, workers
 
-    def put_generators(self, position: Position) -> None:
-        """Give the process's random generators the state they had.
+    def _generators(self) -> Sequence[Callable[[], object]]:
+        """What gives each random generator its state.
 
         Raises:
-            DamagedCheckpointError: it is none.
+            DamagedCheckpointError: a state is none.
         """
-        saved = dict(position.generators)
-        if position.data == data.REPLAYED:  # what gives the batches has them in its own hands
+        if self.position is None or "seeds" not in self.parts:
+            return ()
+        saved = dict(self.position.generators)
+        if self.position.data == data.REPLAYED:  # what gives the batches has them in its own hands
             saved = {name: saved[name] for name in saved.keys() - {"python", "numpy"}}
         try:
-            generators.put(saved)
+            return generators.checked(saved)
         except (TypeError, ValueError, KeyError) as error:
             message = f"the record's 'training' has no state of a random generator: {error}"
-            raise DamagedCheckpointError(message, path=self._prefix) from None
+            raise DamagedCheckpointError(message, path=self.prefix) from None
 
-    def _refused(self, what: str, error: Exception | None) -> RestoreError:
-        told = f": {error}" if error else ""
-        return RestoreError(
-            f"{self._prefix}: {what}{told}",
-            hint="to begin that epoch anew, leave `batch` and `iterator` out of training_state",
-        )
+
+def for_fit(prepared: Prepared, resumption: Resumption, fit: int) -> Prepared:
+    """What is restored as a ``fit`` begins: of a later one's checkpoint, the models' own values.
+
+    The others, such as the slots of an optimizer, are what they were only once the program has come
+    to the later one: by then layers may be frozen or not, and the model compiled again.
+    """
+    position = resumption.position
+    later = position is not None and position.fit > fit
+    return _weights_of(prepared) if later else prepared
+
+
+def _weights_of(prepared: Prepared) -> Prepared:
+    models = prepared.live.models
+    plan = dataclasses.replace(prepared.plan, problems=(), drift=())
+
+    def of_a_model(step: Step) -> bool:
+        held = step.name.partition("/")[0] in models
+        return held and step.entry.role in (Role.WEIGHT, Role.STATE)
+
+    return _some(dataclasses.replace(prepared, plan=plan), of_a_model)
+
+
+def _some(prepared: Prepared, chosen: Callable[[Step], bool]) -> Prepared:
+    steps = tuple(filter(chosen, prepared.plan.steps))
+    return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, steps=steps))
 
 
 def without_training(choices: Sequence[Choice]) -> Sequence[Choice]:

@@ -54,6 +54,10 @@ class Saves:
         objects: of the run.
         checkpoint: of the objects.
         manager: by which it saves.
+
+    Attributes:
+        ahead: the checkpoint of a later ``fit``, where an earlier one was passed over: none is
+            saved until that goes on from it, since it would be newer and hold less.
     """
 
     _workers: Workers | None = None
@@ -75,6 +79,7 @@ class Saves:
         self._survives = config is not None and config.on_save_error == "warn"
         self._waits = config is None or config.if_busy == "wait"
         self._saved_at: tuple[int | None, int] | None = None
+        self.ahead = ""
         self._fits = self._told = self._stepped = False
 
     @property
@@ -86,6 +91,7 @@ class Saves:
         """What is counted, counts from the step that was restored."""
         self._triggers.restored(self._step())
         self._saved_at = None
+        self.ahead = ""
 
     def check_callback(self) -> None:
         """Raise where nothing is restored, and nothing would be saved in ``fit`` either."""
@@ -263,6 +269,9 @@ class Saves:
 
     def _save(self, moment: Moment, *, wait: bool) -> str | None:
         manager = self._writer()
+        if self.ahead:
+            logging.warning("not saved: the next `fit` goes on from %s", self.ahead)
+            return self.ahead
         step, self._saved_at = self._step(), None
         if wait:
             manager.sync()  # else it might be skipped

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import TfckptError
+from tfckpt.errors import RestoreError, TfckptError
 from tfckpt.live.variables import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tfckpt.live.restore import Prepared
 
 
 def step_of(objects: Mapping[str, Any]) -> int | None:
@@ -33,3 +35,24 @@ def check_step(counter: Any) -> None:
             f"`step` is to hold the number of the training step: {error}",
             hint="give an object that holds something else another keyword",
         ) from None
+
+
+def check_stored_step(prepared: Prepared) -> None:
+    """Raise where what would be restored as ``step`` is no number.
+
+    Raises:
+        RestoreError: nothing was changed.
+    """
+    stored = {part.source: part.stored for part in prepared.parts}
+    for step in prepared.plan.assignments:
+        if step.name != "step" or step.stored is None or step.stored.shape is None:
+            continue
+        source = stored[step.origin or prepared.plan.source]
+        try:
+            as_int(source.values.read(step.stored.key))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RestoreError(
+                f"{source.prefix}: what is stored as `step` is not the number of a training step: "
+                f"{error}",
+                hint="exclude `step` in the policy, or restore another checkpoint",
+            ) from None

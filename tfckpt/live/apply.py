@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tfckpt.live.distribution import Restoring
     from tfckpt.live.incoming import Direct
-    from tfckpt.planning import Plan
+    from tfckpt.planning import Plan, Step
     from tfckpt.stored.checkpoint import StoredCheckpoint
 
 UNDO_BYTES = 64 << 20
@@ -224,7 +224,7 @@ def apply(
         RestoreError: a variable or another object would not take its value, or its type cannot
             hold it; no variable was changed.
     """
-    steps = [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
+    steps = _read(plan)
     undo = Undo(keep_all=keep_all or verify == "none", follow=follow)
     values = Incoming(plan.source, stored, variables, keep=verify == "values")
     direct = values.direct(steps)
@@ -235,8 +235,7 @@ def apply(
     for step in others:
         values.check(step)
     workers.ready()
-    for prefix, found in (objects or {}).items():
-        _restore_objects(prefix, found)
+    _restore_objects(objects or {})
     with interrupt_waits(), _or_as_before(undo, plan.source):
         undo.look_ahead(direct.values())
         for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
@@ -254,6 +253,34 @@ def apply(
                 _compare(step.name, raw(variables[step.name]), values.take(step))
         workers.done()
     return undo
+
+
+def check_values(
+    plan: Plan,
+    stored: Mapping[str, StoredCheckpoint],
+    variables: Mapping[str, Any],
+    workers: Restoring = ALONE,
+) -> None:
+    """What :func:`apply` does before it assigns; nothing is changed.
+
+    Raises:
+        DamagedCheckpointError: a value is not what its checksum says.
+        RestoreError: the type of a variable cannot hold a value.
+    """
+    steps = _read(plan)
+    values = Incoming(plan.source, stored, variables, keep=False)
+    direct = values.direct(steps)
+    values.read(steps, {})
+    for step in steps:
+        if step.name not in direct:
+            values.check(step)
+    workers.ready()
+    workers.done()
+
+
+def _read(plan: Plan) -> list[Step]:
+    """The assignments of variables; what is no variable, TensorFlow reads."""
+    return [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
 
 
 @contextlib.contextmanager
@@ -278,9 +305,12 @@ def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
         raise RestoreError(f"{source}: {message}", hint=hint) from error
 
 
-def _restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
+def _restore_objects(objects: Mapping[str, Mapping[str, Any]]) -> None:
+    prefix = ""
     try:
-        delayed.restore_objects(prefix, objects)
+        with delayed.put_back_on_failure(obj for of in objects.values() for obj in of.values()):
+            for prefix, found in objects.items():
+                delayed.restore_objects(prefix, found)
     except (AssertionError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
         raise RestoreError(
             f"{prefix}: an object that is no variable (an iterator, a table) does not take what "

@@ -350,7 +350,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
         about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
         try:
-            later = restore_rest(partial(bind, self._saver, *about), [live[name] for name in ours])
+            later = restore_rest(partial(bind, self._saver, *about), live, ours)
             workers.done()
         except BaseException:
             undo.roll_back()

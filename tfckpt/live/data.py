@@ -95,6 +95,13 @@ def element_of(iterator: Any) -> str:
     return str(tf.nest.map_structure(str, iterator.element_spec))
 
 
+def size_of(iterator: Any) -> int | None:
+    """How many batches its dataset has, None where that is not known, or without an end."""
+    dataset = getattr(iterator, "_dataset", None)
+    size = -1 if dataset is None else int(dataset.cardinality())
+    return size if size >= 0 else None
+
+
 def pull(iterator: Any, count: int) -> int:
     """Take batches and drop them; how many there were."""
     taken = 0

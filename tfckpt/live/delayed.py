@@ -8,7 +8,9 @@ restoration as a whole; a Keras object never is.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -22,7 +24,7 @@ from tfckpt.records import Role
 from tfckpt.stored.graphs.keys import edges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
@@ -43,6 +45,30 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
             setattr(holder, edge, chain)
             chain = holder
         chain.read(readable(prefix)).assert_existing_objects_matched().expect_partial()
+
+
+@contextlib.contextmanager
+def put_back_on_failure(objects: Iterable[Any]) -> Iterator[None]:
+    """Where something inside fails, each object has the state again that it has now.
+
+    An iterator that refuses a state is at its end afterwards.
+    """
+    before = [_what_puts_back(obj) for obj in objects]
+    try:
+        yield
+    except BaseException:
+        for put_back in before:
+            put_back()
+        raise
+
+
+def _what_puts_back(obj: Any) -> Callable[[], object]:
+    """Does nothing for an object whose state cannot be saved."""
+    try:
+        state = obj._serialize_to_tensors()
+    except Exception:  # whatever a class of the user's raises
+        return lambda: None
+    return partial(obj._restore_from_tensors, state)
 
 
 def may_come(prepared: Prepared, objects: Mapping[str, Any], root: Any) -> bool:
@@ -92,7 +118,7 @@ def came_since(before: Live, now: Live) -> list[str]:
     return [name for name in found if name != "save_counter" and roles[name] != Role.VOCABULARY]
 
 
-def restore_rest(read: Callable[[], Any], restored: Iterable[Any]) -> Any:
+def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Iterable[str]) -> Any:
     """What TensorFlow restores now and later, past the variables that have their values already.
 
     It passes over an object with a higher ``_update_uid`` than its own
@@ -100,16 +126,18 @@ def restore_rest(read: Callable[[], Any], restored: Iterable[Any]) -> Any:
 
     Args:
         read: calls TensorFlow.
-        restored: those variables.
+        live: canonical name → variable or other trackable.
+        restored: the names of those variables.
     """
-    inner = [raw(variable) for variable in restored]
+    inner = [raw(live[name]) for name in restored]
     for variable in inner:  # a slot may never have been asked for its parts
         variable._maybe_initialize_trackable()
     before = [variable._update_uid for variable in inner]
     for variable in inner:
         variable._update_uid = sys.maxsize
     try:
-        status = read()
+        with put_back_on_failure(obj for obj in live.values() if not is_variable(obj)):
+            status = read()
         after = [status._checkpoint.restore_uid] * len(inner)
     except BaseException:
         after = before

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import random
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+_KERAS = "keras.src.random.seed_generator"
+_SHAPE_OF_KERAS = (2,)
 
 
 def global_seed() -> int | None:
@@ -43,29 +47,63 @@ def take() -> dict[str, Any]:
 
 
 def put(saved: Mapping[str, Any]) -> None:
-    """Give each the state it had.
+    """Give each the state it had, all of them or none.
 
     Raises:
         ValueError: that is none.
         TypeError: that is none.
+        KeyError: that is none.
     """
+    for assign in checked(saved):
+        assign()
+
+
+def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
+    """What gives each the state it had, once all have been found to be states; gives none.
+
+    Raises:
+        ValueError: one is none.
+        TypeError: one is none.
+        KeyError: one is none.
+    """
+    found: list[Callable[[], object]] = []
     if "tensorflow" in saved and global_seed() is not None:
-        context.context()._rng.setstate(_unpacked(saved["tensorflow"]))
-    if "keras" in saved and (variable := _keras_state(make=True)) is not None:
-        variable.assign(saved["keras"])
+        found.append(partial(context.context()._rng.setstate, _python_state(saved["tensorflow"])))
+    if "keras" in saved and _KERAS in sys.modules:
+        found.append(partial(_put_keras, _state_of(saved["keras"], _SHAPE_OF_KERAS)))
     if "generator" in saved:
-        generator = stateful_random_ops.get_global_generator()
-        generator.state.assign(saved["generator"])
+        state = stateful_random_ops.get_global_generator().state
+        found.append(partial(state.assign, _state_of(saved["generator"], state.shape)))
     if "numpy" in saved:
         text, *rest = saved["numpy"]
-        np.random.set_state(("MT19937", _words(text), *rest))
-    if "python" in saved:
-        random.setstate(_unpacked(saved["python"]))
+        words = ("MT19937", _words(text), *rest)
+        np.random.RandomState().set_state(words)
+        found.append(partial(np.random.set_state, words))
+    if "python" in saved:  # the last: to make Keras's generator draws from it
+        found.append(partial(random.setstate, _python_state(saved["python"])))
+    return found
+
+
+def _put_keras(state: Any) -> None:
+    _keras_state(make=True).assign(state)
+
+
+def _python_state(packed: Any) -> tuple[Any, ...]:
+    state = _unpacked(packed)
+    random.Random().setstate(state)  # noqa: S311 (raises where it is none)
+    return state
+
+
+def _state_of(numbers: Any, shape: Any) -> np.ndarray[Any, Any]:
+    state = np.asarray(numbers)
+    if state.shape != tuple(shape) or state.dtype.kind not in "iu":
+        raise ValueError(f"{tuple(shape)} whole numbers are expected")
+    return state
 
 
 def _keras_state(*, make: bool = False) -> Any:
     """The variable of Keras 3's global seed generator, None where there is none."""
-    module = sys.modules.get("keras.src.random.seed_generator")
+    module = sys.modules.get(_KERAS)
     if module is None:
         return None
     if make:

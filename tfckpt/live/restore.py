@@ -17,7 +17,7 @@ from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.garbage import uncollected
 from tfckpt.live import build
 from tfckpt.live.adapt import known
-from tfckpt.live.apply import Undo, apply
+from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.derived import derive_again
 from tfckpt.live.distribution import ALONE
 from tfckpt.live.inventory import Live, collect, ungraphed
@@ -280,6 +280,21 @@ def reported(prepared: Prepared) -> RestoreReport:
     return report
 
 
+def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
+    """All that :func:`carry_out` does before the first assignment; nothing is changed.
+
+    Raises:
+        RefusedError: the plan has errors.
+        DamagedCheckpointError: a needed value is not what its checksum says.
+    """
+    plan, live = prepared.plan, prepared.live
+    refuse(plan)
+    workers.planned(plan)
+    initial_values(plan, live)
+    with _by_name(prepared.parts):
+        check_values(plan, _stored(prepared), live.variables, workers)
+
+
 def carry_out(
     prepared: Prepared,
     workers: Restoring = ALONE,
@@ -302,7 +317,7 @@ def carry_out(
     plan, live = prepared.plan, prepared.live
     refuse(plan)
     workers.planned(plan)
-    stored = {part.source: part.stored for part in prepared.parts}
+    stored = _stored(prepared)
     others: dict[str, dict[str, Any]] = {}
     for step in plan.assignments if objects else ():
         if step.stored is not None and step.stored.shape is None:
@@ -337,3 +352,7 @@ def _by_name(parts: Sequence[Part]) -> Iterator[None]:
         if error.name not in names:
             raise
         raise error.named(names) from error
+
+
+def _stored(prepared: Prepared) -> dict[str, StoredCheckpoint]:
+    return {part.source: part.stored for part in prepared.parts}

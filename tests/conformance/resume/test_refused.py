@@ -68,7 +68,7 @@ def test_another_global_seed_is_refused(begin, stop, seed) -> None:
     model, callback = begin(seed=seed)
     with pytest.raises(tfckpt.RestoreError, match=f"global seed was 1 and is {seed}"):
         fit(model, callback)
-    assert int(model.optimizer.iterations.numpy()) == STEPS + 2  # restored, and nothing trained
+    assert int(model.optimizer.iterations.numpy()) == 0  # nothing was restored
 
 
 def test_another_batch_size_is_refused_in_the_middle_of_an_epoch(begin, stop) -> None:
@@ -116,6 +116,26 @@ def test_without_batch_in_the_policy_the_epoch_begins_anew(begin, stop) -> None:
     model, callback = begin(policy={"training_state": ["epoch", "seeds", "callbacks"]})
     assert fit(model, callback).epoch == [0, 1, 2, 3]
     assert int(model.optimizer.iterations.numpy()) == STEPS + 2 + 3 * STEPS
+
+
+@pytest.mark.parametrize("given", [{"policy": {"training_state": ["epoch"]}}, {}])
+def test_an_epoch_that_begins_again_measures_its_own_batches(begin, stop, flavour, given) -> None:
+    interrupt(begin, stop, (1, 2) if given else (2, 0), shuffle=False)
+    model, callback = begin(**given)
+    model(X)
+    first = 1 if given else 2
+    losses: list[float] = []
+
+    class Look(flavour.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            part = slice(4 * batch, 4 * batch + 4)
+            losses.append(float(np.mean((model(X[part]).numpy() - Y[part]) ** 2)))
+
+    # One that is used before it is resumed has its metrics by then.
+    model.evaluate(X, Y, verbose=0)
+    begins = {} if given else {"initial_epoch": 2}
+    seen = fit(model, callback, Look(), epochs=first + 1, shuffle=False, **begins).history["loss"]
+    np.testing.assert_allclose(seen[-1], np.mean(losses), rtol=1e-5)
 
 
 def test_data_that_is_drawn_without_a_seed_is_said_before_it_trains(begin, capsys) -> None:

@@ -1,0 +1,205 @@
+"""A program of several ``fit``, between which it freezes layers, unfreezes them, compiles again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tfckpt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
+Y = np.stack([X.sum(1), X.prod(1)], 1)
+EPOCHS = 2, 3
+
+
+def network(keras: Any) -> Any:
+    return keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(3, name="a"),
+            keras.layers.BatchNormalization(name="norm"),
+            keras.layers.Dense(2, name="b"),
+        ]
+    )
+
+
+def freeze(model: Any, *, frozen: bool) -> None:
+    model.get_layer("a").trainable = not frozen
+
+
+# What the program does before the first `fit`, and before the second.
+
+
+def unfreezes(keras: Any, model: Any, number: int) -> None:
+    freeze(model, frozen=number == 0)
+    model.compile(keras.optimizers.Adam([0.05, 0.01][number]), "mse", metrics=["mae"])
+
+
+def freezes_with_the_same_optimizer(keras: Any, model: Any, number: int) -> None:
+    freeze(model, frozen=number == 1)
+    optimizer = model.optimizer if number else keras.optimizers.Adam(0.05)
+    model.compile(optimizer, ["mse", "mae"][number])
+
+
+def takes_another_optimizer(keras: Any, model: Any, number: int) -> None:
+    momentum = keras.optimizers.SGD(0.02, momentum=0.9)
+    model.compile(momentum if number else keras.optimizers.Adam(0.05), "mse")
+
+
+def averages(keras: Any, model: Any, number: int) -> None:
+    """As Keras ends a ``fit`` with ``use_ema``, the averages become the weights."""
+    freeze(model, frozen=number == 0)
+    model.compile(keras.optimizers.SGD(0.05, use_ema=True, ema_momentum=0.5), "mse")
+
+
+class Program:
+    """A program of two ``fit``, which can be started again and again.
+
+    Attributes:
+        between: the weights that it saw between the two.
+    """
+
+    def __init__(self, keras: Any, prepare: Callable[..., None], directory: Path) -> None:
+        self._keras = keras
+        self._prepare = prepare
+        where = {"directory": str(directory)}
+        save = {"every_steps": 1, "every_epochs": 1}
+        self.config = {
+            "version": 1,
+            "manager": {**where, "save": save, "durable": False},
+            "restore": {**where, "if_none": "initialize"},
+        }
+
+    def start(self, kill: tuple[int, int, int] | None = None, verbose: int = 0) -> Any:
+        """Weights, optimizer state and History of its end; killed before a batch of a ``fit``."""
+        keras = self._keras
+        keras.utils.set_random_seed(3)
+        self.model = model = network(keras)
+        self.run = run = tfckpt.from_config(self.config, model=model)
+        callback = run.callback(verbose)
+        for number, epochs in enumerate(EPOCHS):
+
+            class Kill(keras.callbacks.Callback):
+                def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                    self.epoch = epoch
+
+                def on_train_batch_begin(
+                    self, batch: int, logs: Any = None, at: int = number
+                ) -> None:
+                    if (at, self.epoch, batch) == kill:
+                        raise KeyboardInterrupt
+
+            self._prepare(keras, model, number)
+            if number:
+                self.between = model.get_weights()
+            callbacks = [callback, Kill()]
+            fitted = model.fit(X, Y, batch_size=4, epochs=epochs, verbose=0, callbacks=callbacks)
+        variables = model.optimizer.variables
+        variables = variables() if callable(variables) else variables
+        state = [np.asarray(variable) for variable in variables]
+        return model.get_weights(), state, fitted.epoch, fitted.history
+
+    def killed(self, *place: int, verbose: int = 0) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            self.start(place, verbose)
+
+
+@pytest.fixture
+def program(flavour, tmp_path) -> Callable[..., Program]:
+    return lambda prepare: Program(flavour, prepare, tmp_path / "run")
+
+
+CHANGES = [unfreezes, freezes_with_the_same_optimizer, takes_another_optimizer, averages]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_ends_as_if_it_had_not_been_killed(program, flavour, tmp_path, change) -> None:
+    whole = Program(flavour, change, tmp_path / "whole").start()
+    killed = program(change)
+    for place in ((0, 1, 1), (1, 0, 0), (1, 1, 1), (1, 2, 0)):
+        killed.killed(*place)
+    np.testing.assert_equal(killed.start(), whole)
+
+
+def test_a_fit_that_was_over_is_skipped_and_said(program, tmp_path, capsys) -> None:
+    killed = program(unfreezes)
+    killed.killed(1, 1, 1)
+    weights = killed.model.get_weights()
+    latest = killed.run.manager.latest_checkpoint
+    initial = [np.array(each) for each in network_of(killed)]
+    capsys.readouterr()
+    killed.killed(1, 1, 1, verbose=1)
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == (
+        f"skipping `fit` 1 of this program, which was over: {latest} comes from `fit` 2, which "
+        "resumes when it is called; until then the model has the checkpoint's weights"
+    )
+    assert second.startswith(f"restored {latest} (epoch 1)")
+    np.testing.assert_equal(killed.between, weights)
+    assert any((one != other).any() for one, other in zip(killed.between, initial, strict=True))
+
+
+def network_of(program: Program) -> list[np.ndarray]:
+    program._keras.utils.set_random_seed(3)
+    return network(program._keras).get_weights()
+
+
+def test_between_two_fits_the_model_has_the_weights_of_the_checkpoint(program) -> None:
+    """Keras has put averages in their place by then, which are those of a new optimizer."""
+    killed = program(averages)
+    killed.killed(1, 1, 1)
+    weights = killed.model.get_weights()
+    killed.killed(1, 1, 1)
+    np.testing.assert_equal(killed.between, weights)
+
+
+def test_what_does_not_fit_the_later_fit_is_refused_there(program, flavour) -> None:
+    program(unfreezes).killed(1, 1, 1)
+
+    def unfreezes_no_more(keras: Any, model: Any, number: int) -> None:
+        unfreezes(keras, model, number)
+        freeze(model, frozen=True)
+        model.compile(model.optimizer, "mse")
+
+    changed = program(unfreezes_no_more)
+    with pytest.raises(tfckpt.RefusedError, match="optimizer/momentum/a/kernel"):
+        changed.start()
+    np.testing.assert_equal(changed.model.get_weights(), changed.between)
+    assert int(changed.model.optimizer.iterations.numpy()) == 0
+    assert changed.run.report is None
+
+
+def test_weights_that_do_not_fit_are_refused_at_once(program, flavour) -> None:
+    program(unfreezes).killed(1, 1, 1)
+
+    def has_another_head(keras: Any, model: Any, number: int) -> None:
+        if not number:
+            model.pop()
+            model.add(keras.layers.Dense(1, name="b"))
+        unfreezes(keras, model, number)
+
+    changed = program(has_another_head)
+    with pytest.raises(tfckpt.RefusedError, match="model/b/kernel"):
+        changed.start()
+
+
+def test_what_is_saved_between_two_fits_hides_no_later_checkpoint(program, flavour, caplog) -> None:
+    def saves(keras: Any, model: Any, number: int) -> None:
+        unfreezes(keras, model, number)
+        if number:
+            paths.append(killed.run.save())
+
+    paths: list[str] = []
+    killed = program(saves)
+    killed.killed(1, 1, 1)
+    latest = killed.run.manager.latest_checkpoint
+    killed.killed(1, 1, 1)
+    assert paths[1] == latest
+    assert killed.run.manager.latest_checkpoint == latest
+    assert f"not saved: the next `fit` goes on from {latest}" in caplog.text

@@ -1,0 +1,75 @@
+"""What changes before a ``fit`` is where it was saved, put back.
+
+A step is taken so that all variables exist. What it does to them is put back at once, so that a
+``fit`` that is refused, or ends by any exception on its way, leaves the model as it was. Values are
+kept in the host's memory: beside a model that fills a GPU there is no room for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.fitting.trained import own_variables
+from tfckpt.live import build, generators
+from tfckpt.live.inventory import collect
+from tfckpt.live.parts import parts
+from tfckpt.live.variables import is_variable, raw
+from tfckpt.records import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+class Before:
+    """A model and the process's random generators, as they are when ``fit`` begins.
+
+    Args:
+        model: that ``fit`` trains.
+        objects: of the run.
+    """
+
+    def __init__(self, model: Any, objects: Mapping[str, Any]) -> None:
+        self._model = model
+        self._objects = objects
+        self._generators = generators.take()
+        self._reset = _values(self._reset_by_keras())
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Variables that exist keep their values, whatever assigns others to them inside."""
+        build.build_compiled(self._model)
+        own = (*own_variables(self._model, self._objects), *self._counter())
+        kept = _values([*collect(self._objects).variables.values(), *own])
+        try:
+            yield
+        finally:
+            _assign(kept)
+
+    def put_back(self) -> None:
+        """What Keras resets in each epoch, and what the data may have drawn from."""
+        _assign(self._reset)
+        generators.put(self._generators)
+
+    def _reset_by_keras(self) -> Iterator[Any]:
+        for objects in (self._objects, {"model": self._model}):
+            live = collect(objects)
+            for name, entry in live.inventory.entries.items():
+                if entry.role is Role.METRIC:
+                    yield live.variables[name]
+        yield from self._counter()
+
+    def _counter(self) -> list[Any]:
+        """tf_keras's count of steps, which is no value of the model's."""
+        counter = getattr(self._model, "_train_counter", None)
+        return [] if counter is None else [counter]
+
+
+def _values(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    held = (part for each in variables if is_variable(each) for part in parts(raw(each)))
+    return [(part, part.read_value().cpu()) for part in held]
+
+
+def _assign(values: Iterable[tuple[Any, Any]]) -> None:
+    for variable, value in values:
+        variable.assign(value)
