@@ -51,6 +51,8 @@ def test_nothing_an_empty_directory_and_files_of_nobody(tmp_path) -> None:
     Path("runs/new").mkdir(parents=True)
     assert lines("runs/new") == f"{tmp_path}/runs/new is empty"
     assert not look("runs/new", LOCAL).notable
+    touch("runs/new/.tfckpt.lock")
+    assert lines("runs/new") == f"{tmp_path}/runs/new is empty"
     touch(*(f"runs/new/{letter}.csv" for letter in "abcdefg"))
     assert "holds no checkpoint, but 'c.csv'" in lines("runs/new")
     assert lines("runs/new").endswith("'g.csv' and 2 more")

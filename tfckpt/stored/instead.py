@@ -204,7 +204,7 @@ def _found(path: str, files: Files) -> tuple[str, list[Other]]:
     if names is None:
         state, held = _no_directory(path, files)
         return state, [itself] if held else []
-    if not names:
+    if all(name.startswith(".") for name in names):  # as the lock of a run that is to save there
         return _EMPTY, []
     if not names.isdisjoint(SAVED_MODELS):
         return "is a SavedModel, not a directory of checkpoints", [itself]
