@@ -92,7 +92,7 @@ def resume(
 
     Args:
         model: the one that ``fit`` trains, of either flavour.
-        directory: of the checkpoints; made with the first save.
+        directory: of the checkpoints; made when training begins.
         save_freq: ``epoch``, or a number of batches: then it saves after so many, and at the end of
             each epoch.
         monitor: the metric that ``save_best`` compares; None for none. The default counts where
