@@ -104,11 +104,16 @@ if not TYPE_CHECKING:  # a checker would take any name for one that is there
         return value
 
 
+# What other libraries call it, by the first word: `load_weights`, `save_model`.
+_ELSEWHERE = {"load": "restore", "save": "Checkpoint"}
+
+
 def _unknown(name: str) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, __all__, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
+    other = near[0] if near else _ELSEWHERE.get(name.partition("_")[0])
+    meant = f"; did you mean {other!r}?" if other else ""
     return f"module {__name__!r} has no attribute {name!r}{meant}"
 
 

@@ -7,10 +7,11 @@ is in ``calls``.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import logging
 
+from tfckpt.errors import TfckptError
 from tfckpt.fitting.fits import Fits
 from tfckpt.fitting.keras_callback import callback_for, no_training
 from tfckpt.fitting.restoring import plan_first, restore_first
@@ -207,6 +208,14 @@ class Run:
         ['ckpt-1', 'ckpt-2']
         """
         self.saves.end(Moment(self.epoch, None, self.training))
+
+    def set_model(self, model: Any) -> NoReturn:
+        """What Keras calls where the run itself is given to ``fit``.
+
+        Raises:
+            TfckptError: always.
+        """
+        raise TfckptError("a run is no callback", hint="give `fit` callbacks=[run.callback()]")
 
     def callback(self, verbose: int = 1, *, start_over: bool = False) -> Any:
         """A callback for ``fit``: restores when training begins, saves when due or asked to.

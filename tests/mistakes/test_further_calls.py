@@ -22,6 +22,15 @@ def test_a_run_is_given_as_the_callback(flavour, refused) -> None:
     seen.says(r"run\.callback\(\)")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("load_weights", "restore"), ("save", "Checkpoint"), ("restor", "restore")]
+)
+def test_a_function_that_other_libraries_have(refused, name, meant) -> None:
+    with refused(error=AttributeError) as seen:
+        getattr(tfckpt, name)
+    seen.says(f"'{name}'; did you mean '{meant}'")
+
+
 def test_a_manager_of_a_model(model, refused) -> None:
     with refused(model, error=TypeError) as seen:
         tfckpt.CheckpointManager(model, "runs/a", 3)

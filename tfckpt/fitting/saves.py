@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from tfckpt.policy import Manager
 
 
+_CALLS = 100  # of save_if_due, until a step that has not moved is one that nobody counts
+
+
 class Moment(NamedTuple):
     """What a record says of the moment of a save.
 
@@ -81,6 +84,8 @@ class Saves:
         self._saved_at: tuple[int | None, int] | None = None
         self.ahead = ""
         self._fits = self._told = self._stepped = False
+        self._calls, self._telling = 0, -1
+        self._first_step: int | None = None
 
     @property
     def abandon(self) -> Callable[[], None]:
@@ -148,6 +153,9 @@ class Saves:
         """Save if one is due after a step."""
         if not self._stepped:
             self._begin()
+        self._calls += 1
+        if self._calls == self._telling:
+            self._check_counting()
         taken = None if "step" in self._objects else steps
         step = self._counted() if self._triggers.step_matters(taken) else None
         return self._at_boundary(self._triggers.at_step(step), moment)
@@ -189,6 +197,19 @@ class Saves:
             for warning in warnings:
                 logging.warning("%s", warning)
         self._stepped = True
+        every = self._triggers.every_steps
+        if "step" in self._objects and every is not None:
+            self._first_step, self._telling = self._step(), max(_CALLS, every)
+
+    def _check_counting(self) -> None:
+        """Say that a step of the program's own never moves, so that no save is ever due."""
+        if self._first_step is not None and self._step() == self._first_step:
+            logging.warning(
+                "`step` is %s after %s calls of run.save_if_due(), so `every_steps` asks for no "
+                "save; count with step.assign_add(1) after each step",
+                self._first_step,
+                self._calls,
+            )
 
     def _at_boundary(self, due: bool, moment: Moment) -> str | None:
         """Between two steps: save if due, and for a signal, which then means what it meant."""

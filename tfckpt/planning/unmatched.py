@@ -32,6 +32,7 @@ _LEFT_SLOT_HINT = f"{_ANEW}; declared in expect_unexpected, these alone are left
 _FRESH = "optimizer: {slots: reset, iterations: reset, hyperparameters: config} starts it anew"
 _SETTING_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
+_OF_KERAS = _OF_OPTIMIZERS | {Role.WEIGHT}
 
 
 class Unmatched:
@@ -124,6 +125,13 @@ class Unmatched:
             if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
                 why = "the checkpoint holds the state of an optimizer, and the model has none"
                 hint = f"compile the model; or {self._weights_alone}"
+            elif not reason and (top := _top(stored.name)) in self._not_given:
+                why = f"nothing was given as `{top}`"
+                selectors = ", ".join(f'"{one}/**"' for one in self._not_given)
+                hint = renamed.of(stored) or (
+                    f"give it, too, as {top}=…; or leave it in the checkpoint: "
+                    f"exclude_checkpoint: [{selectors}]"
+                )
             elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
                 why = "the model's optimizer keeps no such slot"
                 if stored.slot in self._slots[1]:
@@ -145,9 +153,15 @@ class Unmatched:
         return _slots(self._stored), _slots(self._live)
 
     @cached_property
+    def _not_given(self) -> list[str]:
+        """What the names in the checkpoint begin with of which the live objects have none."""
+        stored = {_top(e.name) for e in self._stored.entries.values() if e.role in _OF_KERAS}
+        return sorted(stored - {_top(name) for name in self._live.entries} - {"optimizer"})
+
+    @cached_property
     def _weights_alone(self) -> str:
         weights = (e.name for e in self._live.entries.values() if e.role is Role.WEIGHT)
-        tops = sorted({name.partition("/")[0] for name in weights})
+        tops = sorted({_top(name) for name in weights})
         selectors = ", ".join(f'"{top}/**"' for top in tops)
         return f"restore the weights alone: include: [{selectors}]"
 
@@ -159,6 +173,10 @@ class Unmatched:
         if entry.role is Role.METRIC or unsaved or self._seeds.doubt(entry):
             return Severity.NOTE, reason
         return _SEVERITY[key], reason
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _has_optimizer(inventory: Inventory) -> bool:

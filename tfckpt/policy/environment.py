@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|)")
+_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z0-9_]*))")
 
 
 def fill_in(text: str, env: Mapping[str, str]) -> str:
@@ -31,11 +31,12 @@ def fill_in(text: str, env: Mapping[str, str]) -> str:
     """
 
     def value(found: re.Match[str]) -> str:
-        dollar, name, default = found.groups()
+        dollar, name, default, bare = found.groups()
         if dollar:
             return "$"
         if name is None:
-            raise ValueError("a `$` that begins no `${NAME}` is written `$$`")
+            meant = f", and the environment variable `${{{bare}}}`" if bare else ""
+            raise ValueError(f"a `$` that begins no `${{NAME}}` is written `$$`{meant}")
         filled = env.get(name) or default
         if filled is None:
             state = "empty" if name in env else "not set"
