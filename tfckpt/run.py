@@ -89,11 +89,12 @@ class Run:
         """
         found = self.find()
         self.restored(found)
-        if not found.report.path:
-            logging.warning("%s", found.report)
-        if found.report.replaced:
-            logging.warning("%s: %s", found.report.path, found.report.replacements)
-        return found.report
+        report = found.report
+        if not report.path:
+            logging.warning("%s", report)
+        if report.replaced:
+            logging.warning("%s: %s", report.path, report.replacements)
+        return report
 
     def find(self, fit: int | None = None) -> Restoration:
         """Restore; or for a ``fit`` only check what it will restore, when it is at its place."""

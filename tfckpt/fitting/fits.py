@@ -18,7 +18,7 @@ _HISTORY = "History"
 
 
 class Fits:
-    """All calls of ``fit`` of one run.
+    """All calls of ``fit`` of one run; one that was refused is none.
 
     Attributes:
         begun: how many there were, the one that is running included.
@@ -29,36 +29,22 @@ class Fits:
         self.begun = 0
         self.histories: list[Any] = []
         self._running: list[Any] = []
-        self._before: list[Any] = []
+        self._next: list[Any] = []
         self._known: dict[str, Any] = {}
 
     def begin(self, callbacks: Iterable[Any]) -> int:
         """Another one begins; how many there were before it."""
+        self._next = [each for each in callbacks if type(each).__name__ == _HISTORY]
+        return self.begun
+
+    def count(self, saved: Any = None) -> None:
+        """It was not refused; ``saved`` are a record's histories, where it had nothing to train."""
         if self.begun:
             self.histories.append(states.collect(self._running))
-        self._before = self._running
-        self._running = [each for each in callbacks if type(each).__name__ == _HISTORY]
-        self._known = {}
+        self._running, self._known = self._next, {}
+        if isinstance(saved, list) and self.begun < len(saved):
+            self._known = saved[self.begun] if isinstance(saved[self.begun], dict) else {}
         self.begun += 1
-        return self.number
-
-    @property
-    def number(self) -> int:
-        """Of the one that is running: how many there were before it."""
-        return self.begun - 1
-
-    def take_back(self) -> None:
-        """The one that is running is refused: it is as if it had never begun."""
-        self.begun -= 1
-        self._running = self._before
-        if self.begun:
-            self.histories.pop()
-
-    def pass_over(self, saved: Any) -> None:
-        """The one that is running has nothing to train; ``saved`` are the histories of a record."""
-        if isinstance(saved, list) and self.number < len(saved):
-            known = saved[self.number]
-            self._known = known if isinstance(known, dict) else {}
 
     def end(self) -> None:
         """The one that is running is at its end, where ``History`` takes what it knew."""

@@ -85,24 +85,25 @@ def callback_for(  # noqa: C901 (a class of short methods)
             run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
-            named = run.config.manager.callbacks if run.config.manager else {}
             self._known = run.report is not None
+            named = run.config.manager.callbacks if run.config.manager else {}
             self._loop = Loop(self, objects, run.fits, say, named)
             self._left_over = weakref.finalize(self, run.saves.watch())
             self._loop.begin(self._find, self._goes_on, self._refused)
             run.training = Hook(self._loop.training, no_training)
 
         def _find(self) -> Resumption | None:
+            fit = run.fits.begun
             if self._known:
-                if run.resumption is not None and not run.fits.number:
+                if run.resumption is not None and not fit:
                     run.resumption.keep()
                 return run.resumption
             if run.resumption is not None:  # an earlier `fit` was passed over
-                run.resumption.check(run.fits.number)
+                run.resumption.check(fit)
                 return run.resumption
             if run.config.restore is None:
                 return None
-            found = run.find(run.fits.number)
+            found = run.find(fit)
             if found.prepared is not None or found.resumption is None:
                 run.restored(found)
             return found.resumption
@@ -120,7 +121,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
 
         def _refused(self) -> None:
             run.training = no_training
-            run.fits.take_back()
             self._left_over()
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

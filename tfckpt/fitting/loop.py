@@ -61,8 +61,8 @@ class Loop:
         self._epochs = int(callback.params["epochs"])
         self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
-        self._epoch = self._calls = self._iterators = self._pulled = self._taken = 0
-        self._last_calls = 0
+        self._epoch = self._calls = self._last_calls = 0
+        self._iterators = self._pulled = self._taken = 0
         self._ended = self._direct = self._going = self._asked = False
         self._ran_out: list[list[int]] = []
         self._iterator: Any = None
@@ -70,10 +70,8 @@ class Loop:
         self._logs: Any = None
         self._to_judge = 2  # before the first step, and after it
         self._said: set[str] = set()
-        self._resumption: Resumption | None = None
         self._target: Position | None = None
         self._later: Resumption | None = None
-        self._arrays: Mapping[str, Any] = {}
 
     @property
     def resuming(self) -> bool:
@@ -97,8 +95,8 @@ class Loop:
 
         Args:
             find: what it goes on from; what is not for a ``fit`` is restored by then.
-            goes_on: called once there is nothing left to be refused, with what this ``fit`` has
-                restored; not where it is passed over.
+            goes_on: called once nothing can be refused any more, with what has been restored by
+                then; not for a ``fit`` that is passed over.
             refused: called where it ends before that by an error.
         """
         self._goes_on, self._refused = goes_on, refused
@@ -110,7 +108,8 @@ class Loop:
             self._functions.train_by(self._step)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
-        if first := self._initial_epoch is None:
+        first = self._initial_epoch is None
+        if self._initial_epoch is None:
             self._initial_epoch = epoch
             start_at(self._model, 0)
         self._last_calls = self._calls
@@ -165,6 +164,7 @@ class Loop:
                 self._go_on(target)
             if self._later is not None:  # now, since Keras finalizes the weights before
                 self._later.restore_weights()
+                self._fits.count(self._later.histories)
         self._fits.end()
         self._functions.give_back()
         return self._later
@@ -183,8 +183,10 @@ class Loop:
             element = data.element_of(iterator)
             kind = data.kind_of(iterator, seeded=seed is not None, iterators=self._iterators)
         arrays = states.arrays(self._others)
-        saved = iterator if kind == data.SAVED else None
-        held = data.Held(saved, list(arrays.values())) if arrays or saved is not None else None
+        held = None
+        if arrays or (iterator is not None and kind == data.SAVED):
+            saved = iterator if kind == data.SAVED else None
+            held = data.Held(saved, list(arrays.values()))
         counter = getattr(self._model, "_train_counter", None)
         position = Position(
             fit=self._fit,
@@ -219,23 +221,21 @@ class Loop:
         """
         position = resumption.position if resumption is not None else None
         if resumption is None or position is None or position.fit < self._fit:
-            self._going = True
-            self._goes_on(None)
-            if resumption is None or position is not None:
-                return 0
-            if resumption.epoch >= self._epochs:
-                self._tell(statements.about_end(resumption.epoch, self._epochs, 0))
-            return resumption.epoch
+            self._go(None)
+            first = resumption.epoch if resumption is not None and position is None else 0
+            if first >= self._epochs:
+                self._tell(statements.about_end(first, self._epochs, 0))
+            return first
         if position.fit > self._fit:
-            self._tell(statements.about_another(self._fit, position, resumption.prefix))
-            self._fits.pass_over(resumption.histories)
+            self._tell(statements.about_another(self._fit, position))
             self._later = resumption
             return self._epochs
         self._resumption = resumption
-        if position.is_last(self._epochs, resumption.parts):
-            self._tell(statements.about_end(position.finished, self._epochs, self._fit))
+        stopped = position.ended and position.stopped and "callbacks" in resumption.parts
+        if position.finished >= self._epochs or stopped:
             self._direct = True
             self._settle(position)
+            self._tell(statements.about_end(position.finished, self._epochs, self._fit))
             self._target = position
             # What the others knew, they must know when they are told of the end.
             self._list.callbacks = [self._callback, *self._others]
@@ -270,7 +270,8 @@ class Loop:
             self._functions.give_back()
             return self._functions.train(iterator)
         self._asked = False
-        if fresh := iterator is not self._iterator:
+        fresh = iterator is not self._iterator
+        if fresh:
             self._iterator = iterator
             self._iterators += 1
             self._pulled = self._taken = 0
@@ -279,8 +280,8 @@ class Loop:
                 return self._pass_over(self._target, iterator, fresh=fresh)
         if self._to_judge:
             self._to_judge -= 1
-            self._tell(*statements.about_data(iterator))
-            self._tell(*statements.about_objects(self._model, self._objects))
+            about_model = statements.about_objects(self._model, self._objects)
+            self._tell(*statements.about_data(iterator), *about_model)
         try:
             self._logs = self._functions.train(iterator)
         except data.RAN_OUT:
@@ -329,42 +330,41 @@ class Loop:
 
     def _come_to(self, target: Position) -> None:
         """To the batch that comes next."""
-        resumption = self._resumption
         # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
-        if target.data == data.SAVED and resumption is not None and not other_end:
-            resumption.place(self._iterator, self._mark)
+        if target.data == data.SAVED and not other_end:
+            self._resumption.place(self._iterator, self._mark)
         else:
             missing = target.pulled - self._taken
             if missing - data.pull(self._iterator, missing) >= target.steps_per_execution:
-                raise refusals.of_the_data(
-                    f"the data ends before batch {target.pulled}, where it was saved"
-                )
+                raise refusals.of_the_data(f"the data ends before batch {target.pulled}")
         self._pulled = self._taken = target.pulled
 
     def _settle(self, target: Position) -> None:
         """Nothing is refused any more: all is assigned."""
         self._functions.evaluate()
-        resumption = self._resumption
-        assert resumption is not None, "the target is its position"  # noqa: S101
-        restored, self._arrays = resumption.restore()
+        restored, self._arrays = self._resumption.restore()
         if not self._direct:
-            resumption.put_generators()
+            self._resumption.put_generators()
         counter = getattr(self._model, "_train_counter", None)
         if counter is not None and target.counter is not None:
             counter.assign(target.counter)
+        self._go(restored)
+
+    def _go(self, restored: Restoration | None) -> None:
+        """Nothing is left that could be refused."""
         self._going = True
+        self._fits.count()
         self._goes_on(restored)
 
     def _go_on(self, target: Position) -> None:
         """The other callbacks hear again, and know what they knew."""
         self._target = None
         self._list.callbacks = [*self._others, self._callback]
-        if self._resumption is not None and "callbacks" in self._resumption.parts:
-            said = states.restore(self._others, target.callbacks, self._arrays, self._named)
-            self._tell(*said)
+        if "callbacks" in self._resumption.parts:
+            self._tell(*states.restore(self._others, target.callbacks, self._arrays, self._named))
             self._model.stop_training = target.stopped
-        self._arrays = {}
+        del self._arrays
 
     def _tell_others_of(self, epoch: int) -> None:
         for callback in self._others:

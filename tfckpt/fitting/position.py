@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.errors import DamagedCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 KEY = "fit"
 _OPTIONAL: tuple[type, ...] = (int, type(None))
@@ -94,10 +94,6 @@ class Position:
     def finished(self) -> int:
         """How many epochs are behind it."""
         return self.epoch + self.ended
-
-    def is_last(self, epochs: int, parts: Collection[str]) -> bool:
-        """Whether nothing is left to train: all epochs are done, or a callback ended it there."""
-        return self.finished >= epochs or (self.ended and self.stopped and "callbacks" in parts)
 
     def to_json(self) -> dict[str, Any]:
         return {KEY: dataclasses.asdict(self)}

@@ -16,7 +16,7 @@ from tfckpt.fitting.resumption import Restoration, Resumption, for_fit, without_
 from tfckpt.fitting.steps import check_stored_step
 from tfckpt.fitting.training_state import in_words, training_state_of
 from tfckpt.live.distribution import Restoring, chosen, workers_among
-from tfckpt.live.restore import carry_out, check, prepare
+from tfckpt.live.restore import Prepared, carry_out, check, prepare
 from tfckpt.manager.absent import absent
 from tfckpt.manager.sources import Found, as_told, first_readable, told_of
 from tfckpt.planning import Plan, RestoreReport
@@ -24,7 +24,7 @@ from tfckpt.planning import Plan, RestoreReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.live.restore import Choice, Prepared
+    from tfckpt.live.restore import Choice
     from tfckpt.policy import Config
 
     Given = Callable[[Sequence[Choice]], dict[str, Any]]
@@ -98,7 +98,7 @@ def plan_first(config: Config, given: Given) -> Plan:
         state, here = training_state_of(config, choices), partial(given, choices)
         choices = without_training(choices)
         with prepare(choices, here()) as prepared:
-            return _with_training(prepared, choices, state, here, rejected)[0].plan
+            return _with_training(prepared, choices, state, here)[0].plan
 
     found = first_readable(config, attempt)
     for reason in found.rejected:
@@ -114,12 +114,14 @@ def _with_training(
     choices: Sequence[Choice],
     state: tuple[str, ...],
     given: Callable[[], Mapping[str, Any]],
-    rejected: tuple[str, ...],
+    rejected: tuple[str, ...] = (),
 ) -> tuple[Prepared, Resumption | None]:
     """The plan says what of a training comes back; and it, for the ``fit`` that goes on."""
-    if not state:
-        plan = dataclasses.replace(prepared.plan, training=in_words(prepared, choices, None))
-        return dataclasses.replace(prepared, plan=plan), None
-    resumption = Resumption(prepared, choices[0], state, given, rejected)
-    resumption.words = in_words(prepared, choices, resumption)
-    return resumption.told(prepared), resumption
+    resumption = None
+    if state:
+        resumption = Resumption(prepared, choices[0], state, given, rejected)
+    words = in_words(prepared, choices, resumption)
+    if resumption is not None:
+        resumption.words = words
+    plan = dataclasses.replace(prepared.plan, training=words, training_state=state)
+    return dataclasses.replace(prepared, plan=plan), resumption

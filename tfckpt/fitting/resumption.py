@@ -60,16 +60,14 @@ class Resumption:
         position: in the data, None where no ``fit`` has saved it.
         histories: what ``History`` knew of each ``fit`` before the one that was saved.
         parts: what comes back of the state of a training.
-        words: the same in a sentence.
+        words: the same as a sentence, for the report.
     """
-
-    words = ""
 
     def __init__(
         self,
         prepared: Prepared,
         choice: Choice,
-        state: Sequence[str],
+        state: tuple[str, ...],
         given: Callable[[], Mapping[str, Any]],
         rejected: tuple[str, ...],
     ) -> None:
@@ -82,8 +80,9 @@ class Resumption:
         self._rejected = rejected
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
         self._kept: frozenset[str] = frozenset()
-        self._state = tuple(state)
+        self._state = state
         self.parts = frozenset(state)
+        self.words = ""
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self.prefix) if record else None
         self.histories = record.training.get(fits.KEY) if record else None
@@ -128,20 +127,17 @@ class Resumption:
         Returns:
             What was done, and the arrays that callbacks held, by name.
         """
-        with self._prepared() as (prepared, workers):
-            carry_out(_some(prepared, lambda step: step.name not in self._kept), workers)
+        with self._prepared() as (whole, workers):
+            prepared = _some(whole, lambda step: step.name not in self._kept)
+            carry_out(prepared, workers)
+            report = prepared.report(self._rejected)
+            told = dataclasses.replace(report.plan, training=self.words, training_state=self._state)
+            report = dataclasses.replace(report, plan=told)
             entries, values = prepared.stored.inventory.entries, prepared.stored.values
             names = self.position.arrays if self.position else []
             found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
             arrays = {name: values.read(entry.key) for name, entry in found.items() if entry}
-            done = self.told(prepared)
-            return Restoration(done.report(self._rejected), done, self), arrays
-
-    def told(self, prepared: Prepared) -> Prepared:
-        """With a plan that says what comes back of the training."""
-        plan = prepared.plan
-        plan = dataclasses.replace(plan, training=self.words, training_state=self._state)
-        return dataclasses.replace(prepared, plan=plan)
+            return Restoration(report, prepared, self), arrays
 
     def put_generators(self) -> None:
         """Give the process's random generators the state they had."""

@@ -73,11 +73,11 @@ def about_end(done: int, epochs: int, fit: int) -> str:
     return f"{of} are done: nothing to train; raise `epochs`, or {_ANEW}"
 
 
-def about_another(fit: int, position: Position, prefix: str) -> str:
+def about_another(fit: int, position: Position) -> str:
     """That the checkpoint is of a ``fit`` that comes after this one."""
     return (
-        f"skipping `fit` {fit + 1} of this program, which was over: {prefix} comes from `fit` "
-        f"{position.fit + 1} ({position.finished:,} of {position.epochs:,} epochs done), which "
-        "resumes when it is called; until then the model has the checkpoint's weights; where it "
-        f"was one cell that was run again, run it again, or {_ANEW}"
+        f"`fit` {fit + 1} of this program was over, nothing to train: the checkpoint is of `fit` "
+        f"{position.fit + 1}, {position.finished:,} of {position.epochs:,} epochs done, which "
+        "resumes when it is called; where it was one cell that was run again, run it again, or "
+        f"{_ANEW}"
     )
