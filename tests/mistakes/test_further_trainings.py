@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from mistakes.scene import BATCH, STEPS, X, Y, compiled, digits, fit
+from mistakes.scene import BATCH, X, Y, compiled, digits, fit
 
 import tfckpt
 import tfckpt.callbacks
@@ -153,8 +153,7 @@ def test_a_cell_that_is_stopped_and_run_again(flavour, interrupted, told) -> Non
     interrupted(model, callback, at=(1, 3))
     with told() as seen:
         fit(model, callback, epochs=2)
-    if int(model.optimizer.iterations.numpy()) != 2 * STEPS:
-        seen.says("epoch", "fit", "again|second|another|restore")
+    seen.says("`fit` .*was interrupted", "restores nothing", "the callback again")
 
 
 def test_a_callback_whose_state_is_no_json(flavour, refused) -> None:

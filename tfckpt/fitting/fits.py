@@ -23,11 +23,13 @@ class Fits:
     Attributes:
         begun: how many there were, the one that is running included.
         histories: of those before that one, as JSON values.
+        interrupted: whether the last one has not come to its end.
     """
 
     def __init__(self) -> None:
         self.begun = 0
         self.histories: list[Any] = []
+        self.interrupted = False
         self._running: list[Any] = []
         self._next: list[Any] = []
         self._known: dict[str, Any] = {}
@@ -45,8 +47,10 @@ class Fits:
         if isinstance(saved, list) and self.begun < len(saved):
             self._known = saved[self.begun] if isinstance(saved[self.begun], dict) else {}
         self.begun += 1
+        self.interrupted = True
 
     def end(self) -> None:
         """The one that is running is at its end, where ``History`` takes what it knew."""
+        self.interrupted = False
         states.restore(self._running, self._known)
         self._known = {}

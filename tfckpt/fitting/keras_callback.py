@@ -19,6 +19,7 @@ import numpy as np
 from absl import logging
 
 from tfckpt.errors import TfckptError
+from tfckpt.fitting import states
 from tfckpt.fitting.keras_side import Hook, list_of
 from tfckpt.fitting.loop import Loop
 from tfckpt.fitting.trained import check_fit, check_trained
@@ -60,6 +61,20 @@ class Resumable(Protocol):
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
 
 
+_INTERRUPTED = (
+    "the last `fit` of this callback was interrupted; this one restores nothing, and begins with "
+    "the values that the model has now: to resume, make the model and the callback again"
+)
+_COMPILED_AGAIN = (
+    "the model was compiled after the restore: its new optimizer begins without the state that was "
+    "restored; compile the model first"
+)
+_NOTHING_RESTORED = (
+    "nothing is restored: the callback restores when `fit` begins; before `evaluate` or `predict` "
+    "call tfckpt.restore(path, model), or run.restore()"
+)
+
+
 def callback_for(  # noqa: C901 (a class of short methods)
     run: Resumable, objects: Mapping[str, Any], verbose: int, *, start_over: bool
 ) -> Any:
@@ -82,6 +97,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
+            self.checked = False
+            if text := _beforehand(run):
+                warn(text)
             run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
@@ -127,6 +145,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._loop.epoch_begins(epoch, logs)
             if not self._loop.resuming:
                 run.epoch = epoch
+                _check_states(self)
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             self._loop.batch_begins()
@@ -151,6 +170,12 @@ def callback_for(  # noqa: C901 (a class of short methods)
             run.training = no_training
             self._left_over.detach()
 
+        def on_test_begin(self, logs: Any = None) -> None:
+            if run.report is None and not run.fits.begun:
+                warn(_NOTHING_RESTORED)
+
+        on_predict_begin = on_test_begin
+
     return TrainingCheckpoint()
 
 
@@ -171,6 +196,27 @@ def _check_alone(callback: Any) -> None:
                 + (f"save into {where}" if where else "restore the same run"),
                 hint="give `fit` one of them",
             )
+
+
+def _beforehand(run: Resumable) -> str:
+    """What became of the model since the restore, or the last ``fit``; "" for nothing."""
+    if run.fits.interrupted:
+        return _INTERRUPTED
+    restored = run.report is not None and run.report.path and not run.fits.begun
+    return _COMPILED_AGAIN if restored and run.saves.compiled_again else ""
+
+
+def _check_states(callback: Any) -> None:
+    """Raise before the first step of a ``fit``, and not at its first save.
+
+    Raises:
+        TfckptError: the state of another callback cannot be saved.
+    """
+    manager = callback.tfckpt_run.config.manager
+    if manager is not None and not callback.checked:
+        others = [each for each in list_of(callback).callbacks if each is not callback]
+        states.collect(others, manager.callbacks)
+    callback.checked = True
 
 
 def _directory(run: Resumable) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
@@ -84,6 +85,7 @@ class Saves:
         self._saved_at: tuple[int | None, int] | None = None
         self.ahead = ""
         self._fits = self._told = self._stepped = False
+        self._restored_into: list[Any] = []
         self._calls, self._telling = 0, -1
         self._first_step: int | None = None
 
@@ -97,6 +99,13 @@ class Saves:
         self._triggers.restored(self._step())
         self._saved_at = None
         self.ahead = ""
+        self._restored_into = [one and weakref.ref(one) for one in self._compiled()]
+
+    @property
+    def compiled_again(self) -> bool:
+        """Whether a model has another optimizer than when it was restored."""
+        pairs = zip(self._restored_into, self._compiled(), strict=False)
+        return any((old and old()) is not new for old, new in pairs)
 
     def check_callback(self) -> None:
         """Raise where nothing is restored, and nothing would be saved in ``fit`` either."""
@@ -315,6 +324,9 @@ class Saves:
                 hint="add `manager: {directory: …}`",
             )
         return self._manager
+
+    def _compiled(self) -> list[Any]:
+        return [getattr(obj, "optimizer", None) for obj in self._objects.values()]
 
     def _step(self) -> int | None:
         return step_of(self._objects)
