@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,6 +122,12 @@ def when_it_is_known(do: Callable[[], None]) -> None:
         return True
 
     logging.getLogger("absl").addFilter(known)
+
+
+def put_in_the_way(loop: Loop) -> None:
+    """A file, where the directory was."""
+    shutil.rmtree(loop.directory)
+    Path(loop.directory).write_text("in the way", encoding="utf-8")
 
 
 def in_another_thread(do: Callable[[], Any]) -> None:
@@ -332,7 +339,7 @@ def a_forked_child_can_be_ended_and_its_parent_trains_on(loop: Loop) -> Any:
 @scenario(["SaveError", ENDED, 1])
 def a_save_that_fails_is_seen_and_the_retry_saves(loop: Loop) -> Any:
     loop.go()
-    Path(loop.directory).write_text("in the way", encoding="utf-8")
+    put_in_the_way(loop)
     come()
     first = ending(loop.go)
     Path(loop.directory).unlink()
@@ -342,7 +349,7 @@ def a_save_that_fails_is_seen_and_the_retry_saves(loop: Loop) -> Any:
 @scenario(signal.SIGTERM, grace_seconds=SHORT)
 def a_save_that_fails_does_not_outlive_the_grace_time(loop: Loop) -> None:
     loop.go()
-    Path(loop.directory).write_text("in the way", encoding="utf-8")
+    put_in_the_way(loop)
     come()
     ending(loop.go)
     hang()
