@@ -48,6 +48,9 @@ def randomize(model: Any, seed: int) -> None:
     for name, entry in live.inventory.entries.items():
         if entry.dtype.startswith("float"):
             inner(live.variables[name]).assign(draw.uniform(0.5, 1.5, entry.shape))
+    for layer in model._flatten_layers():  # Normalization computes with constants made of them
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()
 
 
 def weights(model: Any) -> set[str]:

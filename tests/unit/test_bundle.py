@@ -230,7 +230,7 @@ def test_a_directory_is_not_a_prefix_and_the_newest_in_it_is_suggested(prefix: s
     assert f"Write {str(directory / 'ckpt-10')!r}" in message
     empty = directory / "empty"
     empty.mkdir()
-    assert "No checkpoint is in it" in hint_of(str(empty))
+    assert "It is empty." in hint_of(str(empty))
 
 
 def test_a_saved_model_is_not_a_prefix_and_its_variables_are(prefix: str, tmp_path: Path) -> None:
