@@ -157,4 +157,4 @@ def test_a_run_directory_that_was_renamed(run, flavour, told) -> None:
     model: Any = digits(flavour)
     with told() as seen:
         fit(model, tfckpt.callbacks.resume(model, "runs/digits"), epochs=1)
-    seen.says("runs/digits (does not exist|holds no checkpoint)", "did you mean 'runs/digits_old'")
+    seen.says("runs/digits (does not exist|is empty)", "did you mean 'runs/digits_old'")
