@@ -113,8 +113,9 @@ def eyes(*things: Any) -> Iterator[Seen]:
     """What is seen from here on, and whether these models and variables stay as they are."""
     seen, out, lines = Seen(), io.StringIO(), Lines()
     before = values(*things)
-    logger = logging.getLogger("absl")
-    logger.addHandler(lines)
+    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
+    for logger in loggers:
+        logger.addHandler(lines)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(out):
             warnings.simplefilter("always")
@@ -125,7 +126,8 @@ def eyes(*things: Any) -> Iterator[Seen]:
     except (Exception, SystemExit) as error:
         seen.error = error
     finally:
-        logger.removeHandler(lines)
+        for logger in loggers:
+            logger.removeHandler(lines)
         seen.printed += out.getvalue()
     if things:
         after = values(*things)

@@ -14,7 +14,7 @@ from tfckpt.fitting.trained import own_variables
 from tfckpt.live import build, generators
 from tfckpt.live.inventory import collect
 from tfckpt.live.parts import parts
-from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.variables import is_variable, on_host, raw
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Before:
 
 def _values(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
     held = (part for each in variables if is_variable(each) for part in parts(raw(each)))
-    return [(part, part.read_value().cpu()) for part in held]
+    return [(part, on_host(part.read_value())) for part in held]
 
 
 def _assign(values: Iterable[tuple[Any, Any]]) -> None:

@@ -60,3 +60,9 @@ def as_int(value: Any) -> int:
 
 def last_name(variable: Any) -> str:
     return str(variable.name).removesuffix(":0").rpartition("/")[2]
+
+
+def on_host(tensor: Any) -> Any:
+    """The tensor in the host's memory; on a CPU, itself."""
+    with tf.device("CPU:0"):
+        return tf.identity(tensor)
