@@ -93,6 +93,10 @@ CONFIGS = {
         "version: 1\nrestore:\n  path: runs/digits/ckpt-3\n  policy: p\n  policies: {p: {}}\n",
         [r"t\.yaml:5:3", "unknown key"],
     ),
+    "keep is a number": (
+        "version: 1\nmanager: {directory: runs/a, keep: 3}\n",
+        [r"t\.yaml:2", "expected a list, found the number 3", "list of mappings", "`latest`"],
+    ),
     "two documents": ("version: 1\n---\nversion: 1\n", [r"t\.yaml:2", "second document"]),
     "a number as in 1e3": (
         "version: 1\nmanager: {directory: runs/a, save: {every_steps: 1e3}}\n",

@@ -132,7 +132,12 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
             yield Found(path, value, Problem("the key is missing", hint=hint))
         else:
             inner = _model_at(model, detail["loc"])
-            yield Found(path, value, _unexpected(kind, detail["msg"], value, context, inner))
+            problem = _unexpected(kind, detail["msg"], value, context, inner)
+            of_mappings = inner is not _model_at(model, detail["loc"][:-1])
+            if kind == "tuple_type" and of_mappings and not isinstance(value, dict):
+                keys = ", ".join(f"`{key}`" for key in sorted(keys_of(inner)))
+                problem = problem._replace(hint=f"a list of mappings, with keys of {keys}")
+            yield Found(path, value, problem)
 
 
 def _unknown(key: str, model: type[BaseModel]) -> Problem:
