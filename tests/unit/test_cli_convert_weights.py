@@ -120,7 +120,7 @@ def test_a_policy_of_a_config_says_what_goes_into_the_weights(
 @pytest.mark.parametrize(
     ("flags", "says", "status"),
     [
-        (["--config", "no_such.yaml"], "no_such.yaml: the file cannot be read", 1),
+        (["--config", "no_such.yaml"], "no_such.yaml: there is no config file", 1),
         (["--config", "c.yaml", "--policy", "q"], "has no policy 'q'; it has p", 2),
         (["--policy", "p"], "--policy is the name of one in the file of --config", 2),
         (["--config", "c.yaml", "--include", "model/**"], "leave out --include", 2),

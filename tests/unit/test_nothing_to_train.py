@@ -76,13 +76,12 @@ def test_a_cell_that_was_run_twice_resumes_when_it_is_run_twice_again(run, capsy
     callback = second.callback()
     again = whole(model, 5, callback)
     said = capsys.readouterr().out
-    assert "training resumes in `fit` 2 after 2 epochs" in said
     assert "`fit` 1 of this program was over, nothing to train" in said
     assert "the checkpoint is of `fit` 2, 2 of 2 epochs done, which resumes when it is" in said
     assert "run it again, or start over with start_over=True" in said
     assert (again.history, again.epoch) == (histories[0], [0, 1])
-    assert int(model.optimizer.iterations.numpy()) == 4 * STEPS
     more = whole(model, 5, callback)
+    assert "training resumes in `fit` 2 after 2 epochs" in capsys.readouterr().out
     assert more.epoch == [0, 1, 2, 3, 4]
     assert more.history["loss"][:2] == histories[1]["loss"]
     assert int(model.optimizer.iterations.numpy()) == (4 + 3) * STEPS
@@ -114,7 +113,7 @@ def test_histories_that_no_program_wrote_are_left_alone(flavour, saved) -> None:
     history.history, history.epoch = {"loss": [1.0]}, [0]
     fits = Fits()
     assert fits.begin([history]) == 0
-    fits.pass_over(saved)
+    fits.count(saved)
     fits.end()
     assert (history.history, history.epoch) == ({"loss": [1.0]}, [0])
 

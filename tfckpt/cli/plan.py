@@ -39,8 +39,9 @@ def run(given: Given) -> int:
         try:
             plan = tfckpt.plan(config, **objects)
         except ValueError as error:
-            unfit = [] if isinstance(error, tfckpt.TfckptError) else _unfit(objects)
-            if not unfit:
+            ours = isinstance(error, tfckpt.TfckptError)
+            told = not ours or isinstance(error, tfckpt.UntrackedError)
+            if not (unfit := _unfit(objects) if told else []):
                 raise
             raise Misuse(
                 f"--model {target} returned {', '.join(unfit)}: expected the model, or a "

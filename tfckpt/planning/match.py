@@ -27,7 +27,7 @@ from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
 from tfckpt.planning.rules import Rules, also_known, by_role
 from tfckpt.planning.seeds import Seeds
-from tfckpt.planning.unmatched import NO_SUCH_NAME, Unmatched
+from tfckpt.planning.unmatched import Unmatched
 from tfckpt.planning.untold import Untold
 from tfckpt.records import Role
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 
-_LEFT_OVER = {"warn": Severity.WARN, "ignore": Severity.NOTE}
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
 
@@ -253,16 +252,23 @@ class _Planning:
 
     def _leave_plainly(self) -> None:
         """The steps of what plainly goes nowhere, most of them without asking for each."""
-        unmatched, severity = self._unmatched, _LEFT_OVER.get(self._policy.on_unexpected)
-        asks = self._exclude or unmatched.expect_unexpected or not self._include.everything
+        unmatched, live = self._unmatched, self._live.entries
+        none = RenameHints(self._stored, self._live, (), ())
+        hinted = self._policy.on_unexpected == "error" and (self._missing or not unmatched.by_role)
+        rules = self._exclude or unmatched.expect_unexpected or not self._include.everything
+        asks = bool(hinted or rules)
         asked = self._reset.keys() | self._kept.keys() | {Role.METRIC}
+        known: dict[Role, Step] = {}
         for stored in self._left:
-            name = stored.name
-            if severity is None or asks or stored.role in asked or name == SAVE_COUNTER:
+            name, role = stored.name, stored.role
+            if asks or role in asked or stored.of in live or name == SAVE_COUNTER:
                 self._leave(Route(stored, name, None))
-            else:
-                found = Status.UNEXPECTED, "", name, None, stored, severity, NO_SUCH_NAME, "", name
-                self._steps.append(Step(*found))
+                continue
+            if role not in known:
+                known[role] = unmatched.unexpected(stored, "", none)
+            one = known[role]
+            about = one.severity, one.reason, one.hint, name
+            self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *about))
 
     def _spared(self, name: str, entry: Entry) -> _Spared | None:
         """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""

@@ -147,6 +147,11 @@ class Unmatched:
         """Whether the checkpoint has one, and whether the model does."""
         return _has_optimizer(self._stored), _has_optimizer(self._live)
 
+    @property
+    def by_role(self) -> bool:
+        """Whether what is said of a stored value of a variable that is gone depends on its role."""
+        return not self._not_given and not self._live.aliases
+
     @cached_property
     def _slots(self) -> tuple[set[str], set[str]]:
         """What the optimizers keep of variables, in the checkpoint and in the model."""
@@ -155,7 +160,8 @@ class Unmatched:
     @cached_property
     def _not_given(self) -> list[str]:
         """What the names in the checkpoint begin with of which the live objects have none."""
-        stored = {_top(e.name) for e in self._stored.entries.values() if e.role in _OF_KERAS}
+        entries = self._stored.entries.values()
+        stored = {e.name.partition("/")[0] for e in entries if e.role in _OF_KERAS}
         return sorted(stored - {_top(name) for name in self._live.entries} - {"optimizer"})
 
     @cached_property
