@@ -165,4 +165,4 @@ def _plain(key: str) -> str:
 
 
 def _fault(error: CheckpointError, path: str, name: str) -> Fault:
-    return Fault(error.path or path, name, error.message)
+    return Fault(error.path or path, name, "\n".join(filter(None, (error.message, error.hint))))
