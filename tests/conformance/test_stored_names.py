@@ -69,7 +69,7 @@ def compare(prefix: str, live: Live) -> tuple[set[str], set[str]]:
         return missing, set(theirs) - set(ours) - {"save_counter"}
 
 
-UNSAVED = {"seed", "metric"}
+UNSAVED = {"seed", "metric", "vocabulary"}
 WAYS = ("root", "model", "net")
 
 
