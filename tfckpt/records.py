@@ -65,6 +65,24 @@ class Entry(NamedTuple):
     crc32c: int | None = None
 
 
+class Traits(NamedTuple):
+    """What tells a layer of an automatic name from others of its class; ``""`` for not known.
+
+    Digests: they are only ever compared.
+
+    Attributes:
+        fed: what feeds it in a functional model.
+        feeds: what it feeds there.
+        settings: what it was made with: its activation, its units.
+        given: whether its name looks automatic, and is known not to be.
+    """
+
+    fed: str = ""
+    feeds: str = ""
+    settings: str = ""
+    given: bool = False
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layer:
     """One layer of a functional or sequential model, or of a list or dict of layers, in order.
@@ -79,6 +97,7 @@ class Layer:
             the layers of each class by themselves, and tell no other order.
         number: of an automatic name, as it was before it was counted anew: layers are numbered as
             they are made. -1 where that is not known.
+        traits: what else tells which one it is.
     """
 
     name: str
@@ -87,6 +106,7 @@ class Layer:
     told: bool = True
     kind: str = dataclasses.field(default="", compare=False)
     number: int = dataclasses.field(default=-1, compare=False)
+    traits: Traits = dataclasses.field(default=Traits(), compare=False)
 
 
 class Ordered(NamedTuple):

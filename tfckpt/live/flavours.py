@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfckpt.names import snake_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Flavour:
     layer: Any  # classes; typed as such, isinstance would narrow what it is asked about to object
     model: Any
     stacks: Any
+    functional: Any  # of those, the class that is made by calls of layers
     optimizers: Any
     loss_scale: Any
     metric: Any
@@ -36,11 +37,14 @@ class Flavour:
     saves_bins: bool  # those that its layer has made from a variable
     plain_attributes: frozenset[str]
     automatic: Callable[[str], str]  # class name → what a layer without a name is called
+    counted: Callable[[str], int]  # that → how many the process has called so
+    inputs: Callable[[Any], Sequence[Any]]  # of a call of a layer, a node of Keras's graph
 
 
 @functools.cache
 def _keras3() -> Flavour:
     import keras
+    from keras.src.backend.common import global_state
     from keras.src.models.functional import Functional
     from keras.src.optimizers.base_optimizer import BaseOptimizer
 
@@ -57,6 +61,7 @@ def _keras3() -> Flavour:
         keras.layers.Layer,
         keras.Model,
         (Functional, keras.Sequential),
+        Functional,
         (BaseOptimizer,),
         keras.optimizers.LossScaleOptimizer,
         keras.metrics.Metric,
@@ -66,6 +71,8 @@ def _keras3() -> Flavour:
         False,
         plain,
         snake_case,
+        lambda base: (global_state.get_global_attribute("object_name_uids") or {}).get(base, 0),
+        lambda node: node.input_tensors,
     )
 
 
@@ -92,6 +99,7 @@ def _tf_keras() -> Flavour:
         tf_keras.layers.Layer,
         tf_keras.Model,
         (Functional, tf_keras.Sequential),
+        Functional,
         (tf_keras.optimizers.Optimizer, OptimizerV2),
         tf_keras.mixed_precision.LossScaleOptimizer,
         tf_keras.metrics.Metric,
@@ -101,6 +109,8 @@ def _tf_keras() -> Flavour:
         True,
         plain,
         generic_utils.to_snake_case,
+        lambda base: backend.get_default_graph_uid_map().get(("", base), 0),
+        lambda node: node.keras_inputs,
     )
 
 

@@ -18,6 +18,7 @@ from tfckpt.errors import NamingError
 from tfckpt.live import optimizers, orders
 from tfckpt.live.derived import derives
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.traits import given_names, with_traits
 from tfckpt.live.tree import Tree, is_value
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.live.vocabularies import Vocabulary
@@ -25,7 +26,7 @@ from tfckpt.names import Kind, Names, Node
 from tfckpt.records import Entry, Inventory, Role, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 SOURCE = "the live objects"
 
@@ -144,11 +145,12 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
     for optimizer, node in tree.optimizers:
         optimizers.finish(tree, optimizer, node)
     named = names.assign(nodes, keras_roots=models)
+    chosen = given_names(tree)
     return Live(
         Inventory(
             SOURCE,
             {n.name: _entry(n) for n in named.values},
-            named.stacks,
+            with_traits(tree, named, chosen),
             named.aliases,
             named.optimizers,
             complete=True,
@@ -157,7 +159,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             deep_orders=orders.deep_orders(tree, named, models.values()),
             members=orders.members(tree, named),
             lists=named.lists,
-            labels=_labels(tree, named),
+            labels=_labels(tree, named, chosen),
             varying=_varying(named),
         ),
         {n.name: n.node.value for n in named.values},
@@ -173,13 +175,15 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
     )
 
 
-def _labels(tree: Tree, named: Names) -> dict[str, str]:
+def _labels(tree: Tree, named: Names, given: Collection[int]) -> dict[str, str]:
     """Path → the name that a layer was given, for those that an attribute names."""
-    given = ((named.paths.get(id(node), ""), node) for _, node, _ in tree.layers)
+    layers = ((named.paths.get(id(node), ""), node) for _, node, _ in tree.layers)
     return {
         path: node.label
-        for path, node in given
-        if "/" in path and not node.base and path.rpartition("/")[0] not in named.stacks
+        for path, node in layers
+        if "/" in path
+        and (not node.base or id(node) in given)
+        and path.rpartition("/")[0] not in named.stacks
     }
 
 

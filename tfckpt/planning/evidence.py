@@ -3,17 +3,23 @@
 An automatic name and an index in a list tell no more than a place. So a list's indices are believed
 only where the list has as many layers of the same classes, and automatic names only where the
 layers were made in the same order (Keras numbers them as they are made, whatever the graph they are
-in looks like) and none of them may have been given a name since.
+in looks like) and none of them may have been given a name since. Neither is believed where layers
+seem to have changed places: each has what fed, or was fed by, another one, or its settings. A layer
+of which these merely differ was edited, and is the same.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfckpt.stored.tf1.numbered import own_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfckpt.records import Layer
+
+    Alike = Callable[[Layer, Layer], bool]
 
 WHICH_HINT = (
     "`rename` says which is which; names that you give to the layers where the model is built "
@@ -74,7 +80,7 @@ def named_since(
     base: str,
     there: Sequence[Layer],
     here: Sequence[Layer],
-    alike: Callable[[Layer, Layer], bool],
+    alike: Alike,
 ) -> list[Layer]:
     """The named layers of one side that may be automatic ones of the other.
 
@@ -105,3 +111,84 @@ def _pattern(base: str, layers: Sequence[Layer], named: Sequence[Layer]) -> list
         for layer in layers
         if layer.base == base or layer in named
     ]
+
+
+def misnamed(
+    alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
+) -> dict[str, str]:
+    """Layer → why its name cannot be believed, whatever its number and its neighbours.
+
+    Those of its class were made in another order, or one may have been given a name since.
+    """
+    found = renumbered(path, there, here)
+    for base in {layer.base for layer in here} & {layer.base for layer in there} - {""}:
+        if not made_alike(base, there, here):
+            why = f"the layers of that kind in {path!r} were made in another order in the model"
+        elif others := named_since(base, there, here, alike):
+            shown = " or ".join(repr(layer.name) for layer in others)
+            why = f"{shown}, which only one side has, may be one of its kind by another name"
+        else:
+            continue
+        text = "is an automatic name, and"
+        found |= {each.name: f"{each.name!r} {text} {why}" for each in here if each.base == base}
+    return found
+
+
+def renumbered(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name cannot be believed: it, or one of its kind, only looks automatic."""
+    found: dict[str, str] = {}
+    old = {own_name(layer): layer for layer in there if layer.base and layer.number >= 0}
+    for layer in here:
+        other = old.get(own_name(layer)) if layer.base and layer.number >= 0 else None
+        given = other is not None and (layer.traits.given or other.traits.given)
+        if other is None or not given or other.name == layer.name or layer.name in found:
+            continue
+        why = (
+            f"the layer named {own_name(layer)!r} is {path}/{layer.name} in the model and "
+            f"{path}/{other.name} in the checkpoint, by its place among those of its kind"
+        )
+        found |= {each.name: why for each in here if each.base == layer.base}
+    return found
+
+
+def told_apart(
+    alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
+) -> dict[str, str]:
+    """Layer → why it may be another one: each of some layers has what another of them had."""
+    old = {layer.name: layer for layer in there if layer.traits.settings}
+    pairs = [
+        (old[layer.name], layer)
+        for layer in here
+        if layer.name in old and (layer.base or not (layer.label and old[layer.name].label))
+    ]
+    texts = {
+        "fed": "is fed by what fed {other} in the checkpoint",
+        "feeds": "feeds what {other} fed in the checkpoint",
+        "settings": "has the settings that {other} has in the checkpoint",
+    }
+    return {
+        here: f"{path}/{here} in the model {text.format(other=f'{path}/{other}')}"
+        for trait, text in texts.items()
+        for here, other in _exchanged(trait, pairs, alike).items()
+    }
+
+
+def _exchanged(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
+    """Layer → the one whose trait it has now, where some have changed theirs with one another."""
+
+    def of(layer: Layer) -> tuple[str, str]:
+        return layer.base or layer.kind, getattr(layer.traits, trait)
+
+    left = [(old, new) for old, new in pairs if of(new)[1] and of(old) != of(new)]
+    while left:
+        had = {of(old): old for old, _ in left}
+        have = {of(new) for _, new in left}
+        both = [
+            (old, new)
+            for old, new in left
+            if of(old) in have and of(new) in had and alike(had[of(new)], new)
+        ]
+        if len(both) == len(left):
+            return {new.name: had[of(new)].name for _, new in left}
+        left = both
+    return {}

@@ -18,7 +18,16 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.evidence import WHICH_HINT, kinds, made_alike, named_since, same_class, shifted
+from tfckpt.planning.evidence import (
+    WHICH_HINT,
+    kinds,
+    made_alike,
+    misnamed,
+    renumbered,
+    same_class,
+    shifted,
+    told_apart,
+)
 from tfckpt.records import Layer, Role
 from tfckpt.stored.tf1.numbered import in_order_of_making, own_name
 
@@ -92,6 +101,8 @@ class Layers:
             len(there) == len(here)
             and all(map(_same_layer, there, here))
             and all(made_alike(kind, there, here) for kind in kinds(here))
+            and not renumbered("", there, here)
+            and all(old.traits == new.traits for old, new in zip(there, here, strict=True))
             for there, here in pairs
             if here
         )
@@ -156,19 +167,25 @@ class Layers:
                 )
                 self._verdicts[pair] = _relabelled(here, old, new, attributes=True)
             elif here in self._live and there in self._unordered:
-                layers = self._untold.layers(there, here)
-                self._verdicts[pair] = _counted(here, layers, self._live[here], there == here)
+                both = self._untold.layers(there, here), self._live[here]
+                counted = _counted(here, *both, there == here)
+                self._verdicts[pair] = counted | self._weak(pair, renumbered(here, *both))
             elif there in self._unordered:
                 self._verdicts[pair] = _unnumbered(here, self._stored[there])
             elif here in self._live:
                 both = self._untold.layers(there, here), self._live[here]
+                alike = self._alike(*pair)
+                weak = misnamed(alike, here, *both) | told_apart(alike, here, *both)
+                found = self._weak(pair, weak) | _compare(here, *both) | _relabelled(here, *both)
                 indexed = shifted(here, *both) if here in self._lists else {}
-                misnamed = _misnamed(self._alike(*pair), here, *both)
-                if misnamed:
-                    self._misnamed.add(pair)
-                found = misnamed | _compare(here, *both) | indexed | _relabelled(here, *both)
-                self._verdicts[pair] = found
+                self._verdicts[pair] = found | indexed
         return self._verdicts[pair]
+
+    def _weak(self, pair: tuple[str, str], found: dict[str, str]) -> dict[str, str]:
+        """Reasons that hold whatever the positions say."""
+        if found:
+            self._misnamed.add(pair)
+        return found
 
     def _alike(self, there: str, here: str) -> Alike:
         """Whether a stored layer and a live one have weights of the same shapes."""
@@ -209,27 +226,6 @@ def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
 def _same_layer(there: Layer, here: Layer) -> bool:
     """Whether two layers at one place have one name, and were given no other, or the same."""
     return (there.name, there.label) == (here.name, here.label) and same_class(there, here)
-
-
-def _misnamed(
-    alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
-) -> dict[str, str]:
-    """Layer → why its name cannot be believed, whatever its number and its neighbours.
-
-    Those of its class were made in another order, or one may have been given a name since.
-    """
-    found: dict[str, str] = {}
-    for base in {layer.base for layer in here} & {layer.base for layer in there} - {""}:
-        if not made_alike(base, there, here):
-            why = f"the layers of that kind in {path!r} were made in another order in the model"
-        elif others := named_since(base, there, here, alike):
-            shown = " or ".join(repr(layer.name) for layer in others)
-            why = f"{shown}, which only one side has, may be one of its kind by another name"
-        else:
-            continue
-        text = "is an automatic name, and"
-        found |= {each.name: f"{each.name!r} {text} {why}" for each in here if each.base == base}
-    return found
 
 
 def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:

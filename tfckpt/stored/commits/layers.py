@@ -1,6 +1,6 @@
-"""The layers of a commit record: under ``stacks`` what they are called, under ``made`` how.
+"""The layers of a commit record: what they are called, how they were made, what else tells them.
 
-They are two fields because readers of before know the first alone.
+They are three fields because readers of before know the first alone, or the first two.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.records import Layer
+from tfckpt.records import Layer, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from tfckpt.errors import DamagedCheckpointError
 
 _SHORT, _LONG = [str, str], [str, str, str, bool]
+_TRAITS = [str, str, str, bool]
 
 
 def plain(stacks: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
-    """Both fields in plain JSON types."""
+    """The fields in plain JSON types."""
     return {
         "stacks": {path: [_short(layer) for layer in layers] for path, layers in stacks.items()},
         "made": {path: [[one.kind, one.number] for one in all_] for path, all_ in stacks.items()},
+        "traits": {
+            path: [[*one.traits] for one in layers]
+            for path, layers in stacks.items()
+            if any(one.traits != Traits() for one in layers)
+        },
     }
 
 
@@ -35,6 +41,7 @@ def _short(layer: Layer) -> list[str | bool]:
 def parse(
     stacks: Mapping[str, list[Any]],
     made: Mapping[str, list[Any]],
+    traits: Mapping[str, list[Any]],
     damaged: Callable[[str], DamagedCheckpointError],
 ) -> dict[str, tuple[Layer, ...]]:
     """What :func:`plain` was given.
@@ -52,6 +59,11 @@ def parse(
                 raise damaged(f"the record's 'made' does not fit its 'stacks' of {path!r}")
             pairs = zip(layers, told, strict=True)
             layers = [dataclasses.replace(one, kind=kind, number=n) for one, (kind, n) in pairs]
+        if (told := traits.get(path)) is not None:
+            if len(told) != len(layers) or any(_types(item) != _TRAITS for item in told):
+                raise damaged(f"the record's 'traits' do not fit its 'stacks' of {path!r}")
+            both = zip(layers, told, strict=True)
+            layers = [dataclasses.replace(one, traits=Traits(*item)) for one, item in both]
         found[path] = tuple(layers)
     return found
 

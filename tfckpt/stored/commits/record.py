@@ -34,7 +34,7 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byt
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-# What may be absent; the first records had none of the last five.
+# What may be absent; the first records had none of the last six.
 _DEFAULTS = {
     "nbytes": 0,
     "key": "",
@@ -47,6 +47,7 @@ _DEFAULTS = {
     "lineage": [],
     "run_first": None,
     "made": {},
+    "traits": {},
     "labels": {},
 }
 _NOT_A_SAVERS = re.compile(
@@ -314,11 +315,13 @@ class _Reader:
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
         found = self.entries(items) if values is None else values
-        stacks, made = (self.mapping(tree, field, list) for field in ("stacks", "made"))
+        stacks, made, traits = (
+            self.mapping(tree, field, list) for field in ("stacks", "made", "traits")
+        )
         return Inventory(
             prefix,
             found,
-            layers.parse(stacks, made, self.damaged),
+            layers.parse(stacks, made, traits, self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),

@@ -1,0 +1,288 @@
+"""Layers of automatic names that changed places, and those of which a person gave the name.
+
+The count of the layers, their classes and their numbers are the same on both sides in each of
+these: what feeds them, what they feed, their settings or their given names alone tell the one from
+the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+
+CONSTANT = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)
+ASSERTIONS = ["assert_consumed", "assert_existing_objects_matched", "assert_nontrivial_match"]
+LIBRARIES = pytest.mark.parametrize("library", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
+
+
+def saved(model, tmp_path, library=tfckpt):
+    return library.Checkpoint(model=model).save(str(tmp_path / "ckpt"))
+
+
+def refused(path, model):
+    """What is said, and the model is as it was."""
+    before = [v.numpy() for v in model.variables]
+    with pytest.raises(tfckpt.RefusedError) as caught:
+        tfckpt.Checkpoint(model=model).restore(path)
+    for old, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(old, variable.numpy())
+    assert "SUSPECT" in str(caught.value)
+    return " ".join(str(caught.value).split())
+
+
+def alike(old, new):
+    """Both models make the same of a sample."""
+    for one, other in zip(
+        tf.nest.flatten(old(CONSTANT)), tf.nest.flatten(new(CONSTANT)), strict=True
+    ):
+        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-6)
+
+
+def two_ways(keras, swapped):
+    """Two unnamed layers, each before a named one, and a ReLU on one of the two ways."""
+    first, second = keras.layers.Dense(3), keras.layers.Dense(3)
+    left, right = (second, first) if swapped else (first, second)
+    inputs = keras.Input((3,))
+    ends = [left(inputs), right(inputs)]
+    at = 0 if swapped else 1
+    ends[at] = keras.layers.ReLU()(ends[at])
+    outputs = [keras.layers.Dense(3, name=n)(x) for n, x in zip(("l", "r"), ends, strict=True)]
+    return keras.Model(inputs, keras.layers.Subtract()(outputs))
+
+
+def test_layers_that_feed_what_another_one_fed_are_refused(flavour, tmp_path):
+    """A ReLU changed sides, and two lines of the program did: numbers and positions are as before.
+
+    The layer before `l` had the other one's number and position.
+    """
+    path = saved(two_ways(flavour, False), tmp_path)
+    said = refused(path, two_ways(flavour, True))
+    assert "model/dense in the model feeds what model/dense_1 fed in the checkpoint" in said
+    same = two_ways(flavour, False)
+    for assertion in ASSERTIONS:
+        getattr(tfckpt.Checkpoint(model=same).restore(path), assertion)()
+
+
+def test_layers_that_are_fed_by_what_fed_another_one_are_refused(flavour, tmp_path):
+    """Positions are as before: a ReLU behind `l` makes that one the first."""
+
+    def model(swapped):
+        inputs = flavour.Input((3,))
+        left, right = (flavour.layers.Dense(3, name=name)(inputs) for name in ("l", "r"))
+        ends = [flavour.layers.ReLU()(left), right]
+        layers = flavour.layers.Dense(3), flavour.layers.Dense(3)
+        pairs = zip(layers, ends[::-1] if swapped else ends, strict=True)
+        return flavour.Model(inputs, flavour.layers.Subtract()([one(x) for one, x in pairs]))
+
+    path = saved(model(False), tmp_path)
+    said = refused(path, model(True))
+    assert "model/dense in the model is fed by what fed model/dense_1 in the checkpoint" in said
+
+
+@pytest.mark.parametrize("edit", ["relu", "arguments", "outputs", "dict"])
+def test_branches_are_right_or_refused(flavour, edit, tmp_path):
+    """What the issue tells of: of the same layers, each made and called as before."""
+
+    def model(edit, seed):
+        inputs = flavour.Input((3,))
+        one, other = flavour.layers.Dense(3), flavour.layers.Dense(3)
+        ends = [one(inputs), other(inputs)]
+        if edit == "relu":
+            ends[0] = flavour.layers.ReLU()(ends[0])
+        if edit == "arguments":
+            ends = ends[::-1]
+        outputs = {
+            "relu": lambda: flavour.layers.Add()(ends),
+            "arguments": lambda: flavour.layers.Add()(ends),
+            "outputs": lambda: ends[::-1] if seed else ends,
+            "dict": lambda: {"b": ends[0], "a": ends[1]} if seed else ends,
+        }[edit or "relu"]()
+        made = flavour.Model(inputs, outputs)
+        rng = np.random.default_rng(seed)
+        for layer in (one, other):
+            layer.set_weights([rng.normal(size=w.shape) for w in layer.get_weights()])
+        return made, (one, other)
+
+    before = "" if edit in ("relu", "arguments") else edit
+    old, old_layers = model(before, 0)
+    path = saved(old, tmp_path)
+    new, new_layers = model(edit, 1)
+    try:
+        tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    except tfckpt.RefusedError as error:
+        assert "SUSPECT" in str(error)
+    else:
+        for one, other in zip(old_layers, new_layers, strict=True):
+            for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def chain(keras, *activations):
+    layers = [keras.layers.Dense(3, activation=each) for each in activations]
+    return keras.Sequential([keras.Input((3,)), *layers])
+
+
+def listed(keras, *activations):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [keras.layers.Dense(3, activation=each) for each in activations]
+
+        def call(self, inputs):
+            for layer in self.blocks:
+                inputs = layer(inputs)
+            return inputs
+
+    model = Net()
+    model(CONSTANT)
+    return model
+
+
+@pytest.mark.parametrize(("build", "path"), [(chain, "dense"), (listed, "blocks/0")])
+def test_layers_with_the_settings_of_another_one_are_refused(flavour, build, path, tmp_path):
+    """The first of three was taken out, and one added: each has what its neighbour had."""
+    old = build(flavour, "relu", "tanh", "sigmoid")
+    said = refused(saved(old, tmp_path), build(flavour, "tanh", "sigmoid", "relu"))
+    other = path.replace("0", "1") if "/" in path else "dense_1"
+    settings = f"model/{path} in the model has the settings that model/{other} has in the"
+    assert settings in said
+    assert "`rename` says which is which" in said
+
+
+@pytest.mark.parametrize("build", [chain, listed])
+@pytest.mark.parametrize("activations", [("relu", "tanh"), ("elu", "tanh"), ("elu", "elu")])
+def test_other_settings_are_no_other_layer(flavour, build, activations, tmp_path):
+    old, new = build(flavour, "relu", "tanh"), build(flavour, *activations)
+    tfckpt.Checkpoint(model=new).restore(saved(old, tmp_path)).assert_consumed()
+    for one, other in zip(old.weights, new.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("edit", ["dropout", "append", "head", "loaded"])
+def test_an_edit_that_moves_no_layer_is_restored(flavour, edit, tmp_path):
+    def model(edit):
+        inputs = flavour.Input((3,))
+        one, other = flavour.layers.Dense(3), flavour.layers.Dense(3)
+        found = flavour.layers.Add()([one(inputs), other(inputs)])
+        if edit == "dropout":
+            found = flavour.layers.Dropout(0.5)(found)
+        found = flavour.layers.Dense(3)(found)
+        found = flavour.layers.Dense(3, name="new" if edit == "head" else "head")(found)
+        if edit == "append":
+            found = flavour.layers.LayerNormalization(name="norm")(found)
+        return flavour.Model(inputs, found)
+
+    old, new = model(""), model(edit)
+    if edit == "loaded":
+        new.save(str(tmp_path / "model.keras"))
+        new = flavour.models.load_model(str(tmp_path / "model.keras"))
+    tfckpt.Checkpoint(model=new).restore(saved(old, tmp_path)).expect_partial()
+    for one, other in list(zip(old.weights, new.weights, strict=False))[:6]:
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_a_record_of_before_is_read_as_before(flavour, tmp_path):
+    """It tells nothing of what feeds a layer, nor of settings."""
+    old = chain(flavour, "relu", "tanh")
+    path = saved(old, tmp_path)
+    record = Path(f"{path}.tfckpt.json")
+    lines = [line for line in record.read_text().splitlines() if not line.startswith('"traits"')]
+    assert len(lines) == len(record.read_text().splitlines()) - 1
+    body = "\n".join(lines[:-2]).removesuffix(",").encode()
+    seal = hashlib.sha256(body).hexdigest()
+    record.write_bytes(body + f',\n"sha256": "{seal}"\n}}\n'.encode())
+    json.loads(record.read_text())
+    new = chain(flavour, "relu", "tanh")
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    alike(old, new)
+
+
+def named_blocks(keras, *names):
+    """A Sequential of layers of a class of one's own, ``Block``, whose names are given or not."""
+
+    class Block(keras.layers.Dense):
+        pass
+
+    return keras.Sequential([keras.Input((3,)), *(Block(3, name=name) for name in names)])
+
+
+@LIBRARIES
+def test_names_that_look_automatic_are_believed_over_places(flavour, library, tmp_path):
+    """`block_1` was taken out, and `block_4` added."""
+    old = named_blocks(flavour, "block_91", "block_92", "block_93")
+    path = saved(old, tmp_path, library)
+    said = refused(path, named_blocks(flavour, "block_92", "block_93", "block_94"))
+    assert (
+        "the layer named 'block_92' is model/block in the model and model/block_1 in the "
+        "checkpoint, by its place among those of its kind"
+    ) in said
+    new = named_blocks(flavour, "block_91", "block_92", "block_93")
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    alike(old, new)
+
+
+def attributes(keras, first, second):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.query = keras.layers.Dense(3, name=first)
+            self.key = keras.layers.Dense(3, name=second)
+
+        def call(self, inputs):
+            return self.query(inputs) - self.key(inputs)
+
+    model = Net()
+    model(CONSTANT)
+    return model
+
+
+def test_given_names_of_attributes_are_names_whatever_they_look_like(flavour, tmp_path):
+    path = saved(attributes(flavour, "dense_991", "dense_992"), tmp_path)
+    said = refused(path, attributes(flavour, "dense_992", "dense_991"))
+    assert (
+        "model/key is the layer 'dense_991' here and 'dense_992' in the checkpoint, which is "
+        "model/query here"
+    ) in said
+
+
+@pytest.mark.parametrize("side", ["stored", "live"])
+@pytest.mark.parametrize("how", ["loaded", "cleared"])
+def test_automatic_names_of_another_count_are_not_taken_for_given_ones(
+    flavour, how, side, tmp_path
+):
+    """A model from a `.keras` file has the names of the program that made it.
+
+    After `clear_session` Keras has forgotten its count.
+    """
+
+    def model(before):
+        flavour.backend.clear_session()
+        for _ in range(before):
+            flavour.layers.Dense(1)
+        return chain(flavour, None, None, None)
+
+    def strange():
+        made = model(1)
+        if how == "loaded":
+            file = str(tmp_path / "model.keras")
+            made.save(file)
+        flavour.backend.clear_session()
+        return flavour.models.load_model(file) if how == "loaded" else made
+
+    if side == "stored":
+        old = strange()
+        path = saved(old, tmp_path)
+        new = model(0)
+    else:
+        old = model(0)
+        path = saved(old, tmp_path)
+        new = strange()
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    alike(old, new)
