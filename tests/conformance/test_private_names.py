@@ -69,13 +69,14 @@ NAMES = {
     "_trackable_children",
     "variable": "_handle _save_slice_info",
     "Keras 3 layer": "_flatten_layers _trainable_variables _non_trainable_variables "
-    "_seed_generators built",
+    "_seed_generators built _maybe_initialize_trackable",
     "Keras 3 model": "_initial_epoch _should_eval train_function stop_training "
     "steps_per_execution _flatten_layers metrics optimizer layers",
     "Keras 3 variable": "_value _name _path _deferred_initialize path",
     "Keras 3 optimizer": "_variables _trainable_variables iterations _learning_rate _momentums "
     "built",
-    "tf_keras layer": "_flatten_layers _trainable_weights _non_trainable_weights built",
+    "tf_keras layer": "_flatten_layers _trainable_weights _non_trainable_weights built "
+    "_maybe_initialize_trackable",
     "tf_keras model": "_training_state _should_eval train_function _train_counter "
     "_steps_per_execution _flatten_layers metrics optimizer layers",
     "Keras 3 callbacks": "callbacks params",

@@ -4,12 +4,16 @@ Normalization computes with constants that it makes from its mean and variance. 
 again whenever it loads weights itself: ``finalize_state`` of its preprocessing layers
 (keras/src/layers/preprocessing/normalization.py; of any layer in
 tf_keras/src/engine/base_layer.py), and, for a layer of somebody's own, ``load_own_variables``,
-which such a layer overrides for that purpose (keras/src/layers/layer.py).
+which such a layer overrides for that purpose (keras/src/layers/layer.py). Some change variables in
+passing, as DINOv2 of KerasHub its position embeddings: these are given the restored values again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from tfckpt.live.parts import parts
+from tfckpt.live.variables import is_variable, raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +39,13 @@ def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
         if hasattr(layer, "finalize_state"):
             layer.finalize_state()
         if _loads_itself(layer):
+            held = [part for v in filter(is_variable, layer.variables) for part in parts(raw(v))]
+            restored = [part.read_value() for part in held]
             values: dict[str, Any] = {}
             layer.save_own_variables(values)
             layer.load_own_variables(values)
+            for part, value in zip(held, restored, strict=True):
+                part.assign(value)
     if found:
         for model in models:
             model.predict_function = model.test_function = None

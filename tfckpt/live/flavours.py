@@ -35,7 +35,8 @@ class Flavour:
     lookups: Any
     bins: Any
     saves_bins: bool  # those that its layer has made from a variable
-    plain_attributes: frozenset[str]
+    plain_attributes: frozenset[str]  # of every layer
+    stack_attributes: frozenset[str]  # the functional and sequential models' books on their layers
     automatic: Callable[[str], str]  # class name → what a layer without a name is called
     counted: Callable[[str], int]  # that → how many the process has called so
     inputs: Callable[[Any], Sequence[Any]]  # of a call of a layer, a node of Keras's graph
@@ -48,14 +49,9 @@ def _keras3() -> Flavour:
     from keras.src.models.functional import Functional
     from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-    plain = frozenset(vars(keras.layers.Layer(name="plain"))) | {
-        # The functional and sequential models' own books about their layers.
-        "_functional",
-        "_nodes",
-        "_nodes_by_depth",
-        "_operations",
-        "_operations_by_depth",
-    }
+    books = frozenset(
+        {"_functional", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth"}
+    )
     return Flavour(
         "keras",
         keras.layers.Layer,
@@ -69,7 +65,8 @@ def _keras3() -> Flavour:
         (keras.layers.StringLookup, keras.layers.IntegerLookup),
         keras.layers.Discretization,
         False,
-        plain,
+        _attributes(keras.layers.Layer(name="plain")),
+        books,
         snake_case,
         lambda base: (global_state.get_global_attribute("object_name_uids") or {}).get(base, 0),
         lambda node: node.input_tensors,
@@ -84,16 +81,18 @@ def _tf_keras() -> Flavour:
     from tf_keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
     from tf_keras.src.utils import generic_utils
 
-    plain = frozenset(vars(tf_keras.layers.Layer(name="plain"))) | {
-        "_input_coordinates",
-        "_input_layers",
-        "_layer_call_argspecs",
-        "_nodes_by_depth",
-        "_output_coordinates",
-        "_output_layers",
-        "_steps_per_execution",  # which adapt() leaves on a preprocessing layer
-        "_tensor_usage_count",
-    }
+    adapted = {"_steps_per_execution"}  # which adapt() leaves on a preprocessing layer
+    books = frozenset(
+        {
+            "_input_coordinates",
+            "_input_layers",
+            "_layer_call_argspecs",
+            "_nodes_by_depth",
+            "_output_coordinates",
+            "_output_layers",
+            "_tensor_usage_count",
+        }
+    )
     return Flavour(
         "tf_keras",
         tf_keras.layers.Layer,
@@ -107,11 +106,18 @@ def _tf_keras() -> Flavour:
         (tf_keras.layers.StringLookup, tf_keras.layers.IntegerLookup),
         tf_keras.layers.Discretization,
         True,
-        plain,
+        _attributes(tf_keras.layers.Layer(name="plain")) | adapted,
+        books,
         generic_utils.to_snake_case,
         lambda base: backend.get_default_graph_uid_map().get(("", base), 0),
         lambda node: node.keras_inputs,
     )
+
+
+def _attributes(layer: Any) -> frozenset[str]:
+    """The attributes of a layer without parts, TensorFlow's books about what it tracks included."""
+    layer._maybe_initialize_trackable()
+    return frozenset(vars(layer))
 
 
 def flavours() -> tuple[Flavour, ...]:

@@ -55,7 +55,7 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
             describe_scale(tree, optimizer, node)
         return
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKS or attribute.startswith("_self_"):
+        if attribute in _BOOKS:
             continue
         if is_optimizer(value) or (
             isinstance(value, (list, tuple)) and any(map(is_optimizer, value))

@@ -203,18 +203,20 @@ class Tree:
         if isinstance(layer, flavour.stacks):
             bases |= {"functional", "model"}
         node.base = weak_base(layer.name, bases)
+        books: frozenset[str] = frozenset()
         if isinstance(layer, flavour.stacks):
+            books = flavour.stack_attributes
             node.kind = Kind.STACK
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
         if not layer.built:
             self.unbuilt.append((layer, node))
         model = isinstance(layer, flavour.model)
         for attribute, value in list(vars(layer).items()):
-            if attribute in flavour.plain_attributes:
+            if attribute in flavour.plain_attributes or attribute in books:
                 continue
             if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavour):
                 continue
-            if attribute.startswith("_self_") or isinstance(value, flavour.metric):
+            if isinstance(value, flavour.metric):
                 continue
             self.attach(node, attribute, value)
         self._untold(layer, node, flavour)

@@ -139,8 +139,7 @@ class GraphReader:
         return _TFCKPT in self.edges[0]
 
     def is_stack(self, index: int) -> bool:
-        edges = self.edges[index]
-        return OPERATIONS in edges or INNER in edges or "layer_with_weights-0" in edges
+        return "layer_with_weights-0" in self.edges[index] or self._operations(index) is not None
 
     def is_optimizer(self, index: int) -> bool:
         edges = self.edges[index]
@@ -213,12 +212,10 @@ class GraphReader:
             if edge in given and target in led:
                 node.asides.append((edge, self._get(target, fresh)))
                 continue
-            if edge == "_random_generator":
-                seed = self._seed_state(target)
-                if seed is not None:
-                    state = self._get(seed, fresh)
-                    node.children.append((edge, state))
-                    state.role = Role.SEED
+            if edge == "_random_generator" and (seed := self._seed_state(target)) is not None:
+                state = self._get(seed, fresh)
+                node.children.append((edge, state))
+                state.role = Role.SEED
                 continue
             node.children.append((edge, self._get(target, fresh)))
         self._books(index, node, fresh)
@@ -322,14 +319,20 @@ class GraphReader:
             node.role = Role.ITERATOR if iterator else Role.OBJECT
 
     def stack_layers(self, index: int) -> list[int]:
-        edges = self.edges[index]
-        if (inner := edges.get(INNER)) is not None and OPERATIONS in self.edges[inner]:
-            edges = self.edges[inner]
-        if (operations := edges.get(OPERATIONS)) is not None:
+        if (operations := self._operations(index)) is not None:
             order = self.edges[operations]
             return [order[key] for key in sorted(order, key=lambda key: (len(key), key))]
-        numbered = [(m, node) for edge, node in edges.items() if (m := _LAYER_EDGE.fullmatch(edge))]
+        edges = self.edges[index].items()
+        numbered = [(m, node) for edge, node in edges if (m := _LAYER_EDGE.fullmatch(edge))]
         return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
+
+    def _operations(self, index: int) -> int | None:
+        """Keras 3's list of the layers of a functional model, or of the one in a sequential."""
+        edges = self.edges[index]
+        for each in (self.edges[edges[INNER]] if INNER in edges else {}, edges):
+            if (found := each.get(OPERATIONS)) is not None and self.is_container(found):
+                return found
+        return None
 
     def is_container(self, index: int) -> bool:
         """A list: all its edges are numbers."""

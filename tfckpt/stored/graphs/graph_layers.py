@@ -12,7 +12,7 @@ from tfckpt.names import weak_base
 from tfckpt.stored.graphs.layer_names import Scope, layer_names, slashed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tfckpt.stored.graphs.graph import GraphReader
 
@@ -68,20 +68,19 @@ def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]
     while stack:
         depth, stacks, current = stack.pop()
         if reader.is_stack(current) or not reader.is_optimizer(current):
-            for edge, child in _below(reader, current):
+            for child in _below(reader, current):
                 if child in seen:
                     continue
                 seen.add(child)
                 if reader.nodes[child].attributes:
                     yield depth, stacks, child
-                elif edge in {INNER, OPERATIONS} or reader.is_container(child):
+                elif reader.is_container(child):
                     stack.append((depth, stacks, child))
                 else:
                     stack.append((depth + 1, stacks + reader.is_stack(child), child))
 
 
-def _below(reader: GraphReader, index: int) -> Iterator[tuple[str, int]]:
+def _below(reader: GraphReader, index: int) -> Iterable[int]:
     if reader.is_stack(index):
-        yield from (("", layer) for layer in reader.stack_layers(index))
-    else:
-        yield from reader.edges[index].items()
+        return reader.stack_layers(index)
+    return reader.edges[index].values()

@@ -1,0 +1,83 @@
+"""Layers of other people's libraries: what they call their parts, and how they load themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+
+# As KerasHub's TransformerDecoder has it; names that Keras uses in functional models alone; one for
+# something that is no layer.
+ATTRIBUTES = ["_self_attention_layer", "_functional", "_operations", "_nodes", "_random_generator"]
+WRITERS = pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
+
+
+def decoder(k: Any, attribute: str) -> Any:
+    class Decoder(k.layers.Layer):
+        def build(self, shape: Any) -> None:
+            setattr(self, attribute, k.layers.MultiHeadAttention(2, 2, name="self_attention"))
+            self._norm = k.layers.LayerNormalization()
+            getattr(self, attribute)(tf.ones((1, 3, 4)), tf.ones((1, 3, 4)))
+            self._norm.build(shape)
+            self.built = True
+
+        def call(self, x: Any) -> Any:
+            return self._norm(x + getattr(self, attribute)(x, x))
+
+    inputs = k.Input((3, 4))
+    x = inputs
+    for index in range(2):
+        x = Decoder(name=f"transformer_layer_{index}")(x)
+    return k.Model(inputs, x)
+
+
+def filled(model: Any, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    for variable in model.weights:
+        variable.assign(random.normal(size=variable.shape))
+    return model
+
+
+@WRITERS
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_a_layer_is_found_whatever_attribute_holds_it(flavour, attribute, writer, tmp_path) -> None:
+    old = filled(decoder(flavour, attribute), 1)
+    path = writer.Checkpoint(model=old).write(str(tmp_path / "ckpt"))
+    theirs, dropped, declared = (filled(decoder(flavour, attribute), seed) for seed in (2, 3, 4))
+    tf.train.Checkpoint(model=theirs).read(path).assert_existing_objects_matched()
+    tfckpt.Checkpoint(model=dropped).read(path).assert_consumed()
+    tfckpt.restore(path, model=declared, policy={"api": "read"})
+    for new in (theirs, dropped, declared):
+        for one, other in zip(old.weights, new.weights, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@WRITERS
+def test_what_a_layer_does_to_its_variables_when_it_loads_is_undone(writer, tmp_path) -> None:
+    """KerasHub's DINOv2 computes its position embeddings anew as it saves and loads itself."""
+
+    class Embeddings(keras.layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.positions = self.add_weight(shape=(4,), name="positions")
+            self.interpolated = self.add_weight(shape=(2,), name="interpolated")
+
+        def call(self, x: Any) -> Any:
+            return x + self.interpolated
+
+        def load_own_variables(self, store: Any) -> None:
+            super().load_own_variables(store)
+            self.interpolated.assign(self.positions[::2])
+
+    def model() -> Any:
+        return keras.Sequential([keras.Input((2,)), Embeddings()])
+
+    old, new = filled(model(), 1), model()
+    path = writer.Checkpoint(model=old).write(str(tmp_path / "ckpt"))
+    tfckpt.Checkpoint(model=new).read(path).assert_consumed()
+    for one, other in zip(old.weights, new.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
