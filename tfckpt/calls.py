@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptError
-from tfckpt.fitting.restoring import plan_first, restore_first
+from tfckpt.fitting.restoring import plan_first, restore_first, warn_of
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.flavours import flavour_of
 from tfckpt.live.inventory import collect
@@ -152,7 +152,9 @@ class _Once(NamedTuple):
     objects: Mapping[str, Any]
 
     def restore(self) -> RestoreReport:
-        return restore_first(self.config, self.objects, self._given).report
+        report = restore_first(self.config, self.objects, self._given).report
+        warn_of(report)
+        return report
 
     def plan(self) -> Plan:
         return plan_first(self.config, self._given)

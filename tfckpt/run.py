@@ -9,12 +9,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from absl import logging
-
 from tfckpt.errors import TfckptError
 from tfckpt.fitting.fits import Fits
 from tfckpt.fitting.keras_callback import callback_for, no_training
-from tfckpt.fitting.restoring import plan_first, restore_first
+from tfckpt.fitting.restoring import plan_first, restore_first, warn_of
 from tfckpt.fitting.resumption import Restoration, Resumption, check_keywords
 from tfckpt.fitting.saves import Moment, Saves
 from tfckpt.fitting.steps import check_step
@@ -89,12 +87,8 @@ class Run:
         """
         found = self.find()
         self.restored(found)
-        report = found.report
-        if not report.path:
-            logging.warning("%s", report)
-        if report.replaced:
-            logging.warning("%s: %s", report.path, report.replacements)
-        return report
+        warn_of(found.report)
+        return found.report
 
     def find(self, fit: int | None = None) -> Restoration:
         """Restore; or for a ``fit`` only check what it will restore, when it is at its place."""

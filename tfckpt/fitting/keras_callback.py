@@ -131,6 +131,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 if restored is not None:
                     run.restored(restored)
                 say(_summary(run.report))
+                if run.report is not None and (text := run.report.warnings):
+                    warn(f"{run.report.path}: {text}")
             line, warnings = run.saves.outlook()
             say(line)
             for warning in warnings:

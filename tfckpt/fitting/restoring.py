@@ -109,6 +109,14 @@ def plan_first(config: Config, given: Given) -> Plan:
     return Plan("", "", ())
 
 
+def warn_of(report: RestoreReport) -> None:
+    """Log what a restore outside of ``fit`` has to warn of."""
+    if not report.path:
+        logging.warning("%s", report)
+    for text in filter(None, (report.replacements, report.warnings)):
+        logging.warning("%s: %s", report.path, text)
+
+
 def _with_training(
     prepared: Prepared,
     choices: Sequence[Choice],

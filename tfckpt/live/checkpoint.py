@@ -19,26 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import CheckpointNotFoundError, NamingError
-from tfckpt.live.aliases import eager_prefix, eager_source, place_of, readable
+from tfckpt.errors import NamingError
+from tfckpt.live.advice import Call, advising, say
+from tfckpt.live.aliases import eager_prefix, eager_source, place_of
 from tfckpt.live.background import Background
-from tfckpt.live.binding import bind
 from tfckpt.live.coverage import EXTRA
-from tfckpt.live.delayed import (
-    Late,
-    came_since,
-    is_tensor,
-    may_come,
-    nothing_at_all,
-    nothing_left,
-    restore_rest,
-)
-from tfckpt.live.distribution import Restoring, saving, workers_among
-from tfckpt.live.errors import also
+from tfckpt.live.distribution import saving, workers_among
+from tfckpt.live.drop_in import restore
 from tfckpt.live.known import Known
 from tfckpt.live.lineage import Descent
 from tfckpt.live.remote import files_of
-from tfckpt.live.restore import Choice, Prepared, carry_out, permitted, prepare, reported
 from tfckpt.live.save import (
     Terms,
     about_now,
@@ -48,22 +38,22 @@ from tfckpt.live.save import (
     write,
     write_state,
 )
-from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.untracked import check_arguments, check_attribute
-from tfckpt.live.variables import as_int, is_variable
+from tfckpt.live.variables import as_int
 from tfckpt.live.writer import by_tensorflow
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.shard import BESIDE
 from tfckpt.stored.commits.commit import path_of
 from tfckpt.stored.commits.debris import claim
 from tfckpt.stored.commits.numbers import Number, last_in_order
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfckpt.live.inventory import Live
+    from tfckpt.live.distribution import Restoring
+    from tfckpt.live.restore import Prepared
     from tfckpt.live.save import About
+    from tfckpt.live.status import LoadStatus
     from tfckpt.live.workers import Workers
 
 TensorFlowManager: Any = tf.train.CheckpointManager
@@ -308,61 +298,19 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             late.take(name, getattr(self, name))
 
     def _tfckpt_restore(
-        self, prefix: str, policy: Policy, options: Any, workers: Restoring | None = None
+        self,
+        prefix: str,
+        policy: Policy,
+        options: Any,
+        workers: Restoring | None = None,
+        *,
+        returned: bool = True,
     ) -> LoadStatus:
         """Restore, together with other workers where there are any."""
-        objects, root = self._tfckpt_objects()
-        skip_slots = options is not None and options.experimental_skip_slot_variables
-        known: Any = {"skip_slots": skip_slots, "named": self._tfckpt_known.live}
-        workers = workers or Restoring(self._tfckpt_workers())
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(workers)
-            try:
-                what = [Choice(prefix, policy)], objects, root
-                prepared = stack.enter_context(prepare(*what, **known, workers=workers))
-            except CheckpointNotFoundError as error:
-                raise also(error, tf.errors.NotFoundError(None, None, "")) from None
-            plain = prepared.stored.graph and not prepared.live.keras_roots
-            if plain and not nothing_left(prepared):
-                return self._tfckpt_plain(prepared, options, workers)
-            late = Late(prepared, objects if prepared.stored.graph else {}, options)
-            waiting = bool(late.objects) or nothing_at_all(prepared)
-            prepared = permitted(prepared, may_come=waiting)
-            keep_all = may_fail_an_assertion(prepared.plan)
-            undo = carry_out(prepared, workers, keep_all=keep_all)
-            forget = self._tfckpt_comes_from(prepared)
-            later = late.bind()
-            self.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
-            came = partial(self._tfckpt_came, prepared.live) if plain else None
-            return LoadStatus(reported(prepared), undo, forget, later=later, late=late, came=came)
-
-    def _tfckpt_plain(self, prepared: Prepared, options: Any, workers: Restoring) -> LoadStatus:
-        """No Keras object, and values that may come later, which TensorFlow waits for."""
-        workers.meet_once_more()
-        prepared = permitted(prepared, may_come=may_come(prepared, *self._tfckpt_objects()))
-        live, assignments = prepared.live.variables, prepared.plan.assignments
-        # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
-        theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
-        prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
-        undo = carry_out(prepared, workers, keep_all=True, objects=False)
-        ours = [s.name for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
-        others = live.keys() - set(ours)
-        undo.watch(v for name, v in live.items() if name in others and is_variable(v))
-        about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
-        try:
-            later = restore_rest(partial(bind, self._saver, *about), live, ours)
-            workers.done()
-        except BaseException:
-            undo.roll_back()
-            raise
-        undo.settle()
-        self.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
-        forget = self._tfckpt_comes_from(prepared)
-        return LoadStatus(reported(prepared), undo, forget, later=later)
-
-    def _tfckpt_came(self, before: Live) -> list[str]:
-        """The values that have come to exist since."""
-        return came_since(before, self._tfckpt_known.live(*self._tfckpt_objects()))
+        with advising(call := Call.of(prefix, *self._tfckpt_objects())):
+            status = restore(self, prefix, policy, options, workers)
+        say(status, call, returned=returned)
+        return status
 
     def _tfckpt_objects(self) -> tuple[dict[str, Any], Any]:
         """The objects by keyword, and the root object."""

@@ -164,6 +164,10 @@ class Late:
         self._prefix, self._options = prepared.stored.prefix, options
         self.objects = {name: obj for name, obj in objects.items() if name in self._wanted}
 
+    def waits_for(self, name: str) -> bool:
+        """Whether a stored value may yet come to have a variable, below an object given."""
+        return name.partition("/")[0] in self.objects
+
     def bind(self) -> Any:
         """TensorFlow's status of what it restores when it can, None where there is nothing."""
         return self._read(self.objects) if self.objects else None

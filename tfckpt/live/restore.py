@@ -11,8 +11,6 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from absl import logging
-
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.garbage import uncollected
 from tfckpt.live import build
@@ -270,14 +268,6 @@ def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
         return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
     refuse(prepared.plan)
     return prepared
-
-
-def reported(prepared: Prepared) -> RestoreReport:
-    """The report of what was done; that a learning rate of the code was replaced is logged."""
-    report = prepared.report()
-    if report.replaced:
-        logging.warning("%s: %s", report.path, report.replacements)
-    return report
 
 
 def check(prepared: Prepared, workers: Restoring = ALONE) -> None:

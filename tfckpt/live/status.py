@@ -65,6 +65,13 @@ class LoadStatus:
         self._plain = late is None
         self._rolled_back = False
 
+    @property
+    def waiting(self) -> set[str]:
+        """The names of stored values whose variables TensorFlow may still make or find."""
+        unused = (s.source for s in self.report.plan.steps if s.status is Status.UNEXPECTED)
+        late = self._late
+        return {name for name in unused if late is None or late.waits_for(name)}
+
     def assert_consumed(self) -> Self:
         """Every value of the checkpoint has a variable, and every variable has a value.
 

@@ -31,7 +31,7 @@ from tfckpt.live.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.numbering import Begun, Numbers, give_back_number, given_back
-from tfckpt.manager.remarks import Remarks, missing
+from tfckpt.manager.remarks import Remarks
 from tfckpt.stored.commits.discover import Candidate, Kind
 from tfckpt.stored.commits.numbers import Number
 from tfckpt.stored.files import absolute, join, same_directory
@@ -391,9 +391,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._checkpoint._maybe_create_save_counter()
         checkpoint = self._checkpoint
         workers = Restoring(checkpoint._tfckpt_workers(), choice, follows=choice is None)
-        status = checkpoint._tfckpt_restore(path, RESTORE, None, workers).expect_partial()
+        checkpoint._tfckpt_restore(path, RESTORE, None, workers, returned=False).expect_partial()
         if self._checkpoint_interval is not None:
             self._last_checkpoint_step = as_int(self._step_counter)
-        if text := missing(status.report):
-            logging.warning("%s", text)
         return self._spelt(path)

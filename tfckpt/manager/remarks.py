@@ -12,8 +12,6 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.manager.retention import RUN_BEFORE, may_have, without_metric
-from tfckpt.planning import Status
-from tfckpt.records import Role
 from tfckpt.stored.files import absolute
 
 if TYPE_CHECKING:
@@ -21,12 +19,9 @@ if TYPE_CHECKING:
 
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Committed, Decision
-    from tfckpt.planning import RestoreReport
     from tfckpt.policy import Keep, Manager, Save
     from tfckpt.stored.commits.discover import Candidate
     from tfckpt.stored.commits.record import CommitRecord
-
-_SHOWN = 10
 
 
 def outlook(manager: Manager) -> str:
@@ -162,22 +157,6 @@ def _is_due(rule: Keep, own: CommitRecord, saved: Sequence[Committed], decision:
     if own.metrics and may_have(own.mid_epoch, rule.monitor):
         return True
     return (without_metric(saved, rule.monitor),) in decision.kept.values()
-
-
-def missing(report: RestoreReport) -> str:
-    """What a checkpoint had no value for; "" where it had all."""
-    names = [
-        step.name
-        for step in report.plan.steps
-        if step.status is Status.MISSING
-        and step.entry.role is not Role.METRIC
-        and step.name != "save_counter"
-    ]
-    if not names:
-        return ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    shown = ", ".join(names[:_SHOWN]) + more
-    return f"{report.path} has no value for {len(names)}, which stay as they were: {shown}"
 
 
 def _times(save: Save) -> Iterator[str]:

@@ -25,6 +25,17 @@ RENAMED = "renamed? rename: "
 _Values = frozenset[tuple[str, "Role", "Shape | None"]]
 _MOST_LEVELS = 50  # names come from files
 _PLAIN = re.compile(r"[^*?\[\]\"\\]+")
+_KEY = re.compile(r"(checkpoint|model): (?=\")")
+
+
+def rule_of(hint: str) -> str:
+    """The rule that a hint offers, as Python; "" where it offers none.
+
+    >>> rule_of('renamed? rename: [{checkpoint: "model/a/**", model: "model/b/**"}]')
+    '{"checkpoint": "model/a/**", "model": "model/b/**"}'
+    """
+    rule = hint.removeprefix(f"{RENAMED}[").removesuffix("]")
+    return _KEY.sub(r'"\1": ', rule) if hint.startswith(RENAMED) else ""
 
 
 class RenameHints:

@@ -62,6 +62,13 @@ class RestoreReport:
             "`optimizer: {hyperparameters: config}` keeps the code's"
         )
 
+    @property
+    def warnings(self) -> str:
+        """What the policy says to warn of (``on_missing: warn``); ``""`` for nothing."""
+        from tfckpt.planning.left_out import warned_of  # as of a Plan
+
+        return warned_of(self.plan)
+
     def to_json(self) -> dict[str, Any]:
         """The report in plain JSON types: the plan's, and what was restored from where."""
         return {

@@ -86,7 +86,10 @@ class Unmatched:
             self.expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
         )
-        hint = (renamed.of(live) or hint) if severity is Severity.ERROR else ""
+        expected = self.expect_missing.every(live.name) is not None
+        hint = ("" if expected else renamed.of(live)) or (
+            hint if severity is Severity.ERROR else ""
+        )
         return Step(Status.MISSING, live.name, "", live, None, severity, reason, hint)
 
     def _why_missing(self, live: Entry, moved: Mapping[str, str]) -> tuple[str, str]:

@@ -1,0 +1,199 @@
+"""What the drop-in classes say of what they leave out, and where they send who needs a policy."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+import tfckpt.callbacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WRITERS = pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
+
+
+@pytest.fixture
+def warnings(caplog) -> Callable[[], list[str]]:
+    """What was warned of since the last call."""
+
+    def since() -> list[str]:
+        found = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+        caplog.clear()
+        return [text for text in found if "deleted with unrestored values" not in text]
+
+    return since
+
+
+@pytest.fixture
+def stack(flavour) -> Callable[..., Any]:
+    """``stack(*names)``: a model of layers of those names, all alike."""
+
+    def build(*names: str, optimizer: Any = None, units: int = 3) -> Any:
+        layers = [flavour.layers.Dense(units, name=name) for name in names]
+        model = flavour.Sequential([flavour.Input((3,)), *layers])
+        if optimizer is not None:
+            model.compile(optimizer, "mse")
+            model.optimizer.build(model.trainable_variables)
+        return model
+
+    return build
+
+
+def left_out(path: str) -> str:
+    """What is said of a layer `b` that is called `stem` now."""
+    return (
+        f"{path}: 2 weights not in the checkpoint, unchanged in the model: model/stem/bias, "
+        "model/stem/kernel; 2 weights in the checkpoint, used by nothing: model/b/bias, "
+        f"model/b/kernel. Where layers were renamed: `tfckpt.restore({path!r}, model=…, policy="
+        '{"rename": [{"checkpoint": "model/b/**", "model": "model/stem/**"}]})`. To refuse that '
+        "anything is missing: `checkpoint.restore(…).assert_existing_objects_matched()`"
+    )
+
+
+@WRITERS
+def test_a_renamed_layer_is_named_and_the_call_that_is_said_restores_it(
+    writer, stack, tmp_path, warnings
+) -> None:
+    saved = stack("a", "b", "c")
+    path = writer.Checkpoint(model=saved).save(str(tmp_path / "ckpt"))
+    model = stack("a", "stem", "c")
+    status = tfckpt.Checkpoint(model=model).restore(path)
+    assert warnings() == [left_out(path)]
+    status.expect_partial()
+    assert warnings() == []
+    tfckpt.Checkpoint(model=model).read(path)
+    assert warnings() == [left_out(path)]
+    (policy,) = re.findall(r"policy=(.*?)\)`", left_out(path))
+    tfckpt.restore(path, model=model, policy=eval(policy))
+    data = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(model(data), saved(data))
+
+
+def test_the_manager_says_it_once(stack, tmp_path, warnings) -> None:
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=stack("a", "b")), tmp_path, 3)
+    path = manager.save()
+    new = tfckpt.Checkpoint(model=stack("a", "stem"))
+    tfckpt.CheckpointManager(new, tmp_path, 3).restore_or_initialize()
+    assert warnings() == [left_out(path)]
+    more = tfckpt.Checkpoint(model=stack("a", "b", "c"))
+    tfckpt.CheckpointManager(more, tmp_path, 3).restore_or_initialize()
+    missing = "2 values not in the checkpoint, unchanged in the model: model/c/bias, model/c/kernel"
+    assert warnings() == [f"{path}: {missing}"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"names": "ab"}, {"names": "abc"}),
+        ({"names": "abc"}, {"names": "ab"}),
+        ({"names": "ab", "optimizer": "adam"}, {"names": "abc"}),
+        ({"names": "ab"}, {"names": "ab", "optimizer": "adam"}),
+    ],
+    ids=["added", "removed", "optimizer saved", "optimizer new"],
+)
+def test_what_one_side_alone_has_is_left_to_the_assertions(
+    old, new, stack, tmp_path, warnings
+) -> None:
+    old, new = ({**side} for side in (old, new))
+    path = tfckpt.Checkpoint(model=stack(*old.pop("names"), **old)).save(tmp_path / "ckpt")
+    tfckpt.Checkpoint(model=stack(*new.pop("names"), **new)).restore(path).expect_partial()
+    assert warnings() == []
+
+
+def test_what_waits_for_a_variable_that_may_come_is_not_left_out(stack, tmp_path, warnings) -> None:
+    module = tf.Module()
+    module.v = tf.Variable(7.0)
+    path = tfckpt.Checkpoint(model=stack("a"), module=module).save(tmp_path / "ckpt")
+    later = tf.Module()
+    tfckpt.Checkpoint(model=stack("a", "b"), module=later).restore(path)
+    assert warnings() == []
+    later.v = tf.Variable(0.0)
+    assert float(later.v) == 7.0
+
+
+@pytest.mark.parametrize("policy", [{"on_missing": "warn"}, {"assert": "none"}])
+def test_a_policy_that_says_warn_warns(policy, stack, tmp_path, warnings) -> None:
+    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
+    missing = "2 values not in the checkpoint, unchanged in the model: model/c/bias, model/c/kernel"
+    report = tfckpt.restore(path, stack("a", "b", "c"), policy=policy)
+    assert warnings() == [f"{path}: {missing}"]
+    assert report.warnings == missing
+    config = {"version": 1, "restore": {"path": path, "policy": policy}}
+    tfckpt.restore(config, stack("a", "b", "c"))
+    assert warnings() == [f"{path}: {missing}"]
+    tfckpt.restore(path, stack("a", "b"), policy=policy)
+    assert warnings() == []
+
+
+def test_so_does_one_for_what_is_left_over_or_of_another_shape(stack, tmp_path, warnings) -> None:
+    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
+    tfckpt.restore(path, stack("a"), on_unexpected="warn")
+    left = "2 values in the checkpoint, used by nothing: model/b/bias, model/b/kernel"
+    assert warnings() == [f"{path}: {left}"]
+    tfckpt.restore(path, stack("a", "b", units=4), on_shape_mismatch="skip", allow_empty=True)
+    other = "4 values of another shape in the checkpoint, unchanged in the model: model/a/bias, "
+    assert warnings() == [f"{path}: {other}model/a/kernel, model/b/bias and 1 more"]
+
+
+def test_fit_says_it_too(stack, tmp_path, capsys, warnings) -> None:
+    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
+    policy = {"include": ["model/**"], "on_missing": "warn"}
+    config = {"version": 1, "restore": {"path": path, "policy": policy}}
+    missing = "2 values not in the checkpoint, unchanged in the model: model/c/bias, model/c/kernel"
+    data = np.ones((2, 3), np.float32)
+    for verbose in (1, 0):
+        model = stack("a", "b", "c", optimizer="sgd")
+        callback = tfckpt.from_config(config, model).callback(verbose=verbose)
+        model.fit(data, data, verbose=0, callbacks=[callback])
+        assert (f"{path}: {missing}" in capsys.readouterr().out.splitlines()) == bool(verbose)
+        assert (f"{path}: {missing}" in warnings()) != bool(verbose)
+
+
+def call(path: str, policy: str = "{…}") -> str:
+    return f"keys of a policy are given to `tfckpt.restore({path!r}, model=…, policy={policy})`"
+
+
+def test_a_refusal_says_where_its_keys_are_given(stack, tmp_path) -> None:
+    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
+    wider = stack("a", "b", units=4)
+    with pytest.raises(tfckpt.RefusedError, match="on_shape_mismatch: skip") as refused:
+        tfckpt.Checkpoint(model=wider).restore(path)
+    assert str(refused.value).endswith(f"\n  {call(path)}")
+    assert refused.value.hint == call(path)
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(path, wider)
+    assert "tfckpt.restore(" not in str(refused.value)
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=wider), tmp_path, 3)
+    with pytest.raises(tfckpt.RefusedError, match=re.escape(call(path))):
+        manager.restore_or_initialize()
+
+
+def test_a_model_of_which_every_layer_was_renamed_is_refused_with_the_rules(
+    flavour, tmp_path
+) -> None:
+    def model(first: str, second: str) -> Any:
+        layers = [flavour.layers.Dense(4, name=first), flavour.layers.Dense(2, name=second)]
+        return flavour.Sequential([flavour.Input((3,)), *layers])
+
+    path = tfckpt.Checkpoint(model=model("a", "b")).save(tmp_path / "ckpt")
+    rules = (
+        '{"rename": [{"checkpoint": "model/a/**", "model": "model/x/**"}, '
+        '{"checkpoint": "model/b/**", "model": "model/y/**"}]}'
+    )
+    with pytest.raises(tfckpt.RefusedError, match=re.escape(call(path, rules))):
+        tfckpt.Checkpoint(model=model("x", "y")).restore(path)
+
+
+def test_an_unbuilt_model_is_told_where_build_is_given(flavour, stack, tmp_path) -> None:
+    path = tfckpt.Checkpoint(model=stack("a")).save(tmp_path / "ckpt")
+    unbuilt = flavour.Sequential([flavour.layers.Dense(3, name="a")])
+    with pytest.raises(tfckpt.NotBuiltError, match="`build:` in the policy") as refused:
+        tfckpt.Checkpoint(model=unbuilt).restore(path)
+    assert str(refused.value).endswith(f"\n  {call(path)}")

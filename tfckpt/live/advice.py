@@ -1,0 +1,89 @@
+"""What the drop-in classes say, to people who have no policy and print no report.
+
+``Checkpoint.restore`` takes no policy. Whatever one would help with, a refusal or what was left
+out, is said with the call that does: ``tfckpt.restore``, given the same objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from tfckpt.errors import RefusedError, RestoreError
+from tfckpt.live.inventory import is_model
+from tfckpt.planning.coverage import SAVE_COUNTER
+from tfckpt.planning.left_out import missing, renamed, weights_left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfckpt.live.status import LoadStatus
+
+_KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """The call that restores the same checkpoint into the same objects by a policy."""
+
+    prefix: str
+    given: tuple[str, ...]
+
+    @classmethod
+    def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> Call:
+        """``objects`` and ``root`` as given to the drop-in class."""
+        keywords = [f"{keyword}=…" for keyword in objects if keyword != SAVE_COUNTER]
+        return cls(prefix, ("…", *keywords) if is_model(root) else tuple(keywords))
+
+    def by(self, policy: str) -> str:
+        """The call with a policy of those keys, as Python.
+
+        >>> print(Call("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
+        `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
+        """
+        arguments = repr(self.prefix), *self.given, f"policy={{{policy}}}"
+        return f"`tfckpt.restore({', '.join(arguments)})`"
+
+
+@contextlib.contextmanager
+def advising(call: Call) -> Iterator[None]:
+    """An error that names keys of a policy says where to give them."""
+    try:
+        yield
+    except RestoreError as error:
+        refused = isinstance(error, RefusedError)
+        if refused or "policy" in error.hint:
+            rules = renamed(error.plan) if isinstance(error, RefusedError) else ""
+            policy = f'"rename": [{rules}]' if rules else "…"
+            advice = f"keys of a policy are given to {call.by(policy)}"
+            error.hint = f"{error.hint}\n  {advice}".strip()
+            error.args = (f"{error}\n  {advice}",)
+        raise
+
+
+def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
+    """Log what a restore replaced in the code, and what it left out.
+
+    Args:
+        status: of the restore.
+        call: restores the same by a policy.
+        returned: whether the caller gets the status, and may assert on it.
+    """
+    report = status.report
+    if report.replaced:
+        keeps = call.by(_KEEPS_SETTINGS)
+        logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
+    if left := weights_left_out(report.plan, status.waiting):
+        rules = renamed(report.plan) or '{"checkpoint": …, "model": …}'
+        logging.warning(
+            "%s: %s. Where layers were renamed: %s. To refuse that anything is missing: "
+            "`checkpoint.restore(…).assert_existing_objects_matched()`",
+            report.path,
+            left,
+            call.by(f'"rename": [{rules}]'),
+        )
+    elif not returned and (text := missing(report.plan)):
+        logging.warning("%s: %s", report.path, text)

@@ -1,0 +1,97 @@
+"""One restore of ``tfckpt.Checkpoint``: what is there is assigned, what may come is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.live.aliases import readable
+from tfckpt.live.binding import bind
+from tfckpt.live.delayed import (
+    Late,
+    came_since,
+    is_tensor,
+    may_come,
+    nothing_at_all,
+    nothing_left,
+    restore_rest,
+)
+from tfckpt.live.distribution import Restoring
+from tfckpt.live.errors import also
+from tfckpt.live.restore import Choice, carry_out, permitted, prepare
+from tfckpt.live.save import synchronous
+from tfckpt.live.status import LoadStatus, may_fail_an_assertion
+from tfckpt.live.variables import is_variable
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+
+if TYPE_CHECKING:
+    from tfckpt.live.checkpoint import Checkpoint
+    from tfckpt.live.inventory import Live
+    from tfckpt.live.restore import Prepared
+    from tfckpt.policy import Policy
+
+
+def restore(
+    checkpoint: Checkpoint, prefix: str, policy: Policy, options: Any, workers: Restoring | None
+) -> LoadStatus:
+    """Restore the objects of a checkpoint, together with other workers where there are any."""
+    objects, root = checkpoint._tfckpt_objects()
+    skip_slots = options is not None and options.experimental_skip_slot_variables
+    known: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
+    workers = workers or Restoring(checkpoint._tfckpt_workers())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(workers)
+        try:
+            what = [Choice(prefix, policy)], objects, root
+            prepared = stack.enter_context(prepare(*what, **known, workers=workers))
+        except CheckpointNotFoundError as error:
+            raise also(error, tf.errors.NotFoundError(None, None, "")) from None
+        plain = prepared.stored.graph and not prepared.live.keras_roots
+        if plain and not nothing_left(prepared):
+            return _plain(checkpoint, prepared, options, workers)
+        late = Late(prepared, objects if prepared.stored.graph else {}, options)
+        waiting = bool(late.objects) or nothing_at_all(prepared)
+        prepared = permitted(prepared, may_come=waiting)
+        keep_all = may_fail_an_assertion(prepared.plan)
+        undo = carry_out(prepared, workers, keep_all=keep_all)
+        forget = checkpoint._tfckpt_comes_from(prepared)
+        later = late.bind()
+        checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
+        came = partial(_came, checkpoint, prepared.live) if plain else None
+        return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
+
+
+def _plain(
+    checkpoint: Checkpoint, prepared: Prepared, options: Any, workers: Restoring
+) -> LoadStatus:
+    """No Keras object, and values that may come later, which TensorFlow waits for."""
+    workers.meet_once_more()
+    prepared = permitted(prepared, may_come=may_come(prepared, *checkpoint._tfckpt_objects()))
+    live, assignments = prepared.live.variables, prepared.plan.assignments
+    # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
+    theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
+    prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
+    undo = carry_out(prepared, workers, keep_all=True, objects=False)
+    ours = [s.name for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
+    others = live.keys() - set(ours)
+    undo.watch(v for name, v in live.items() if name in others and is_variable(v))
+    about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
+    try:
+        later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
+        workers.done()
+    except BaseException:
+        undo.roll_back()
+        raise
+    undo.settle()
+    checkpoint.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
+    forget = checkpoint._tfckpt_comes_from(prepared)
+    return LoadStatus(prepared.report(), undo, forget, later=later)
+
+
+def _came(checkpoint: Checkpoint, before: Live) -> list[str]:
+    """The values that have come to exist since."""
+    return came_since(before, checkpoint._tfckpt_known.live(*checkpoint._tfckpt_objects()))

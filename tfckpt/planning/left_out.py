@@ -1,0 +1,89 @@
+"""What a restore leaves as it was, in one line, for whoever does not read its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfckpt.planning.coverage import SAVE_COUNTER
+from tfckpt.planning.hints import rule_of
+from tfckpt.planning.plan import Severity, Status
+from tfckpt.planning.text import printable
+from tfckpt.records import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from tfckpt.planning.plan import Plan, Step
+
+_FEW, _MANY = 3, 10
+_OF_MODEL = "not in the checkpoint, unchanged in the model"
+_OF_CHECKPOINT = "in the checkpoint, used by nothing"
+_OTHER_SHAPE = "of another shape in the checkpoint, unchanged in the model"
+
+
+def warned_of(plan: Plan) -> str:
+    """What a policy says to warn of; "" for nothing.
+
+    >>> from tfckpt.planning.plan import Step
+    >>> from tfckpt.records import Entry
+    >>> bias = Entry("model/head/bias", Role.WEIGHT, "float32", (3,))
+    >>> step = Step(Status.MISSING, bias.name, "", bias, None, Severity.WARN)
+    >>> warned_of(Plan("finetune", "zoo/ckpt-900", (step,)))
+    '1 value not in the checkpoint, unchanged in the model: model/head/bias'
+    """
+    steps = [step for step in plan.steps if step.severity is Severity.WARN]
+    kinds = (
+        (Status.MISSING, _OF_MODEL),
+        (Status.UNEXPECTED, _OF_CHECKPOINT),
+        (Status.MISMATCH, _OTHER_SHAPE),
+    )
+    found = ((what, [s for s in steps if s.status is status]) for status, what in kinds)
+    return "; ".join(_counted("value", what, each) for what, each in found if each)
+
+
+def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
+    """The weights that only the model has, and those that only the checkpoint has.
+
+    "" where one side alone has any: a part that was added, or one that is not wanted.
+
+    Args:
+        plan: what was done.
+        waiting: names of stored values that wait for a variable that may come.
+    """
+    weights = [step for step in plan.steps if step.entry.role is Role.WEIGHT]
+    missing = [step for step in weights if step.status is Status.MISSING]
+    unused = [s for s in weights if s.status is Status.UNEXPECTED and s.source not in waiting]
+    if not missing or not unused:
+        return ""
+    both = _counted("weight", _OF_MODEL, missing), _counted("weight", _OF_CHECKPOINT, unused)
+    return "; ".join(both)
+
+
+def renamed(plan: Plan) -> str:
+    """The rules that would fill what is missing, as Python; "" where none is known."""
+    hints = dict.fromkeys(s.hint for s in plan.steps if s.status is Status.MISSING)
+    rules = list(filter(None, map(rule_of, hints)))
+    return ", ".join(rules[:_FEW]) + (", …" if len(rules) > _FEW else "")
+
+
+def missing(plan: Plan) -> str:
+    """What a checkpoint had no value for; "" where it had all."""
+    steps = [
+        step
+        for step in plan.steps
+        if step.status is Status.MISSING
+        and step.entry.role is not Role.METRIC
+        and step.name != SAVE_COUNTER
+    ]
+    return _counted("value", _OF_MODEL, steps, _MANY) if steps else ""
+
+
+def _counted(word: str, what: str, steps: Sequence[Step], most: int = _FEW) -> str:
+    plural = "s" * (len(steps) != 1)
+    return f"{len(steps):,} {word}{plural} {what}: {_listed(steps, most)}"
+
+
+def _listed(steps: Iterable[Step], most: int) -> str:
+    names = [printable(step.entry.name) for step in steps]
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
