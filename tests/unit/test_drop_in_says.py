@@ -6,6 +6,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -116,6 +117,79 @@ def test_what_waits_for_a_variable_that_may_come_is_not_left_out(stack, tmp_path
     assert warnings() == []
     later.v = tf.Variable(0.0)
     assert float(later.v) == 7.0
+
+
+@WRITERS
+def test_a_layer_that_takes_a_part_of_its_weights_is_named(
+    writer, flavour, stack, tmp_path, warnings
+) -> None:
+    path = writer.Checkpoint(model=stack("a", "b")).save(str(tmp_path / "ckpt"))
+    layers = [flavour.layers.Dense(3, name=name, use_bias=name == "b") for name in "ab"]
+    model = flavour.Sequential([flavour.Input((3,)), *layers])
+    tfckpt.Checkpoint(model=model).restore(path).expect_partial()
+    what = "used by nothing, in layers whose other weights were restored: model/a/bias"
+    assert warnings() == [f"{path}: 1 weight in the checkpoint, {what}"]
+
+
+def adapted(rank: int) -> Any:
+    model = keras.Sequential(
+        [
+            keras.Input((4,), dtype="int32"),
+            keras.layers.Embedding(5, 3, name="words"),
+            keras.layers.Conv1D(3, 2, name="conv"),
+            keras.layers.Dense(3, name="out"),
+        ]
+    )
+    for layer in model.layers if rank else ():
+        layer.enable_lora(rank)
+        layer.trainable_variables[-1].assign(tf.ones(layer.trainable_variables[-1].shape))
+    return model
+
+
+@WRITERS
+def test_low_rank_adapters_that_are_left_out_are_named(writer, tmp_path, warnings) -> None:
+    saved = adapted(2)
+    path = writer.Checkpoint(model=saved).save(str(tmp_path / "ckpt"))
+    tfckpt.Checkpoint(model=adapted(0)).restore(path)
+    hint = (
+        "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters "
+        "(LoRA) a layer is as it was before they were trained"
+    )
+    assert warnings() == [
+        f"{path}: 6 weights in the checkpoint, used by nothing, in layers whose other weights were "
+        "restored: model/conv/lora_kernel_a, model/conv/lora_kernel_b, model/out/lora_kernel_a "
+        f"and 3 more. {hint}"
+    ]
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(path, adapted(0))
+    assert hint in " ".join(str(refused.value).split())
+    model, data = adapted(2), np.arange(8).reshape(2, 4) % 5
+    tfckpt.Checkpoint(model=model).restore(path).assert_existing_objects_matched()
+    np.testing.assert_array_equal(model(data), saved(data))
+    assert warnings() == []
+
+
+@WRITERS
+@pytest.mark.parametrize("names", [("right", "left"), ("right", "other"), ("left", "right")])
+def test_the_attribute_decides_whatever_its_layer_is_called(
+    writer, names, flavour, tmp_path
+) -> None:
+    class Pair(flavour.Model):
+        def __init__(self, value: float) -> None:
+            super().__init__()
+            self.left = flavour.layers.Dense(3, name=names[0])
+            self.right = flavour.layers.Dense(3, name=names[1])
+            self(tf.ones((1, 3)))
+            self.left.bias.assign(tf.fill((3,), value))
+            self.right.bias.assign(tf.fill((3,), value + 1))
+
+        def call(self, data: Any) -> Any:
+            return self.left(self.right(data))
+
+    path = writer.Checkpoint(model=Pair(1.0)).save(str(tmp_path / "ckpt"))
+    model = Pair(7.0)
+    tfckpt.Checkpoint(model=model).restore(path).assert_existing_objects_matched()
+    assert [float(layer.bias[0]) for layer in (model.left, model.right)] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("policy", [{"on_missing": "warn"}, {"assert": "none"}])

@@ -74,7 +74,8 @@ def test_the_drop_in_classes_warn(run, tmp_path, warnings) -> None:
     path = str(tmp_path / "run" / "ckpt-1")
     model, _ = run(0.5)
     report = tfckpt.Checkpoint(model=model).restore(path).report
-    assert warnings() == [f"{path}: {RATE}"]
+    policy = 'policy={"optimizer": {"hyperparameters": "config"}}'
+    assert warnings() == [f"{path}: {RATE}: `tfckpt.restore({path!r}, model=…, {policy})`"]
     assert report.replacements == RATE
     model, _ = run(0.5)
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), tmp_path / "run", 3)

@@ -15,7 +15,7 @@ from absl import logging
 from tfckpt.errors import RefusedError, RestoreError
 from tfckpt.live.inventory import is_model
 from tfckpt.planning.coverage import SAVE_COUNTER
-from tfckpt.planning.left_out import missing, renamed, weights_left_out
+from tfckpt.planning.left_out import layers_in_part, missing, renamed, weights_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,5 +85,7 @@ def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
             left,
             call.by(f'"rename": [{rules}]'),
         )
+    elif left := layers_in_part(report.plan, status.waiting):
+        logging.warning("%s: %s", report.path, left)
     elif not returned and (text := missing(report.plan)):
         logging.warning("%s: %s", report.path, text)

@@ -6,25 +6,27 @@ from typing import TYPE_CHECKING
 
 from tfckpt.planning.coverage import SAVE_COUNTER
 from tfckpt.planning.hints import rule_of
-from tfckpt.planning.plan import Severity, Status
+from tfckpt.planning.plan import ASSIGNED, Severity, Status
 from tfckpt.planning.text import printable
+from tfckpt.planning.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tfckpt.planning.plan import Plan, Step
 
 _FEW, _MANY = 3, 10
 _OF_MODEL = "not in the checkpoint, unchanged in the model"
 _OF_CHECKPOINT = "in the checkpoint, used by nothing"
+_OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
 _OTHER_SHAPE = "of another shape in the checkpoint, unchanged in the model"
 
 
 def warned_of(plan: Plan) -> str:
     """What a policy says to warn of; "" for nothing.
 
-    >>> from tfckpt.planning.plan import Step
+    >>> from tfckpt.planning.plan import Plan, Step
     >>> from tfckpt.records import Entry
     >>> bias = Entry("model/head/bias", Role.WEIGHT, "float32", (3,))
     >>> step = Step(Status.MISSING, bias.name, "", bias, None, Severity.WARN)
@@ -50,13 +52,22 @@ def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
         plan: what was done.
         waiting: names of stored values that wait for a variable that may come.
     """
-    weights = [step for step in plan.steps if step.entry.role is Role.WEIGHT]
-    missing = [step for step in weights if step.status is Status.MISSING]
-    unused = [s for s in weights if s.status is Status.UNEXPECTED and s.source not in waiting]
+    missing = [step for step in _weights(plan) if step.status is Status.MISSING]
+    unused = _unused(plan, waiting)
     if not missing or not unused:
         return ""
     both = _counted("weight", _OF_MODEL, missing), _counted("weight", _OF_CHECKPOINT, unused)
     return "; ".join(both)
+
+
+def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
+    """The weights that layers leave in the checkpoint while they take others; "" for none."""
+    layers = {_layer(step.source) for step in _weights(plan) if step.status in ASSIGNED}
+    left = [step for step in _unused(plan, waiting) if _layer(step.source) in layers]
+    if not left:
+        return ""
+    adapters = any(is_adapter(step.source) for step in left)
+    return _counted("weight", _OF_LAYER, left) + (f". {ADAPTERS_HINT}" if adapters else "")
 
 
 def renamed(plan: Plan) -> str:
@@ -76,6 +87,19 @@ def missing(plan: Plan) -> str:
         and step.name != SAVE_COUNTER
     ]
     return _counted("value", _OF_MODEL, steps, _MANY) if steps else ""
+
+
+def _weights(plan: Plan) -> Iterator[Step]:
+    return (step for step in plan.steps if step.entry.role is Role.WEIGHT)
+
+
+def _unused(plan: Plan, waiting: Collection[str]) -> list[Step]:
+    unused = (step for step in _weights(plan) if step.status is Status.UNEXPECTED)
+    return [step for step in unused if step.source not in waiting]
+
+
+def _layer(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _counted(word: str, what: str, steps: Sequence[Step], most: int = _FEW) -> str:

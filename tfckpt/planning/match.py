@@ -27,7 +27,7 @@ from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
 from tfckpt.planning.rules import Rules, also_known, by_role
 from tfckpt.planning.seeds import Seeds
-from tfckpt.planning.unmatched import Unmatched
+from tfckpt.planning.unmatched import Unmatched, is_adapter
 from tfckpt.planning.untold import Untold
 from tfckpt.records import Role
 
@@ -261,7 +261,8 @@ class _Planning:
         known: dict[Role, Step] = {}
         for stored in self._left:
             name, role = stored.name, stored.role
-            if asks or role in asked or stored.of in live or name == SAVE_COUNTER:
+            particular = name == SAVE_COUNTER or is_adapter(name)
+            if asks or role in asked or stored.of in live or particular:
                 self._leave(Route(stored, name, None))
                 continue
             if role not in known:

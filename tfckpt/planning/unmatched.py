@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,22 @@ _MISSING_SLOT_HINT = f"{_ANEW}; declared in expect_missing, these alone start an
 _LEFT_SLOT_HINT = f"{_ANEW}; declared in expect_unexpected, these alone are left out"
 _FRESH = "optimizer: {slots: reset, iterations: reset, hyperparameters: config} starts it anew"
 _SETTING_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
+_ADAPTER = re.compile(r"/lora_[a-z]+_[ab]$")
+ADAPTERS_HINT = (
+    "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
+    "a layer is as it was before they were trained"
+)
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 _OF_KERAS = _OF_OPTIMIZERS | {Role.WEIGHT}
+
+
+def is_adapter(name: str) -> bool:
+    """Whether it is a factor of what Keras 3 adds to a kernel (``Layer.enable_lora``).
+
+    >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
+    (True, False)
+    """
+    return "/lora_" in name and _ADAPTER.search(name) is not None
 
 
 class Unmatched:
@@ -128,6 +143,8 @@ class Unmatched:
             if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
                 why = "the checkpoint holds the state of an optimizer, and the model has none"
                 hint = f"compile the model; or {self._weights_alone}"
+            elif not reason and is_adapter(stored.name):
+                hint = renamed.of(stored) or ADAPTERS_HINT
             elif not reason and (top := _top(stored.name)) in self._not_given:
                 why = f"nothing was given as `{top}`"
                 selectors = ", ".join(f'"{one}/**"' for one in self._not_given)
