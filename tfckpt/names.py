@@ -147,7 +147,7 @@ def name_number(label: str) -> int:
     >>> name_number("dense_12"), name_number("dense")
     (12, 0)
     """
-    match = re.search(r"_(\d{1,18})$", label)
+    match = re.search(r"_(\d{1,18})(_preprocessor)?$", label)
     return int(match[1]) if match else 0
 
 
@@ -157,7 +157,7 @@ def weak_base(label: str, bases: Collection[str]) -> str:
     >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
     ('dense', '')
     """
-    base = re.sub(r"_\d+$", "", label)
+    base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # the second is FeatureSpace's
     return _SAME_BASE.get(base, base) if base in bases else ""
 
 

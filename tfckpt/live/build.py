@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import NotBuiltError
-from tfckpt.live.flavours import flavour_of
+from tfckpt.live.flavours import flavour_of, name_of
 from tfckpt.live.inventory import is_model
 from tfckpt.live.variables import raw
 from tfckpt.planning import Status
@@ -168,8 +168,10 @@ def check_built(live: Live, plan: Plan) -> None:
         )
         if hasattr(layer, "set_vocabulary"):
             hint = "give it its vocabulary before restoring: set_vocabulary(words, idf_weights)"
+        if hasattr(layer, "get_encoded_features"):
+            hint = "adapt it before restoring: feature_space.adapt(dataset)"
         weights = [step for step in left if step.entry.role is not Role.SLOT]
-        about = f"{path} ({type(layer).__name__} {layer.name!r})"
+        about = f"{path} ({type(layer).__name__} {name_of(layer)!r})"
         _refuse(about, path, weights, tree if _has_weights(layer, path) else None, hint)
     for path, optimizer in live.optimizers.items():
         if _is_built(optimizer, path, live):

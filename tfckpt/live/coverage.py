@@ -1,8 +1,9 @@
 """Nothing is left out of a save: what TensorFlow's object graph does not reach is added to it.
 
 TensorFlow's keys stay as they are, so plain TensorFlow restores what tfckpt writes. What its graph
-misses in a Keras 3 object (variables in lists and dicts, seed generators, metrics; keras#18398),
-and vocabularies hang under one extra child of the root, ``_tfckpt``, by canonical name.
+misses in a Keras 3 object (variables and tables in lists and dicts, seed generators, metrics;
+keras#18398), and vocabularies hang under one extra child of the root, ``_tfckpt``, by canonical
+name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import tensorflow as tf
 
 from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.variables import Trackable, is_variable, meant, raw
-from tfckpt.live.vocabularies import Vocabulary
 from tfckpt.records import Entry
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
     """
     ids = {id(meant(obj)) for obj in view.breadth_first_traversal()[0]}
     missed = {
-        name: value
-        for name, value in live.variables.items()
-        if isinstance(value, Vocabulary) or (is_variable(value) and not ids & _identities(value))
+        name: value for name, value in live.variables.items() if not ids & _identities(value)
     }
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}
@@ -81,8 +79,8 @@ def _kept_as_slot(name: str, live: Live) -> bool:
     )
 
 
-def _identities(variable: Any) -> set[int]:
-    return {id(variable), id(raw(variable))}
+def _identities(value: Any) -> set[int]:
+    return {id(value), id(raw(value) if is_variable(value) else meant(value))}
 
 
 def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str]:
@@ -105,8 +103,7 @@ def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str
     by_id.update(_legacy_slots(objects, graph))
     keys: dict[str, str] = {}
     for name, value in live.variables.items():
-        identities = _identities(value) if is_variable(value) else {id(value)}
-        key = next((by_id[i] for i in identities if i in by_id), None)
+        key = next((by_id[i] for i in _identities(value) if i in by_id), None)
         if key is None:
             raise CoverageError(
                 f"{name} would have been left out of the checkpoint", hint="nothing was written"

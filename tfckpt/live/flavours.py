@@ -140,6 +140,11 @@ def flavour_of(obj: Any) -> Flavour | None:
     return None
 
 
+def name_of(layer: Any) -> str:
+    """A layer's name; its class's where tf_keras's FeatureSpace, which begins no Layer, has none."""
+    return str(getattr(layer, "name", None) or snake_case(type(layer).__name__))
+
+
 def is_optimizer(obj: Any) -> bool:
     """Whether it is an optimizer of either flavour, or one of ``tf.compat.v1.train``."""
     flavour = flavour_of(obj)

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfckpt.live import optimizers
-from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer
+from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer, name_of
 from tfckpt.live.parts import owner
 from tfckpt.live.savers import any_registered, has_saver
 from tfckpt.live.variables import (
@@ -58,6 +58,22 @@ _TRAINER_ATTRIBUTES = frozenset(
         "_train_counter",
         "_training_state",
     }
+)
+
+# What FeatureSpace calls the layers of features that were given no name, with a number before the
+# end: `float_normalized_2_preprocessor` (feature_space.py of both flavours).
+_FEATURES = frozenset(
+    f"{feature}_preprocessor"
+    for feature in (
+        "float",
+        "float_discretized",
+        "float_normalized",
+        "float_rescaled",
+        "integer_categorical",
+        "integer_hashed",
+        "string_categorical",
+        "string_hashed",
+    )
 )
 
 
@@ -198,11 +214,11 @@ class Tree:
 
     def _layer(self, layer: Any, node: Node, flavour: Flavour) -> None:
         self.layers.append((layer, node, flavour))
-        node.label, node.cls = layer.name, snake_case(type(layer).__name__)
-        bases = {flavour.automatic(type(layer).__name__)}
+        node.label, node.cls = name_of(layer), snake_case(type(layer).__name__)
+        bases = {flavour.automatic(type(layer).__name__), *_FEATURES}
         if isinstance(layer, flavour.stacks):
             bases |= {"functional", "model"}
-        node.base = weak_base(layer.name, bases)
+        node.base = weak_base(node.label, bases)
         books: frozenset[str] = frozenset()
         if isinstance(layer, flavour.stacks):
             books = flavour.stack_attributes
