@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.live import buffers, incoming
+from tfckpt.stored.bundles.proto import BundleEntry
 from tfckpt.stored.files import LocalHandle
 
 DTYPES = [
@@ -103,6 +104,30 @@ def test_old_values_are_put_back_however_they_were_read(tmp_path, monkeypatch, o
     with pytest.raises(AssertionError, match="every variable has its old value again"):
         status.assert_existing_objects_matched()
     assert content(restored) == before
+
+
+@pytest.mark.parametrize("shape", [(0, 2**31), (2**33, 0), (0, 2**31 - 1)])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.usefixtures("way")
+def test_a_side_may_be_longer_than_int32_counts(shape, unknown, tmp_path) -> None:
+    def empty() -> Any:
+        zeros = tf.zeros(tf.constant(shape, tf.int64), tf.int8)
+        return tf.Variable(zeros, shape=[None, None] if unknown else None)
+
+    path = tfckpt.Checkpoint(v=empty(), w=tf.Variable([1.0])).save(str(tmp_path / "ckpt"))
+    v, w = empty(), tf.Variable([0.0])
+    if unknown:
+        v.assign(tf.ones([2, 3], tf.int8))
+    tfckpt.Checkpoint(v=v, w=w).restore(path).assert_consumed()
+    assert tuple(v.value().shape) == shape
+    assert w.numpy() == 1.0
+
+
+def test_there_is_memory_for_a_side_longer_than_int32_counts() -> None:
+    """Nothing is written to it: memory that is only asked for costs nothing."""
+    entry = BundleEntry("int8", (2**31,), shard=0, offset=0, nbytes=2**31, crc32c=0)
+    found = buffers.empty(entry, plain=True)
+    assert buffers.array_of(found.value).shape == (2**31,)
 
 
 def test_a_part_is_restored_by_reading_that_part(tmp_path, monkeypatch) -> None:

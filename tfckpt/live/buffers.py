@@ -116,7 +116,8 @@ def array_of(value: Any) -> np.ndarray:
 
 def empty(entry: BundleEntry, *, plain: bool) -> Buffer:
     """Memory for a value as it is stored, for a plain variable or for another."""
-    if plain and entry.shape and entry.nbytes > COPIED:  # over a scalar there is no array
+    # Over a scalar there is no array; the operation takes the sides as int32.
+    if plain and entry.shape and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
         return _empty_tensor(entry.shape, entry.dtype)
     content = np.empty(entry.nbytes, np.uint8)
     return Buffer(np.ndarray(entry.shape, _numpy_dtype(entry.dtype), content), content)

@@ -258,7 +258,7 @@ def _entry(named: names.Name) -> Entry:
     variable = raw(value)
     # One made with `shape=[None]` holds a value of some shape all the same.
     told = variable.shape.is_fully_defined()
-    shape = tuple(map(int, variable.shape if told else tf.shape(variable)))
+    shape = tuple(map(int, variable.shape if told else tf.shape(variable, tf.int64)))
     size = variable.dtype.size
     for side in shape:
         size *= side

@@ -257,7 +257,7 @@ class _Found:
             self.objects.append(obj)
             found = (value for name, value in attributes.items() if name not in _BOOKS)
         if isinstance(obj, tf.Variable) and not obj.shape.is_fully_defined():
-            self._ask(lambda: tuple(tf.shape(obj).numpy().tolist()))
+            self._ask(lambda: tuple(tf.shape(obj, tf.int64).numpy().tolist()))
         return found
 
     def _wrapper(self, wrapper: Any) -> Iterable[Any]:
