@@ -17,6 +17,7 @@ from tfckpt.fitting.resumption import Restoration, Resumption, check_keywords
 from tfckpt.fitting.saves import Moment, Saves
 from tfckpt.fitting.steps import check_step
 from tfckpt.fitting.training_state import takes_up
+from tfckpt.live.background import in_turn
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
@@ -72,6 +73,7 @@ class Run:
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
 
+    @in_turn("checkpoint._tfckpt_background")
     def restore(self) -> RestoreReport:
         """Restore by the config's ``restore`` section, completely or not at all.
 
@@ -90,6 +92,7 @@ class Run:
         warn_of(found.report)
         return found.report
 
+    @in_turn("checkpoint._tfckpt_background")
     def find(self, fit: int | None = None) -> Restoration:
         """Restore; or for a ``fit`` only check what it will restore, when it is at its place."""
         _ = self.checkpoint.save_counter  # so that it is restored, too
@@ -105,6 +108,7 @@ class Run:
         self.saves.restored()
         self.report = found.report
 
+    @in_turn("checkpoint._tfckpt_background")
     def plan(self) -> Plan:
         """What ``restore`` would do; assigns nothing.
 

@@ -16,6 +16,7 @@ from absl import logging
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.fitting.resumption import attached
 from tfckpt.fitting.steps import step_of
+from tfckpt.live.background import in_turn
 from tfckpt.live.distribution import in_cluster, workers_among
 from tfckpt.live.save import About
 from tfckpt.live.variables import as_int
@@ -297,6 +298,7 @@ class Saves:
             self._saved_at = None
             raise
 
+    @in_turn("_checkpoint._tfckpt_background")
     def _save(self, moment: Moment, *, wait: bool) -> str | None:
         manager = self._writer()
         if self.ahead:

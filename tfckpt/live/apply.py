@@ -33,6 +33,7 @@ from tfckpt.live.incoming import Incoming, cast_for, limit
 from tfckpt.live.interrupts import interrupt_waits
 from tfckpt.live.parts import parts, pieces
 from tfckpt.live.sharded import assignable
+from tfckpt.live.turns import assigning
 from tfckpt.live.variables import raw
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def apply(
         values.check(step)
     workers.ready()
     _restore_objects(objects or {})
-    with interrupt_waits(), _or_as_before(undo, plan.source):
+    with assigning(), interrupt_waits(), _or_as_before(undo, plan.source):
         undo.look_ahead(direct.values())
         for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
             _assign_direct(undo, one, buffer)

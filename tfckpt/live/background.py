@@ -1,4 +1,4 @@
-"""One save at a time beside the training, whose failure nobody can miss.
+"""One save at a time of a checkpoint, or beside the training, whose failure nobody can miss.
 
 A failure is raised by the next call that starts or waits for a save, and said at the end of the
 process at the latest, which waits for a save under way: the interpreter joins its threads first.
@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import logging
+
+from tfckpt.errors import SaveError
+from tfckpt.live.turns import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
 TURN = 0.0005  # seconds
 _unreported: set[Background] = set()
 
@@ -32,6 +38,21 @@ class Background:
 
     def __init__(self) -> None:
         self._work: Future[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = Lock()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Other threads' saves and restores by the checkpoint wait; those that came first go first.
+
+        The thread that writes has its turn by that: whoever has another waits for it.
+        """
+        with contextlib.nullcontext() if self._is_here else self._lock.held():
+            yield
+
+    @property
+    def _is_here(self) -> bool:
+        return self._thread is threading.current_thread()
 
     @property
     def busy(self) -> bool:
@@ -42,12 +63,15 @@ class Background:
         future: Future[None] = Future()
 
         def run() -> None:
+            self._thread = threading.current_thread()
             try:
                 with _turns.short():
                     work()
             except BaseException as error:
+                self._thread = None
                 future.set_exception(error)
             else:
+                self._thread = None
                 future.set_result(None)
 
         try:
@@ -59,15 +83,40 @@ class Background:
 
     def failure(self) -> BaseException | None:
         """Wait for what is under way; its failure, which :meth:`finish` is still to raise."""
-        return None if self._work is None else self._work.exception()
+        return None if self._work is None or self._is_here else self._work.exception()
 
     def finish(self) -> None:
-        """Wait for what is under way, and raise its failure."""
+        """Wait for what is under way, and raise its failure.
+
+        Raises:
+            SaveError: this is what is under way.
+        """
+        if self._is_here:
+            raise SaveError(
+                "a callback of a save in the background asked for the next save by the same "
+                "checkpoint, which would wait for this one",
+                hint="save in the thread that trains, or by a tfckpt.Checkpoint of its own",
+            )
         error = self.failure()
         self._work = None
         _unreported.discard(self)
         if error is not None:
             raise error
+
+
+def in_turn(background: str) -> Callable[[_Method], _Method]:
+    """A method in a :meth:`Background.turn` of its own, by the attribute that holds that."""
+    of = attrgetter(background)
+
+    def decorate(method: _Method) -> _Method:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with of(self).turn():
+                return method(self, *args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 class _Turns:

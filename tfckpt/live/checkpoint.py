@@ -22,7 +22,7 @@ import tensorflow as tf
 from tfckpt.errors import NamingError
 from tfckpt.live.advice import Call, advising, say
 from tfckpt.live.aliases import eager_prefix, eager_source, place_of
-from tfckpt.live.background import Background
+from tfckpt.live.background import Background, in_turn
 from tfckpt.live.coverage import EXTRA
 from tfckpt.live.distribution import saving, workers_among
 from tfckpt.live.drop_in import restore
@@ -38,6 +38,7 @@ from tfckpt.live.save import (
     write,
     write_state,
 )
+from tfckpt.live.turns import live_objects
 from tfckpt.live.untracked import check_arguments, check_attribute
 from tfckpt.live.variables import as_int
 from tfckpt.live.writer import by_tensorflow
@@ -89,6 +90,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         check_arguments(root, kwargs)
         super().__init__(root, **kwargs)
 
+    @in_turn("_tfckpt_background")
     def save(self, file_prefix: Any, options: Any = None) -> str:
         """Save under the next number that no file beside ``file_prefix`` has used.
 
@@ -150,6 +152,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         self._tfckpt_background.finish()
         super().sync()
 
+    @in_turn("_tfckpt_background")
     def _write(self, file_prefix: Any, options: Any = None) -> str:
         # TensorFlow's CheckpointManager comes in here.
         prefix = eager_prefix(file_prefix, "file_prefix")
@@ -184,7 +187,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             then: called after the commit, by the thread that wrote.
             undo: called where it failed before the commit, by the thread that tried.
         """
-        with _or(undo), saving(self._tfckpt_workers(), meetings=2) as agreement:
+        with _or(undo), saving(self._tfckpt_workers(), meetings=2) as agreement, live_objects():
             if first is not None:
                 first()
             in_background = options is not None and options.experimental_enable_async_checkpoint
@@ -208,7 +211,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             terms = dataclasses.replace(terms, pace=BESIDE)
 
         def commit() -> None:
-            with _or(undo):
+            # Savers of the user's own read what they write.
+            with _or(undo), live_objects() if snapshot.savers else contextlib.nullcontext():
                 write(place, snapshot, options, terms, about)
             if then is not None:
                 then()
@@ -252,6 +256,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             self.__dict__["_tfckpt_saving"] = Background()
         return self.__dict__["_tfckpt_saving"]  # type: ignore[no-any-return]
 
+    @in_turn("_tfckpt_background")
     def restore(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``save`` wrote, completely or not at all.
 
@@ -279,6 +284,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return super().read(None, options)
         return self._tfckpt_restore(prefix, RESTORE, options)
 
+    @in_turn("_tfckpt_background")
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
         prefix = eager_source(save_path, "read")

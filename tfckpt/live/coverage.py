@@ -61,9 +61,7 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
         hidden: objects that are not.
     """
     ids = {id(meant(obj)) for obj in view.breadth_first_traversal()[0]}
-    missed = {
-        name: value for name, value in live.variables.items() if not ids & _identities(value)
-    }
+    missed = {name: value for name, value in live.variables.items() if not ids & _identities(value)}
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}
     attached = [*(view.attached_dependencies or ()), _Reference(EXTRA, _Extra(extra))]

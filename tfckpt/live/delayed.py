@@ -18,6 +18,7 @@ from absl import logging
 
 from tfckpt.live.aliases import readable
 from tfckpt.live.inventory import collect
+from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status
 from tfckpt.records import Role
@@ -174,6 +175,10 @@ class Late:
 
     def take(self, keyword: str, obj: Any) -> None:
         """An object given to the checkpoint after the restore."""
+        with live_objects():
+            self._take(keyword, obj)
+
+    def _take(self, keyword: str, obj: Any) -> None:
         if keyword not in self._wanted or keyword in self.objects:
             return
         if collect({keyword: obj}).keras_roots:

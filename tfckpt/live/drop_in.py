@@ -25,6 +25,7 @@ from tfckpt.live.errors import also
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import synchronous
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
+from tfckpt.live.turns import assigning
 from tfckpt.live.variables import is_variable
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
@@ -81,7 +82,8 @@ def _plain(
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))
     about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
     try:
-        later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
+        with assigning():
+            later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
         workers.done()
     except BaseException:
         undo.roll_back()

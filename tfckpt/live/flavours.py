@@ -141,7 +141,7 @@ def flavour_of(obj: Any) -> Flavour | None:
 
 
 def name_of(layer: Any) -> str:
-    """A layer's name; its class's where tf_keras's FeatureSpace, which begins no Layer, has none."""
+    """A layer's name, else its class: tf_keras's FeatureSpace never calls Layer's constructor."""
     return str(getattr(layer, "name", None) or snake_case(type(layer).__name__))
 
 

@@ -16,6 +16,7 @@ from tfckpt.live.inventory import collect
 from tfckpt.live.savers import any_registered
 from tfckpt.live.snapshot import take
 from tfckpt.live.sources import ChangedError
+from tfckpt.live.turns import live_objects
 from tfckpt.live.watch import Watch
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ class Known:
 
     def live(self, objects: Mapping[str, Any], root: Any = None) -> Live:
         """What :func:`~tfckpt.live.inventory.collect` says of these objects."""
-        live = self._live_still(objects, root)
-        if live is None:
-            live = collect(objects, root)
-            self._remember(objects, root, live)
-        return live
+        with live_objects():
+            live = self._live_still(objects, root)
+            if live is None:
+                live = collect(objects, root)
+                self._remember(objects, root, live)
+            return live
 
     def snapshot(
         self,

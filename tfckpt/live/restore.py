@@ -23,6 +23,7 @@ from tfckpt.live.remote import files_of
 from tfckpt.live.reset import initial_values
 from tfckpt.live.settings import replaced, settings_of
 from tfckpt.live.sharded import refuse_spread
+from tfckpt.live.turns import live_objects
 from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
 from tfckpt.planning.lock import drift
 from tfckpt.records import Inventory, Origin, Role
@@ -127,6 +128,8 @@ def prepare(
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
+    No other thread saves or restores in it.
+
     Objects that a policy or a compiled model says how to build are built; nothing is assigned.
 
     Args:
@@ -145,10 +148,11 @@ def prepare(
         RestoreError: a variable has parts in other processes.
     """
     given = {"model": root, **objects} if root is not None else objects
-    for choice in choices:
-        build.build_models(given, choice.policy.build)
-    live = named(objects, root)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(live_objects())
+        for choice in choices:
+            build.build_models(given, choice.policy.build)
+        live = named(objects, root)
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
         pause = stack.enter_context(contextlib.ExitStack())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfckpt.errors import StatusAssertionError
+from tfckpt.live.turns import live_objects
 from tfckpt.planning import Severity, Status
 from tfckpt.records import Role
 
@@ -122,6 +123,10 @@ class LoadStatus:
         return getattr(self._later, name)
 
     def _assert(self, name: str, wrong: Callable[[], list[str]]) -> Self:
+        with live_objects():
+            return self._asserted(name, wrong)
+
+    def _asserted(self, name: str, wrong: Callable[[], list[str]]) -> Self:
         if self._rolled_back:
             raise StatusAssertionError(f"{name}: an earlier assertion failed, nothing is restored")
         problems = []

@@ -99,13 +99,13 @@ def checkpoint_name(value: Any) -> str:
     return value
 
 
-def checkpoint_number(value: Any) -> int:
-    """The number of a checkpoint, from a number, a tensor or a variable.
+def checkpoint_number(value: Any) -> int | None:
+    """The number of a checkpoint, from a number, a tensor or a variable; None stays.
 
     Raises:
         SaveError: it is none.
     """
-    return _natural("checkpoint_number", value, _MAX_NUMBER)
+    return None if value is None else _natural("checkpoint_number", value, _MAX_NUMBER)
 
 
 def about(given: About) -> About:

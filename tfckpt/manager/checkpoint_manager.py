@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.live.background import in_turn
 from tfckpt.live.checkpoint import (
     RESTORE,
     Checkpoint,
@@ -150,6 +151,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """A path as the directory was given."""
         return join(self._directory, os.path.split(prefix)[1])
 
+    @in_turn("_checkpoint._tfckpt_background")
     def save(
         self,
         checkpoint_number: Any = None,
@@ -177,8 +179,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 moved, and the next call saves.
         """
         with saving(self._checkpoint._tfckpt_workers()) as agreement:
-            if checkpoint_number is not None:
-                checkpoint_number = arguments.checkpoint_number(checkpoint_number)
+            checkpoint_number = arguments.checkpoint_number(checkpoint_number)
             about = arguments.about(about or About())
             background = self._checkpoint._tfckpt_background
             if not background.busy:
@@ -336,6 +337,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         for remark in self._remarks.after(path, decision, self._files, staying):
             logging.warning("%s", remark)
 
+    @in_turn("_checkpoint._tfckpt_background")
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
 
@@ -351,8 +353,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """
         self._checkpoint._tfckpt_background.failure()
         workers = self._checkpoint._tfckpt_workers()
-        path = chosen(workers, self._restore_newest, self._restore_told, lambda _: None)
-        if path is not None:
+        if path := chosen(workers, self._restore_newest, self._restore_told, lambda _: None):
             return path
         found = look(self._directory, self._terms.files)
         if found.notable:
@@ -389,9 +390,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def _restore_one(self, path: str, choice: str | None = None) -> str:
         self._checkpoint._maybe_create_save_counter()
-        checkpoint = self._checkpoint
-        workers = Restoring(checkpoint._tfckpt_workers(), choice, follows=choice is None)
-        checkpoint._tfckpt_restore(path, RESTORE, None, workers, returned=False).expect_partial()
+        workers = Restoring(self._checkpoint._tfckpt_workers(), choice, follows=choice is None)
+        self._checkpoint._tfckpt_restore(
+            path, RESTORE, None, workers, returned=False
+        ).expect_partial()
         if self._checkpoint_interval is not None:
             self._last_checkpoint_step = as_int(self._step_counter)
         return self._spelt(path)
