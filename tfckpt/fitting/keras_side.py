@@ -16,7 +16,7 @@ from tfckpt.errors import TfckptError
 from tfckpt.live.variables import as_int
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
 
@@ -105,13 +105,33 @@ def list_of(callback: Any) -> Any:
     Raises:
         TfckptError: somebody else is.
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        owner = frame.f_locals.get("self")
+    for local in _locals_of_callers():
+        owner = local.get("self")
         if callback in getattr(owner, "callbacks", ()) and owner is not callback:
             return owner
-        frame = frame.f_back
     raise TfckptError(
         "the callback was called by something else than Keras's list of callbacks",
         hint="give it to `fit`, or put it into a CallbackList with the others",
     )
+
+
+def batch_spec(model: Any) -> Any:
+    """Types and shapes of what a train step of the running ``fit`` is given; None where unknown.
+
+    Keras has made the dataset by then, and has looked at a first batch where it must.
+    """
+    for local in _locals_of_callers():
+        if local.get("self") is model:
+            dataset = getattr(local.get("epoch_iterator"), "_distributed_dataset", None)  # Keras 3
+            if dataset is None:
+                dataset = getattr(local.get("data_handler"), "_dataset", None)  # tf_keras
+            if dataset is not None:
+                return getattr(dataset, "element_spec", None)
+    return None
+
+
+def _locals_of_callers() -> Iterator[Mapping[str, Any]]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_locals
+        frame = frame.f_back

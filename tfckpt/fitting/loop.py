@@ -15,12 +15,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.errors import NotBuiltError
 from tfckpt.fitting import refusals, statements, states
-from tfckpt.fitting.keras_side import Functions, batches_of_a_call, list_of, start_at
+from tfckpt.fitting.keras_side import Functions, batch_spec, batches_of_a_call, list_of, start_at
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
 from tfckpt.fitting.undo import Before
-from tfckpt.live import data, generators
+from tfckpt.live import build, data, generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,7 +105,7 @@ class Loop:
         self._before = Before(self._model, self._objects)
         self._list.callbacks = [*self._others, self._callback]
         with self._or_as_before():
-            start_at(self._model, self._first_epoch(find()))
+            start_at(self._model, self._first_epoch(self._built(find)))
             self._functions.train_by(self._step)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
@@ -241,6 +242,16 @@ class Loop:
             self._list.callbacks = [self._callback, *self._others]
             return self._epochs
         return self._pass_over_until(position, resumption.parts)
+
+    def _built(self, find: Callable[[], Resumption | None]) -> Resumption | None:
+        """What it goes on from; variables that only the first step would make are made for it."""
+        try:
+            return find()
+        except NotBuiltError:
+            if (spec := batch_spec(self._model)) is None:
+                raise
+            build.build_by_step(self._model, spec)
+            return find()
 
     def _pass_over_until(self, position: Position, parts: frozenset[str]) -> int:
         if "seeds" in parts:

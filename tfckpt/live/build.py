@@ -59,6 +59,35 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
             ) from error
 
 
+def build_by_step(model: Any, spec: Any) -> None:
+    """Create every variable that the first step of ``fit`` would create, as it would: by a trace.
+
+    Nothing runs but initializers: no batch is taken, no value is assigned.
+
+    Args:
+        model: compiled.
+        spec: of one batch.
+
+    Raises:
+        NotBuiltError: the step cannot be traced.
+    """
+
+    def step(batch: Any) -> Any:
+        return model.distribute_strategy.run(model.train_step, args=(batch,))
+
+    converts = getattr(flavour_of(model), "name", "") == "tf_keras"  # Keras 3 has its step as it is
+    try:
+        with model.distribute_strategy.scope():
+            tf.function(step, autograph=converts).get_concrete_function(spec)
+    except Exception as error:
+        raise NotBuiltError(
+            f"{type(model).__name__} {model.name!r} has variables that its first step makes, and "
+            f"the step cannot be traced on the data of `fit`: {error}",
+            hint="call the model once on a batch before `fit`, and each optimizer's "
+            "`build(variables)` with the variables that it trains",
+        ) from error
+
+
 def _zeros(spec: Any) -> Any:
     if isinstance(spec, (list, tuple)):
         return [_zeros(each) for each in spec]
