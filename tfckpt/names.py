@@ -130,6 +130,15 @@ class Names:
     paths: Mapping[int, str]
     lists: frozenset[str]
 
+    def labels(self, called: Mapping[int, str]) -> dict[str, str]:
+        """Path → the layer's own name, for those below an attribute: id of the node → name."""
+        found = ((path, called[node]) for node, path in self.paths.items() if node in called)
+        return {
+            path: name
+            for path, name in found
+            if name and "/" in path and path.rpartition("/")[0] not in self.stacks
+        }
+
 
 def snake_case(name: str) -> str:
     """A class name as Keras turns it into a layer name (keras/src/utils/naming.py).
@@ -176,23 +185,6 @@ def walk(node: Node) -> Iterator[Node]:
             if id(child) not in seen and child.kind is not Kind.OPTIMIZER:
                 seen.add(id(child))
                 stack.append(child)
-
-
-def promote_optimizer(roots: dict[str, Node]) -> None:
-    """Make a lone compiled model's optimizer ``optimizer``, unless it was given a name of its own.
-
-    It stays below the model where another optimizer has been given that name.
-    """
-    if (model := roots.get(MODEL)) is None:
-        return
-    for edge, child in list(model.children):
-        if edge != OPTIMIZER or child.kind is not Kind.OPTIMIZER:
-            continue
-        if any(node is child for node in roots.values()):
-            model.children.remove((edge, child))
-        elif OPTIMIZER not in roots:
-            model.children.remove((edge, child))
-            roots[OPTIMIZER] = child
 
 
 def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Names:
@@ -303,7 +295,7 @@ class _Naming:
                 layer.base,
                 told=layer.told and bool(layer.base or layer.label),
                 kind=layer.cls,
-                number=name_number(layer.label) if layer.base else -1,
+                number=name_number(layer.label) if layer.base and layer.label else -1,
             )
             for component, layer in named
             if holds_weights(layer)
@@ -379,7 +371,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
             label="" if child.base else _one_level(child.label),
             told=child.told,
             kind=child.cls,
-            number=name_number(child.label) if child.base else -1,
+            number=name_number(child.label) if child.base and child.label else -1,
         )
         for _, child in node.children
         if child.kind is not Kind.VALUE and holds_weights(child)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from tfckpt.names import snake_case
+from tfckpt.names import MODEL, OPTIMIZER, Kind, snake_case
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from tfckpt.names import Node
 
 _T = TypeVar("_T")
 
@@ -153,3 +155,20 @@ def optimizer_value(attribute: str) -> tuple[str, Role]:
     if name == "iterations":
         return name, Role.ITERATIONS
     return name, Role.HYPERPARAMETER if _HYPERPARAMETER.fullmatch(name) else Role.SLOT
+
+
+def promote_optimizer(roots: dict[str, Node]) -> None:
+    """Make a lone compiled model's optimizer ``optimizer``, unless it was given a name of its own.
+
+    It stays below the model where another optimizer has been given that name.
+    """
+    if (model := roots.get(MODEL)) is None:
+        return
+    for edge, child in list(model.children):
+        if edge != OPTIMIZER or child.kind is not Kind.OPTIMIZER:
+            continue
+        if any(node is child for node in roots.values()):
+            model.children.remove((edge, child))
+        elif OPTIMIZER not in roots:
+            model.children.remove((edge, child))
+            roots[OPTIMIZER] = child

@@ -11,10 +11,15 @@ from tfckpt.names import (
     Node,
     Slot,
     assign,
-    promote_optimizer,
     weak_base,
 )
-from tfckpt.optimizer_names import by_slot_path, optimizer_value, slot_name, split_slot
+from tfckpt.optimizer_names import (
+    by_slot_path,
+    optimizer_value,
+    promote_optimizer,
+    slot_name,
+    split_slot,
+)
 from tfckpt.records import Entry, Inventory, Layer, Role
 
 

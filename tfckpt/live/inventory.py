@@ -23,10 +23,11 @@ from tfckpt.live.tree import Tree, is_value
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.live.vocabularies import Vocabulary
 from tfckpt.names import Kind, Names, Node
+from tfckpt.optimizer_names import promote_optimizer
 from tfckpt.records import Entry, Inventory, Role, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 SOURCE = "the live objects"
 
@@ -141,11 +142,12 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         if (node := tree.node(obj, Role.STATE)) is not None:
             nodes[component] = node
     if names.MODEL in models:
-        names.promote_optimizer(nodes)
+        promote_optimizer(nodes)
     for optimizer, node in tree.optimizers:
         optimizers.finish(tree, optimizer, node)
     named = names.assign(nodes, keras_roots=models)
     chosen = given_names(tree)
+    told = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)
     return Live(
         Inventory(
             SOURCE,
@@ -157,9 +159,9 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             roots=_with_parts(roots or {}, [n.name for n in named.values]),
             own_orders=orders.own_orders(tree, named),
             deep_orders=orders.deep_orders(tree, named, models.values()),
-            members=orders.members(tree, named),
+            members=orders.members(tree, named, chosen),
             lists=named.lists,
-            labels=_labels(tree, named, chosen),
+            labels=named.labels({id(n): n.label for n in told}),
             varying=_varying(named),
         ),
         {n.name: n.node.value for n in named.values},
@@ -173,18 +175,6 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
-
-
-def _labels(tree: Tree, named: Names, given: Collection[int]) -> dict[str, str]:
-    """Path → the name that a layer was given, for those that an attribute names."""
-    layers = ((named.paths.get(id(node), ""), node) for _, node, _ in tree.layers)
-    return {
-        path: node.label
-        for path, node in layers
-        if "/" in path
-        and (not node.base or id(node) in given)
-        and path.rpartition("/")[0] not in named.stacks
-    }
 
 
 def _has_keras(node: Node) -> bool:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.flavours import flavour_of, is_v1
 from tfckpt.live.variables import is_variable, path, raw
-from tfckpt.names import Kind
-from tfckpt.records import Layer, Ordered
+from tfckpt.names import Kind, name_number
+from tfckpt.records import Layer, Ordered, Traits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.flavours import Flavour
     from tfckpt.live.tree import Tree
@@ -57,8 +57,14 @@ def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
     return found
 
 
-def members(tree: Tree, named: Names) -> dict[str, tuple[Layer, ...]]:
-    """Canonical path of each model that is no stack → the layers with values that it lists."""
+def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
+    """Canonical path of each model that is no stack → the layers with values that it lists.
+
+    Args:
+        tree: of the live objects.
+        named: their names.
+        given: the nodes of layers whose names look automatic and were given.
+    """
     found = {}
     for model, node, flavour in list(tree.layers):
         if not isinstance(model, flavour.model) or node.kind is Kind.STACK:
@@ -71,7 +77,10 @@ def members(tree: Tree, named: Names) -> dict[str, tuple[Layer, ...]]:
             if inner is not None and id(inner) in named.paths and _deep(layer):
                 label = "" if inner.base else inner.label
                 place = named.paths[id(inner)]
-                listed.append(Layer(place, inner.base, label, kind=inner.cls))
+                number = name_number(inner.label) if inner.base else -1
+                traits = Traits(given=id(inner) in given)
+                told = Layer(place, inner.base, label, True, inner.cls, number, traits)
+                listed.append(told)
         found[named.paths[id(node)]] = tuple(listed)
     return found
 

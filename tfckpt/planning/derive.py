@@ -116,6 +116,7 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
             if (place := paths.of(root.component))
         },
         dict(stored.left_out),
+        labels={place: n for path, n in stored.labels.items() if (place := paths.of(path))},
     )
 
 

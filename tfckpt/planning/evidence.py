@@ -47,7 +47,7 @@ def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
         if not same_class(old, new):
             classes = f"{new.kind!r} in the model and {old.kind!r} in the checkpoint"
             return f"index {new.name} is of class {classes}"
-    if not all(made_alike(kind, there, here) for kind in kinds(here)):
+    if not all_made_alike(there, here):
         return "its layers were made in another order in the model"
     return ""
 
@@ -57,9 +57,9 @@ def same_class(one: Layer, other: Layer) -> bool:
     return not one.kind or not other.kind or one.kind == other.kind
 
 
-def kinds(layers: Sequence[Layer]) -> set[str]:
-    """What layers are numbered by as they are made: their automatic names, or their classes."""
-    return {layer.base or layer.kind for layer in layers}
+def all_made_alike(there: Sequence[Layer], here: Sequence[Layer]) -> bool:
+    """Whether the layers of each kind were made in the same order, as far as that is known."""
+    return all(made_alike(kind, there, here) for kind in {x.base or x.kind for x in here})
 
 
 def made_alike(kind: str, there: Sequence[Layer], here: Sequence[Layer]) -> bool:
@@ -149,6 +149,19 @@ def renumbered(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict
         )
         found |= {each.name: why for each in here if each.base == layer.base}
     return found
+
+
+def given_elsewhere(there: Sequence[Layer], here: Sequence[Layer]) -> str:
+    """Which layer has a name that only looks automatic, and that the checkpoint has elsewhere."""
+    names = [own_name(layer) for layer in there]
+    for place, (old, new) in enumerate(zip(there, here, strict=True)):
+        name, given = own_name(new), old.traits.given or new.traits.given
+        if given and name != names[place] and name in names:
+            return (
+                f"at position {place + 1} of their class stands {name!r} in the model and "
+                f"{names[place]!r} in the checkpoint"
+            )
+    return ""
 
 
 def told_apart(

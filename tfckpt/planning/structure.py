@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.evidence import (
     WHICH_HINT,
-    kinds,
-    made_alike,
+    all_made_alike,
     misnamed,
     renumbered,
     same_class,
@@ -80,6 +79,7 @@ class Layers:
         self._sides = stored, live
         self._labelled = tuple(_labelled(side.labels) for side in self._sides)
         self._unordered = stored.unordered
+        self._listed = stored.listed
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
@@ -100,7 +100,7 @@ class Layers:
         return all(
             len(there) == len(here)
             and all(map(_same_layer, there, here))
-            and all(made_alike(kind, there, here) for kind in kinds(here))
+            and all_made_alike(there, here)
             and not renumbered("", there, here)
             and all(old.traits == new.traits for old, new in zip(there, here, strict=True))
             for there, here in pairs
@@ -161,17 +161,19 @@ class Layers:
         pair = there, here
         if pair not in self._verdicts:
             self._verdicts[pair] = {}
+            labelled = (side.get(path, ()) for side, path in zip(self._labelled, pair, strict=True))
             if there not in self._stored:
-                old, new = (
-                    side.get(path, ()) for side, path in zip(self._labelled, pair, strict=True)
-                )
-                self._verdicts[pair] = _relabelled(here, old, new, attributes=True)
+                self._verdicts[pair] = _relabelled(here, *labelled, attributes=True)
             elif here in self._live and there in self._unordered:
+                listed = there in self._listed
                 both = self._untold.layers(there, here), self._live[here]
+                # Keras's files list those of a class as the model does, TF1's tell no order
+                compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
                 counted = _counted(here, *both, there == here)
-                self._verdicts[pair] = counted | self._weak(pair, renumbered(here, *both))
+                self._verdicts[pair] = counted | self._weak(pair, compare(here, *both))
             elif there in self._unordered:
-                self._verdicts[pair] = _unnumbered(here, self._stored[there])
+                named = _relabelled(here, *labelled, attributes=True)
+                self._verdicts[pair] = _unnumbered(here, self._stored[there]) | named
             elif here in self._live:
                 both = self._untold.layers(there, here), self._live[here]
                 alike = self._alike(*pair)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.planning.evidence import all_made_alike, given_elsewhere
 from tfckpt.planning.orders import Orders
 from tfckpt.records import Role
 
@@ -252,7 +253,7 @@ def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
                 f"at position {place + 1} stands {named[1]!r} here and {named[0]!r} in the "
                 "checkpoint"
             )
-    return ""
+    return given_elsewhere(old, new) or _made_otherwise(old, new)
 
 
 def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
@@ -276,7 +277,12 @@ def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
                 f"at position {place + 1} of their class stands {here.label or here.name!r} in the "
                 f"model and {there.label or there.name!r} in the checkpoint"
             )
-    return ""
+    return _made_otherwise(old, new)
+
+
+def _made_otherwise(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    same = all_made_alike(old, new)
+    return "" if same else "the layers of that class were made in another order in the model"
 
 
 def _below(path: str, names: Sequence[str], inventory: Inventory) -> Iterator[Entry]:

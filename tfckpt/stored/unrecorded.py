@@ -110,7 +110,14 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
             name = _plain_name(key)
             name = key if name in entries else name
             entries[name] = _entry(bundle, name, key, Role.STATE)
-    return Inventory(bundle.prefix, entries, named.stacks, named.aliases, named.optimizers)
+    return Inventory(
+        bundle.prefix,
+        entries,
+        named.stacks,
+        named.aliases,
+        named.optimizers,
+        labels=named.labels(reader.called()),
+    )
 
 
 def _name_exported(

@@ -11,7 +11,7 @@ import itertools
 import random
 
 from zoo.pairs import edits
-from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, leaves, walk
+from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, walk
 
 _ATTRIBUTES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _REORDER = {"swap", "reorder_lines", "reorder_arguments", "reorder_outputs", "insert_relu"}
@@ -169,8 +169,7 @@ def case(flavour: str, start: int) -> Case:
                 made.append(edit.__name__)
                 break
     writer = rng.choice(("tensorflow", "tfckpt", "tfckpt", "h5"))
-    named = flavour == "keras" and all(each.name for each in leaves(second))
-    if _REORDER & {*made} and not named:
-        writer = "tfckpt"  # `.weights.h5` tells them by their order among those of their class
+    if _REORDER & {*made} and flavour != "keras":
+        writer = "tfckpt"  # `.weights.h5` of tf_keras tells no names, nor when layers were made
     anew = rng.choice((False, True))
     return Case(flavour, first, second, tuple(made), writer, anew, describing.tokens)

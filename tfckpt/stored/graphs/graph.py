@@ -22,10 +22,16 @@ from typing import TYPE_CHECKING
 
 from tfckpt import names
 from tfckpt.names import Kind, Node, weak_base
-from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value
+from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value, promote_optimizer
 from tfckpt.records import Role
 from tfckpt.stored.graphs import graph_roots
-from tfckpt.stored.graphs.graph_layers import INNER, OPERATIONS, listed_names, stack_names
+from tfckpt.stored.graphs.graph_layers import (
+    INNER,
+    OPERATIONS,
+    attribute_names,
+    listed_names,
+    stack_names,
+)
 from tfckpt.stored.graphs.keras_books import KERAS_API, metrics, take_books, without_config
 from tfckpt.stored.graphs.optimizer_graph import OptimizerGraph, scale_values, wrapped
 
@@ -86,6 +92,7 @@ class GraphReader:
         self._inside = wrapped(self)
         self._outer = {inner: outer for outer, inner in self._inside.items()}
         self._made: dict[int, Node] = {}
+        self._called: dict[int, str] = {}
         self._optimizers: list[tuple[int, Node]] = []
 
     def roots(self, live: Mapping[str, Root] | None = None) -> tuple[dict[str, Node], set[str]]:
@@ -111,7 +118,7 @@ class GraphReader:
             by_itself = live is None or edge in live  # else the root object's own
             if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
-        names.promote_optimizer(roots)
+        promote_optimizer(roots)
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
@@ -134,6 +141,11 @@ class GraphReader:
     def label(self, index: int) -> str:
         """What more is known of an object than the graph says."""
         return self._labels.get(index, "")
+
+    def called(self) -> dict[int, str]:
+        """Id of the node of a layer that an attribute leads to → the layer's own name."""
+        made = self._made
+        return {id(made[index]): name for index, name in self._called.items() if index in made}
 
     def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
@@ -205,6 +217,8 @@ class GraphReader:
             node.kind = Kind.LIST
             listed = self._listed(index)
             self._layers(listed, listed_names(self, listed), fresh)
+        else:
+            self._called |= attribute_names(self, edges)
         given, led = self._given(index)
         for edge, target in edges.items():
             if edge in skip:

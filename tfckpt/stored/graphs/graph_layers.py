@@ -45,6 +45,19 @@ def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]
     return [(name, "") for name in layer_names(_scopes(reader, layers))]
 
 
+def attribute_names(reader: GraphReader, edges: Mapping[str, int]) -> dict[int, str]:
+    """Node of each layer, or what may be one, that an attribute leads to → its name, if told."""
+    layers = [
+        target
+        for target in dict.fromkeys(edges.values())
+        if not (reader.nodes[target].attributes or reader.is_container(target))
+        and not reader.is_optimizer(target)
+    ]
+    found = (name for name, _ in listed_names(reader, layers))
+    told = {layer: reader.label(layer) or name for layer, name in zip(layers, found, strict=True)}
+    return {layer: name for layer, name in told.items() if name}
+
+
 def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
     """The scopes below each layer; a variable that several lead to is the nearest one's."""
     below = [list(_variables(reader, layer)) for layer in layers]

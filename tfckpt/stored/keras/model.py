@@ -66,6 +66,11 @@ def read(
         own_orders=orders,
         listed=listed & named.stacks.keys(),
         unordered=unordered & named.stacks.keys(),
+        labels={
+            named.paths[node]: name
+            for node, name in reader.called.items()
+            if name and node in named.paths
+        },
     )
 
 

@@ -45,6 +45,7 @@ class ObjectReader:
         orders: node of a layer, by its id → that node, and its own values in order.
         unordered: the ids of stacks and lists whose layers are told class by class.
         listed: the ids of what may be a stack, or a model of which Keras lists the layers.
+        called: id of the node of a layer that an attribute leads to → the layer's own name.
     """
 
     def __init__(self, files: Sequence[Hdf5], bases: Collection[str]) -> None:
@@ -53,6 +54,7 @@ class ObjectReader:
         self.orders: dict[int, tuple[Node, list[Node]]] = {}
         self.unordered: set[int] = set()
         self.listed: set[int] = set()
+        self.called: dict[int, str] = {}
         self._trained: dict[int, list[Node] | None] = {}
 
     def model(self, root: Group, config: Mapping[str, Any]) -> Node:
@@ -90,6 +92,7 @@ class ObjectReader:
                 inner = mapping(settings, part) or self._wrapped(settings, part)
                 kind = snake_case(text(inner, "class_name")) or part_class(cls, part)
                 below[part] = part_node = self._layer(child, kind, inner)
+                self.called[id(part_node)] = part_node.label
                 node.children.append((name, part_node))
         self._order(node, own, below)
         return node
@@ -157,7 +160,6 @@ class ObjectReader:
         for name in sorted(group.groups, key=_by_class(group)):
             layer = self._listed(group, name, {})
             layer.told = False
-            layer.label = layer.label or name
             node.children.append((name, layer))
         return node
 
@@ -166,7 +168,7 @@ class ObjectReader:
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
         if not node.label:  # its place among those of its class is all that is known
-            node.told, node.label, node.base = False, name, cls
+            node.told, node.base = False, cls
         return node
 
     def _seed(self, group: Group) -> Node:
