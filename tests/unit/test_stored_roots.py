@@ -134,3 +134,73 @@ def test_an_optimizer_is_restored_into_the_one_of_its_keyword(flavour, tmp_path)
     optimizers = {"optimizer": solver(model, 1), "opt_b": solver(model, 2)}
     tfckpt.Checkpoint(model=model, **optimizers).read(path).expect_partial()
     assert [int(each.iterations.numpy()) for each in optimizers.values()] == [1, 7]
+
+
+def whole(k: Any, fill: float, subclassed: bool) -> Any:
+    """A model around another one, which has layers of the same names and shapes."""
+    backbone = k.Sequential([k.Input((4,)), k.layers.Dense(4), k.layers.Dense(4)])
+    if subclassed:
+
+        class Net(k.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.dense, self.dense_1 = k.layers.Dense(4), k.layers.Dense(4)
+                self.backbone = backbone
+
+            def call(self, x: Any) -> Any:
+                return self.dense_1(self.backbone(self.dense(x)))
+
+        model = Net()
+        model(tf.ones((1, 4)))
+    else:
+        layers = [k.layers.Dense(4), backbone, k.layers.Dense(4)]
+        model = k.Sequential([k.Input((4,)), *layers])
+        model.backbone = backbone
+    random = np.random.default_rng(int(fill))
+    model.set_weights([random.normal(size=each.shape) for each in model.get_weights()])
+    return model
+
+
+@pytest.mark.parametrize("saver", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
+@pytest.mark.parametrize("subclassed", [False, True])
+@pytest.mark.parametrize("given", ["beside model", "beside net", "of the root", "alone"])
+def test_a_part_that_was_saved_beside_its_whole_is_found_by_its_keyword(
+    flavour, given, subclassed, saver, tmp_path
+) -> None:
+    """TensorFlow follows the keyword, although the whole is called as a lone model is."""
+    old = whole(flavour, 1, subclassed)
+    part = {"backbone": old.backbone}
+    saved = {
+        "beside model": {"model": old, **part},
+        "beside net": {"net": old, **part},
+        "of the root": {"root": old},
+        "alone": part,
+    }[given]
+    path = saver.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    theirs, dropped, declared = (whole(flavour, fill, subclassed) for fill in (2, 2, 2))
+    tf.train.Checkpoint(backbone=theirs.backbone).read(path).expect_partial()
+    tfckpt.Checkpoint(backbone=dropped.backbone).read(path).assert_existing_objects_matched()
+    policy = {"api": "read", "on_unexpected": "ignore"}
+    tfckpt.restore(path, policy=policy, backbone=declared.backbone)
+    for new in (dropped, declared):
+        for one, other in zip(theirs.get_weights(), new.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_two_optimizers_stay_under_their_keywords_where_one_alone_is_live(
+    flavour, tmp_path
+) -> None:
+    def solver(model: Any, steps: int) -> Any:
+        optimizer = flavour.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+        optimizer.iterations.assign(steps)
+        return optimizer
+
+    model = net(flavour, 7)
+    both = {"optimizer": solver(model, 3), "solver": solver(model, 7)}
+    alone = solver(model, 1)
+    for number, saver in enumerate((tf.train, tfckpt)):
+        path = saver.Checkpoint(model=model, **both).write(str(tmp_path / f"ckpt-{number}"))
+        alone.iterations.assign(1)
+        tfckpt.Checkpoint(model=model, solver=alone).read(path).expect_partial()
+        assert int(alone.iterations.numpy()) == 7

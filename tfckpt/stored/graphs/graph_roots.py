@@ -1,10 +1,11 @@
 """Which objects of a stored graph are the model and the optimizer of the live side.
 
 The same model may have been given as the root, as a keyword or by ``save_weights`` on one side, and
-otherwise on the other. A keyword that both sides have decides. Where there is none, a lone live
-model is looked for: what has most of its attributes and layers, the root itself or a child, else
-what looks like a model at all. Where several or nothing does, each object keeps its keyword, and a
-policy may rename it.
+otherwise on the other. A keyword that both sides have decides; another object, whose keyword is the
+name that this one has here, stands aside as ``model~2``. Where there is none, a lone live model is
+looked for: what has most of its attributes and layers, the root itself or a child, else what looks
+like a model at all. Where several or nothing does, each object keeps its keyword, and a policy may
+rename it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.names import MODEL, OPTIMIZER
 from tfckpt.stored.graphs.graph_layers import stack_names
+from tfckpt.stored.graphs.roots import free_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,14 +34,21 @@ def components(
         children: what the root leads to.
         live: what the live side was given, by keyword; None where there is none.
     """
-    if live is None:
-        return _guess(reader, children)
+    found = _guess(reader, children) if live is None else _met(reader, children, live)
+    taken = {*found.values(), *children}
+    others = children.keys() - found.keys() if "" not in found else ()
+    return found | {edge: free_name(edge, taken) for edge in others if edge in found.values()}
+
+
+def _met(
+    reader: GraphReader, children: Mapping[str, int], live: Mapping[str, Root]
+) -> dict[str, str]:
     models = [keyword for keyword, root in live.items() if root.kind == MODEL]
     if len(models) != 1:
         return _by_keyword(children, live)
     (keyword,) = models
     place = _place(reader, children, keyword, live)
-    if place is None or (place != MODEL and place and MODEL in children):
+    if place is None or (place not in {MODEL, keyword, ""} and MODEL in children):
         return _by_keyword(children, live)
     found = {place: MODEL}
     for other, root in live.items():
@@ -64,7 +73,7 @@ def _by_keyword(children: Mapping[str, int], live: Mapping[str, Root]) -> dict[s
     if "" in hint and hint[""] and hint[""] not in children:
         return hint
     # A lone optimizer may have been given by another keyword on either side.
-    return {k: c for k, c in hint.items() if k and (k == c or c not in children)}
+    return {k: c for k, c in hint.items() if k in children or (k and c not in children)}
 
 
 def _place(
@@ -117,7 +126,7 @@ def _solvers(
     nodes = {edge: reader.inner(node) for edge, node in children.items()}
     solvers = {edge: node for edge, node in nodes.items() if reader.is_optimizer(node)}
     lone = len(set(solvers.values())) == 1
-    return {edge: OPTIMIZER if lone else edge for edge in solvers if edge not in taken}
+    return {edge: OPTIMIZER for edge in solvers if edge not in taken} if lone else {}
 
 
 def is_model(reader: GraphReader, index: int) -> bool:

@@ -35,16 +35,16 @@ def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
     >>> list(moved_to(lone, both).entries)
     ['teacher/a/kernel']
     """
-    targets = _targets(inventory.roots, live)
+    targets = _targets(inventory, live)
     if all(old == new for old, new in targets.items()):
         return inventory
     return Move(inventory, _heads(inventory, targets)).done()
 
 
-def _targets(stored: Mapping[str, Root], live: Mapping[str, Root]) -> dict[str, str]:
-    """Stored first component → the one it is to have."""
-    taken = {root.component for root in live.values()}
-    targets: dict[str, str] = {}
+def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
+    """Stored first component, or path of a part of the root object → what it is to be."""
+    stored, taken = inventory.roots, {root.component for root in live.values()}
+    targets = _parts_of_root(inventory, live)
     # Keywords that both sides have come first: the others stand aside for them.
     for keyword, root in sorted(stored.items(), key=lambda item: item[0] not in live):
         if keyword in live and live[keyword].component:
@@ -55,12 +55,35 @@ def _targets(stored: Mapping[str, Root], live: Mapping[str, Root]) -> dict[str, 
         if keyword and root.kind and several:
             target = keyword
         if target in targets.values():
-            target = _free(target, taken | set(targets.values()))
+            target = free_name(target, taken | set(targets.values()))
         targets.setdefault(root.component, target)
     return targets
 
 
-def _free(name: str, taken: Container[str]) -> str:
+def _parts_of_root(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
+    """What TensorFlow has under a keyword of the live side: an attribute of the root object."""
+    root, found = inventory.roots.get(""), dict[str, str]()
+    if root is None or "" in live:
+        return found
+    for keyword in live.keys() - inventory.roots.keys():
+        path = f"{root.component}/{keyword}"
+        path = rebased(path, inventory.aliases) or path
+        part, whole = (_below(inventory, each) for each in (path, root.component))
+        own = live[keyword].parts
+        if live[keyword].component and own & part and len(own & part) >= len(own & whole):
+            found[path] = live[keyword].component
+    return found
+
+
+def _below(inventory: Inventory, path: str) -> set[str]:
+    """The next component of the names below a path."""
+    start = path + "/"
+    names = (name for name in inventory.entries if name.startswith(start))
+    return {name[len(start) :].partition("/")[0] for name in names}
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number behind it where it is taken: ``model~2``."""
     free, number = name, 2
     while free in taken:
         free, number = f"{name}~{number}", number + 1
@@ -72,7 +95,7 @@ def _heads(inventory: Inventory, targets: Mapping[str, str]) -> dict[str, str]:
     heads: dict[str, str] = {}
     for old, new in targets.items():
         heads[old] = new
-        if old == new or kinds[old] != MODEL:
+        if old == new or kinds.get(old) != MODEL:
             continue
         # What a lone model has at the top, one of several has below itself.
         owned = [SEED, METRICS]
@@ -95,7 +118,7 @@ class Move:
         inventory, name = self._inventory, self._name
         entries: dict[str, Entry] = {}
         for entry in map(self._entry, inventory.entries.values()):
-            free = _free(entry.name, entries)
+            free = free_name(entry.name, entries)
             entries[free] = entry._replace(name=free)
         return dataclasses.replace(
             inventory,
