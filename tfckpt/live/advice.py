@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.live.status import LoadStatus
+    from tfckpt.planning import RestoreReport
 
 _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
@@ -64,6 +65,13 @@ def advising(call: Call) -> Iterator[None]:
         raise
 
 
+def say_replaced(report: RestoreReport, call: Call) -> None:
+    """Log what a restore replaced in the code."""
+    if report.replaced:
+        keeps = call.by(_KEEPS_SETTINGS)
+        logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
+
+
 def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
     """Log what a restore replaced in the code, and what it left out.
 
@@ -73,9 +81,7 @@ def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
         returned: whether the caller gets the status, and may assert on it.
     """
     report = status.report
-    if report.replaced:
-        keeps = call.by(_KEEPS_SETTINGS)
-        logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
+    say_replaced(report, call)
     if left := weights_left_out(report.plan, status.waiting):
         rules = renamed(report.plan) or '{"checkpoint": …, "model": …}'
         logging.warning(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.errors import CheckpointNotFoundError, RestoreError
+from tfckpt.live.advice import Call, say_replaced
 from tfckpt.live.aliases import readable
 from tfckpt.live.binding import bind
 from tfckpt.live.delayed import (
@@ -22,6 +23,7 @@ from tfckpt.live.delayed import (
 )
 from tfckpt.live.distribution import Restoring
 from tfckpt.live.errors import also
+from tfckpt.live.held import hold_optimizers
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import synchronous
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
@@ -61,9 +63,42 @@ def restore(
         undo = carry_out(prepared, workers, keep_all=keep_all)
         forget = checkpoint._tfckpt_comes_from(prepared)
         later = late.bind()
+        again = partial(_restore_optimizer, checkpoint, prepared, late, skip_slots)
+        late.held = hold_optimizers(prepared, again)
         checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
         came = partial(_came, checkpoint, prepared.live) if plain else None
         return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
+
+
+def _restore_optimizer(
+    checkpoint: Checkpoint, before: Prepared, late: Late, skip_slots: bool, path: str
+) -> set[str]:
+    """Restore an optimizer that came after the rest was restored, from the same checkpoint.
+
+    Returns the names of the stored values.
+
+    Raises:
+        RestoreError: it cannot be, or the checkpoint is another one now.
+    """
+    if late.stopped:
+        return set()
+    objects, root = checkpoint._tfckpt_objects()
+    prefix = before.stored.prefix
+    include = {"include": (f"{path}/**",), "allow_empty": True}
+    choice = Choice(prefix, before.policy.model_copy(update=include))
+    known: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
+    with (
+        Restoring(checkpoint._tfckpt_workers()) as workers,
+        prepare([choice], objects, root, **known, workers=workers) as prepared,
+    ):
+        if prepared.stored.values.digest != before.stored.values.digest:
+            raise RestoreError(f"{prefix} was overwritten since the restore")
+        undo = carry_out(prepared, workers, keep_all=may_fail_an_assertion(prepared.plan))
+        report = prepared.report()
+    restored = {step.source for step in prepared.plan.assignments}
+    late.add(undo, restored)
+    say_replaced(report, Call.of(prefix, objects, root))
+    return restored
 
 
 def _plain(

@@ -167,9 +167,8 @@ class LoadStatus:
 
     def _take_back(self) -> str:
         self._rolled_back = True
-        if self._late is not None:
-            self._late.stop()
-        if self._undo.take_back():
+        later = self._late is None or self._late.take_back()
+        if self._undo.take_back() and later:
             self._forget()
             return "every variable has its old value again"
         return "variables were changed since the restore, and none was put back"
@@ -188,7 +187,7 @@ class LoadStatus:
 
     def _unexpected(self) -> list[str]:
         steps = [step for step in self.report.plan.steps if _left_over(step)]
-        created = set(self._late.created()) if steps and self._late is not None else set()
+        created = self._late.created() if steps and self._late is not None else set()
         return [f"{step.source}: {step.reason}" for step in steps if step.source not in created]
 
     def _nothing(self) -> list[str]:

@@ -1,0 +1,103 @@
+"""The state of an optimizer that a model is compiled with after its restore.
+
+TensorFlow waits for an object where it is attached to one that was restored
+(``Trackable._deferred_dependencies``), and then restores it by position. That is used to hear of
+the optimizer; it is restored by name, like one that was there from the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+from tensorflow.python.framework import ops
+
+from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.names import MODEL, OPTIMIZER
+from tfckpt.planning import Status
+from tfckpt.planning.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from tfckpt.live.restore import Prepared
+
+    Restore = Callable[[str], set[str]]
+
+_SHOWN = 3
+_HINT = "To restore all of it, compile the model as it was saved, and before it is restored"
+
+
+def hold_optimizers(prepared: Prepared, restore: Restore) -> set[str]:
+    """Wait for the optimizers that only the checkpoint has; returns the names of their values.
+
+    What an earlier restore waits for in the same place is of another checkpoint, and let go.
+
+    Args:
+        prepared: the restore that was carried out.
+        restore: restores the optimizer of a canonical path, which is there now; returns the names
+            of what it restored, nothing where the restore was taken back.
+    """
+    live, stored = prepared.live, prepared.stored.inventory
+    for model in live.models.values():
+        for edge, waiting in list(model._deferred_dependencies.items()):
+            if any(isinstance(one, _Waiting) for one in waiting):
+                del model._deferred_dependencies[edge]
+    held: set[str] = set()
+    unused = {s.source for s in prepared.plan.steps if s.status is Status.UNEXPECTED}
+    for path in stored.optimizers.keys() - live.optimizers.keys():
+        names = {name for name in unused if name.startswith(f"{path}/")}
+        component, _, edge = (f"{MODEL}/{path}" if path == OPTIMIZER else path).partition("/")
+        model = live.models.get(component)
+        if model is None or not names or not edge.isidentifier():
+            continue
+        model._deferred_dependencies[edge] = [_Waiting(model, edge, path, names, restore)]
+        held |= names
+    return held
+
+
+class _Waiting:
+    """What TensorFlow calls when the object comes, in the place of a ``CheckpointPosition``."""
+
+    def __init__(
+        self, model: Any, edge: str, path: str, names: Collection[str], restore: Restore
+    ) -> None:
+        self.checkpoint = self
+        self.restore_uid = ops.uid()
+        self._model, self._edge, self._path = model, edge, path
+        self._names, self._restore = names, restore
+
+    def is_simple_variable(self) -> bool:
+        return False
+
+    def restore(self, optimizer: Any, reader: Any = None) -> None:
+        """Restore the optimizer before it is used."""
+        if optimizer._update_uid > self.restore_uid:  # TensorFlow has, from another checkpoint
+            return
+        try:
+            with _attached(self._model, self._edge, optimizer):
+                restored = self._restore(self._path)
+        except (CheckpointError, RestoreError) as error:
+            plan = error.plan if isinstance(error, RefusedError) else None
+            why = plan.errors[0].reason if plan is not None and plan.errors else str(error)
+            logging.warning("%s begins anew: %s. %s", self._path, one_line(why), _HINT)
+            return
+        # Keras 3 puts a loss-scale optimizer around it only then, which is not waited for.
+        left = sorted(set(self._names) - restored) if restored else []
+        if left:
+            what = f"{len(left)} values not restored: {', '.join(left[:_SHOWN])}"
+            logging.warning("%s: %s. %s", self._path, what, _HINT)
+
+
+@contextlib.contextmanager
+def _attached(model: Any, edge: str, optimizer: Any) -> Iterator[None]:
+    """Keras sets the attribute when TensorFlow has restored what it is set to."""
+    attributes = vars(model)
+    before = {edge: attributes[edge]} if edge in attributes else {}
+    attributes[edge] = optimizer
+    try:
+        yield
+    finally:
+        del attributes[edge]
+        attributes.update(before)
