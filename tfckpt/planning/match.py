@@ -7,7 +7,8 @@ is MISSING or UNEXPECTED. Last, the rules themselves are judged: one that met no
 
 ``include`` says what to take from the checkpoint and ``exclude`` what to leave alone; so a value
 that a rule of ``optimizer`` resets is reset although ``include`` does not reach it, and stays as it
-is where ``exclude`` names it.
+is where ``exclude`` names it. A slot goes with its variable: one that is not restored, into which
+another's momentum would come, keeps its slots, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tfckpt.planning.averages import with_averages
 from tfckpt.planning.compare import Comparison
 from tfckpt.planning.coverage import SAVE_COUNTER, coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
-from tfckpt.planning.plan import Plan, Severity, Status, Step
+from tfckpt.planning.plan import ASSIGNED, Plan, Severity, Status, Step
 from tfckpt.planning.renames import Renames
 from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
@@ -126,6 +127,7 @@ class _Planning:
             self._steps.append(self._unmatched.unexpected(stored, reason, renamed, target))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
+        self._steps = _with_their_variables(self._steps)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),
@@ -277,13 +279,23 @@ class _Planning:
             return _Spared(Status.EXCLUDED, f"exclude: {rule}")
         if (reason := self._reset.get(entry.role)) is not None:
             return _Spared(Status.RESET, reason)
-        if self._include.first(name) is None:
-            return _Spared(Status.EXCLUDED, "no include rule selects it")
-        if (reason := self._kept.get(entry.role)) is not None:
+        if reason := self._unselected(name, entry):
             return _Spared(Status.EXCLUDED, reason)
         if self._policy.api == "read" and is_save_counter(entry):
             return _Spared(Status.EXCLUDED, "api: read takes no save counter", Severity.NOTE)
         return None
+
+    def _unselected(self, name: str, entry: Entry) -> str:
+        if entry.of and (rule := self._exclude.first(self._variable(entry))) is not None:
+            return f"exclude: {rule}, of its variable"
+        if self._include.first(name) is None:
+            return "no include rule selects it"
+        return self._kept.get(entry.role, "")
+
+    def _variable(self, slot: Entry) -> str:
+        """The live name of a slot's variable, or the one that it would have."""
+        live = slot.name in self._live.entries
+        return slot.of if live else self._router.meant(slot.of)
 
     def _spare(
         self, spared: _Spared, live: Entry | None = None, stored: Entry | None = None
@@ -309,6 +321,30 @@ class _Planning:
         yield from self._adaptations.unused(live, here)
         yield from expected[0].unmet(live, "not missing from the checkpoint", here)
         yield from expected[1].unmet(stored, "not left over from the checkpoint", there)
+
+
+def _with_their_variables(steps: list[Step]) -> list[Step]:
+    """The slots of variables that are not restored are left alone, unless none of any is.
+
+    Who takes slots without their variables has these from elsewhere.
+    """
+    left = {
+        step.name: f"its variable is not restored: {step.reason}"
+        for step in steps
+        if step.name and step.status not in ASSIGNED and step.severity is not Severity.ERROR
+    }
+    if not left:
+        return steps
+    slots = {s.name: s.entry.of for s in steps if s.entry.of and s.status in ASSIGNED}
+    restored = {step.name for step in steps if step.status in ASSIGNED}
+    if restored.isdisjoint(slots.values()):
+        return steps
+    return [
+        step._replace(status=Status.EXCLUDED, reason=left[of], changes=())
+        if (of := slots.get(step.name)) in left
+        else step
+        for step in steps
+    ]
 
 
 def _order(step: Step) -> tuple[str, str, str]:

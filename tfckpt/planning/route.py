@@ -131,6 +131,10 @@ class Router:
             return False
         return not (stored.of and self._live_slots)
 
+    def meant(self, variable: str) -> str:
+        """The live name that a stored variable is meant for, or would have."""
+        return self._variables(variable)[0].target or variable
+
     def routes(self, stored: Entry) -> list[Route]:
         """One, unless a rule sends the value to several names."""
         if stored.of:
