@@ -178,6 +178,10 @@ class Run:
         """
         return self.saves.after_step(steps, Moment(self.epoch, metrics, self.training))
 
+    def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None:
+        """As ``save_if_due`` in ``fit``, where batches count, unless ``step`` was given."""
+        return self.saves.after_batches(batches, Moment(self.epoch, metrics, self.training))
+
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
         """As ``save_if_due`` at the end of an epoch: if ``every_epochs`` divides their number."""
         self.epoch = epoch

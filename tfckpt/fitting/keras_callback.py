@@ -54,9 +54,7 @@ class Resumable(Protocol):
 
     def sync(self) -> None: ...
 
-    def save_if_due(
-        self, *, metrics: Mapping[str, float] | None = None, steps: int | None = None
-    ) -> str | None: ...
+    def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None: ...
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
 
@@ -156,8 +154,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
             if self._loop.resuming:
                 self._loop.batch_ends()
             else:
-                steps = self._loop.steps_of_a_call
-                say(_saved(run.save_if_due(metrics=_numbers(logs), steps=steps), run.config))
+                batches = self._loop.batches_of_last_call
+                say(_saved(run.save_if_batch_due(batches, _numbers(logs)), run.config))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             passed_over = self._loop.resuming

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tfckpt.errors import TfckptError
+from tfckpt.errors import NotBuiltError, TfckptError
+from tfckpt.live.build import build_by_step
 from tfckpt.live.variables import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
+
+_T = TypeVar("_T")
 
 
 class Hook:
@@ -115,7 +118,18 @@ def list_of(callback: Any) -> Any:
     )
 
 
-def batch_spec(model: Any) -> Any:
+def with_variables(model: Any, find: Callable[[], _T]) -> _T:
+    """What ``find`` finds, where need be with the variables that the first step would make."""
+    try:
+        return find()
+    except NotBuiltError:
+        if (spec := _batch_spec(model)) is None:
+            raise
+        build_by_step(model, spec)
+        return find()
+
+
+def _batch_spec(model: Any) -> Any:
     """Types and shapes of what a train step of the running ``fit`` is given; None where unknown.
 
     Keras has made the dataset by then, and has looked at a first batch where it must.

@@ -15,13 +15,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import NotBuiltError
 from tfckpt.fitting import refusals, statements, states
-from tfckpt.fitting.keras_side import Functions, batch_spec, batches_of_a_call, list_of, start_at
+from tfckpt.fitting.keras_side import (
+    Functions,
+    batches_of_a_call,
+    list_of,
+    start_at,
+    with_variables,
+)
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
 from tfckpt.fitting.undo import Before
-from tfckpt.live import build, data, generators
+from tfckpt.live import data, generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,6 +69,7 @@ class Loop:
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._last_calls = 0
         self._iterators = self._pulled = self._taken = 0
+        self.batches_of_last_call = 0
         self._ended = self._direct = self._going = self._asked = False
         self._ran_out: list[list[int]] = []
         self._iterator: Any = None
@@ -78,11 +84,6 @@ class Loop:
     def resuming(self) -> bool:
         """Whether the place that was saved lies ahead."""
         return self._target is not None
-
-    @property
-    def steps_of_a_call(self) -> int | None:
-        """How many steps a batch is for Keras; None where it may be another number each time."""
-        return 1 if self._steps_per_execution == 1 else None
 
     # What the callback is told
 
@@ -105,7 +106,7 @@ class Loop:
         self._before = Before(self._model, self._objects)
         self._list.callbacks = [*self._others, self._callback]
         with self._or_as_before():
-            start_at(self._model, self._first_epoch(self._built(find)))
+            start_at(self._model, self._first_epoch(with_variables(self._model, find)))
             self._functions.train_by(self._step)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
@@ -243,16 +244,6 @@ class Loop:
             return self._epochs
         return self._pass_over_until(position, resumption.parts)
 
-    def _built(self, find: Callable[[], Resumption | None]) -> Resumption | None:
-        """What it goes on from; variables that only the first step would make are made for it."""
-        try:
-            return find()
-        except NotBuiltError:
-            if (spec := batch_spec(self._model)) is None:
-                raise
-            build.build_by_step(self._model, spec)
-            return find()
-
     def _pass_over_until(self, position: Position, parts: frozenset[str]) -> int:
         if "seeds" in parts:
             refusals.check_seed(position, generators.global_seed())
@@ -299,7 +290,8 @@ class Loop:
             self._ran_out.append([self._epoch, self._calls])
             raise
         self._calls += 1
-        self._pulled += self._batches()
+        self.batches_of_last_call = self._batches()
+        self._pulled += self.batches_of_last_call
         return self._logs
 
     def _pass_over(self, target: Position, iterator: Any, *, fresh: bool) -> Any:

@@ -170,6 +170,18 @@ class Saves:
         step = self._counted() if self._triggers.step_matters(taken) else None
         return self._at_boundary(self._triggers.at_step(step), moment)
 
+    def after_batches(self, batches: int, moment: Moment) -> str | None:
+        """Save if one is due after batches of ``fit``.
+
+        They count by themselves, unless a ``step`` was given: an optimizer that accumulates does
+        not count each, and one of a ``train_step`` of the program's own need not be the model's.
+        """
+        if "step" in self._objects:
+            return self.after_step(None, moment)
+        if not self._stepped:
+            self._begin()
+        return self._at_boundary(self._triggers.at_batches(batches), moment)
+
     def after_epoch(self, moment: Moment) -> str | None:
         """Save if one is due at the end of an epoch."""
         return self._at_boundary(self._triggers.at_epoch(moment.epoch), moment)

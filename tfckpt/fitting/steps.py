@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RestoreError, TfckptError
+from tfckpt.live.flavours import is_optimizer
+from tfckpt.live.inventory import is_model
 from tfckpt.live.variables import as_int
 
 if TYPE_CHECKING:
@@ -14,12 +16,19 @@ if TYPE_CHECKING:
 
 
 def step_of(objects: Mapping[str, Any]) -> int | None:
-    """What the object given as ``step`` says, else the iterations of the first optimizer."""
+    """What the object given as ``step`` says, else the iterations of the first optimizer in use.
+
+    A model whose ``train_step`` has optimizers of its own was compiled with one that never steps.
+    """
     if (counter := objects.get("step")) is not None:
         return as_int(counter)
     compiled = (getattr(obj, "optimizer", None) for obj in objects.values())
-    solvers = [one for one in (*objects.values(), *compiled) if hasattr(one, "iterations")]
-    return as_int(solvers[0].iterations) if solvers else None
+    of_models = (each for obj in objects.values() if is_model(obj) for each in vars(obj).values())
+    candidates = (*objects.values(), *compiled, *filter(is_optimizer, of_models))
+    counts = (as_int(one.iterations) for one in candidates if hasattr(one, "iterations"))
+    if (first := next(counts, None)) is None:
+        return None
+    return first or next(filter(None, counts), 0)
 
 
 def check_step(counter: Any) -> None:

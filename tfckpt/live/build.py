@@ -75,7 +75,8 @@ def build_by_step(model: Any, spec: Any) -> None:
     def step(batch: Any) -> Any:
         return model.distribute_strategy.run(model.train_step, args=(batch,))
 
-    converts = getattr(flavour_of(model), "name", "") == "tf_keras"  # Keras 3 has its step as it is
+    # Keras 3 traces a step as it is; one that runs eagerly may branch on a tensor.
+    converts = getattr(flavour_of(model), "name", "") == "tf_keras" or model.run_eagerly
     try:
         with model.distribute_strategy.scope():
             tf.function(step, autograph=converts).get_concrete_function(spec)

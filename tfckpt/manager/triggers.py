@@ -86,6 +86,13 @@ class Triggers:
         )
         return by_steps or self._by_minutes()
 
+    def at_batches(self, taken: int) -> bool:
+        """Whether one is due after so many more batches, which count in place of steps."""
+        self.begin(0)
+        self._at_most += taken
+        by_batches = self.every_steps is not None and self._at_most >= self.every_steps
+        return by_batches or self._by_minutes()
+
     def at_epoch(self, epoch: int) -> bool:
         """Whether one is due at the end of an epoch, given how many are finished."""
         self.begin(0)
