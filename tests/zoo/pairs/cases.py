@@ -11,7 +11,7 @@ import itertools
 import random
 
 from zoo.pairs import edits
-from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, walk
+from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, leaves, walk
 
 _ATTRIBUTES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _REORDER = {"swap", "reorder_lines", "reorder_arguments", "reorder_outputs", "insert_relu"}
@@ -169,7 +169,10 @@ def case(flavour: str, start: int) -> Case:
                 made.append(edit.__name__)
                 break
     writer = rng.choice(("tensorflow", "tfckpt", "tfckpt", "h5"))
-    if _REORDER & {*made} and flavour != "keras":
-        writer = "tfckpt"  # `.weights.h5` of tf_keras tells no names, nor when layers were made
+    # `.weights.h5` tells layers by their order among those of their class; Keras 3's also names
+    # them, and tells by the automatic ones when each was made
+    told = flavour == "keras" and ("swap" not in made or all(each.name for each in leaves(second)))
+    if _REORDER & {*made} and not told:
+        writer = "tfckpt"
     anew = rng.choice((False, True))
     return Case(flavour, first, second, tuple(made), writer, anew, describing.tokens)
