@@ -37,11 +37,16 @@ def given_names(tree: Tree) -> frozenset[int]:
     found: set[int] = set()
     for parent, _, flavour in list(tree.layers):
         inner = parent._flatten_layers(include_self=True, recursive=False)
-        nodes = [n for layer in inner if (n := tree.node(layer)) is not None and n.base]
+        nodes = [n for layer in inner if (n := tree.node(layer)) is not None and _judged(n)]
         beyond = {id(node) for node in nodes if not _counted(node, flavour)}
         if len(beyond) < len({id(node) for node in nodes}):
             found |= beyond
     return frozenset(found)
+
+
+def _judged(node: Node) -> bool:
+    """Whether Keras may have given the name by its count of the class, not by a feature's name."""
+    return bool(node.base) and not node.base.endswith("_preprocessor")
 
 
 def _counted(node: Node, flavour: Flavour) -> bool:
