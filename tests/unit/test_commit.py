@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Role, Root
+from tfckpt.records import Entry, Inventory, Layer, Role, Root, Traits
 from tfckpt.stored.commits import commit
 
 INDEX = b"the content of an index"
@@ -151,7 +151,11 @@ def test_no_record_is_none(prefix: str) -> None:
 
 
 def test_how_layers_were_made_comes_back(prefix: str) -> None:
-    layers = Layer("dense", "dense", kind="dense", number=4), Layer("0", label="x", kind="block")
+    traits = Traits("a", "b", "c", given=True)
+    layers = (
+        Layer("dense", "dense", kind="dense", number=4, traits=traits),
+        Layer("0", label="x", kind="block"),
+    )
     inventory = dataclasses.replace(
         RECORD.inventory, stacks={"model": layers}, labels={"model/a": "x"}
     )
@@ -161,6 +165,7 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
         ("dense", 4),
         ("block", -1),
     ]
+    assert [one.traits for one in found.stacks["model"]] == [traits, Traits()]
     assert found.labels == {"model/a": "x"}
 
 
@@ -257,6 +262,10 @@ FORGED = {
     "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
     "made of fewer layers": _changed(stacks={"model": [["a", ""]]}, made={"model": []}),
     "made by a text": _changed(stacks={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
+    "traits of fewer layers": _changed(stacks={"model": [["a", ""]]}, traits={"model": []}),
+    "traits with a number": _changed(
+        stacks={"model": [["a", ""]]}, traits={"model": [["", "", "", 1]]}
+    ),
     "label a number": _changed(labels={"model/a": 1}),
     "alias a list": _changed(aliases={"a": ["b"]}),
     "optimizer null": _changed(optimizers={"optimizer": None}),

@@ -172,7 +172,7 @@ def case(flavour: str, start: int) -> Case:
     # `.weights.h5` tells layers by their order among those of their class; Keras 3's also names
     # them, and tells by the automatic ones when each was made
     told = flavour == "keras" and ("swap" not in made or all(each.name for each in leaves(second)))
-    if _REORDER & {*made} and not told:
+    if (_REORDER | {"into_list"}) & {*made} and not told:
         writer = "tfckpt"
     anew = rng.choice((False, True))
     return Case(flavour, first, second, tuple(made), writer, anew, describing.tokens)

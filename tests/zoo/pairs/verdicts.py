@@ -77,9 +77,10 @@ def judge(case: Case, keras: Any) -> list[Verdict]:
         if case.anew:
             start_anew(keras)
         second = Built(keras, case.second, tokens=case.tokens, seed=2)
-        judging = _Judging(case, first, second)
+        judging = _Judging(case, first, second, _held(path, case.writer))
         found = [*judging.by_status(path), *judging.by_policies(path)]
-        if case.writer == "tfckpt" and program(case.first) == program(case.second):
+        same = program(case.first) == program(case.second)
+        if same and case.writer == "tfckpt" and leaves(case.first):
             found = [replace(each, word=FALSE) if each.refused else each for each in found]
         return found
     finally:
@@ -98,11 +99,23 @@ def _save(built: Built, writer: str, prefix: str) -> str:
     return str(library.Checkpoint(model=built.model).save(prefix))
 
 
+def _held(path: str, writer: str) -> set[bytes] | None:
+    """The values in the file: TensorFlow leaves out what Keras 3 keeps in a list or dict."""
+    import tensorflow as tf
+
+    if writer != "tensorflow":
+        return None  # all of them
+    reader = tf.train.load_checkpoint(path)
+    tensors = map(reader.get_tensor, reader.get_variable_to_shape_map())
+    return {each.tobytes() for each in tensors if isinstance(each, np.ndarray)}
+
+
 class _Judging:
-    def __init__(self, case: Case, first: Built, second: Built) -> None:
+    def __init__(self, case: Case, first: Built, second: Built, held: set[bytes] | None) -> None:
         self._case = case
         self._second = second
-        self._stored, self._fresh = first.values(), second.values()
+        stored, self._fresh = first.values(), second.values()
+        self._stored = {k: v for k, v in stored.items() if held is None or v.tobytes() in held}
         self._whose = {value.tobytes(): key for key, value in self._stored.items()}
         # tf_keras leaves the names of layers out of its `.weights.h5`
         named = (case.flavour, case.writer) != ("tf_keras", "h5")
