@@ -14,20 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from absl import logging
 
 from tfckpt.live.aliases import readable
-from tfckpt.live.inventory import collect
-from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status
 from tfckpt.records import Role
 from tfckpt.stored.graphs.keys import edges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tfckpt.live.apply import Undo
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
     from tfckpt.planning import Step
@@ -148,72 +144,3 @@ def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Ite
         for variable, uid in zip(inner, after, strict=True):
             variable._update_uid = uid
     return status
-
-
-class Late:
-    """What is restored later, beside Keras objects.
-
-    Attributes:
-        objects: keyword → plain trackable for which the checkpoint has values that it has no
-            variables for yet, those given and those that came since.
-        held: the names of stored values that wait for an optimizer.
-        left_out: names of what the checkpoint's writer could not save, each with the reason.
-        stopped: whether nothing more is restored: the restore was taken back.
-    """
-
-    held: Collection[str] = ()
-    stopped = False
-
-    def __init__(self, prepared: Prepared, objects: Mapping[str, Any], options: Any) -> None:
-        steps = prepared.plan.steps
-        self._wanted = {step.source.partition("/")[0] for step in steps if not step.name}
-        self._wanted -= prepared.live.keras_roots | {"save_counter"}
-        self.left_out = prepared.stored.inventory.left_out
-        self._prefix, self._options = prepared.stored.prefix, options
-        self._undone: list[Undo] = []
-        self._restored: set[str] = set()
-        self.objects = {name: obj for name, obj in objects.items() if name in self._wanted}
-
-    def waits_for(self, name: str) -> bool:
-        """Whether a stored value may yet come to have a variable, below an object given."""
-        return name in self.held or name.partition("/")[0] in self.objects
-
-    def bind(self) -> Any:
-        """TensorFlow's status of what it restores when it can, None where there is nothing."""
-        return self._read(self.objects) if self.objects else None
-
-    def take(self, keyword: str, obj: Any) -> None:
-        """An object given to the checkpoint after the restore."""
-        with live_objects():
-            self._take(keyword, obj)
-
-    def _take(self, keyword: str, obj: Any) -> None:
-        if keyword not in self._wanted or keyword in self.objects:
-            return
-        if collect({keyword: obj}).keras_roots:
-            logging.warning(
-                "%s: %s is not restored: a Keras object is not restored late; call restore again",
-                self._prefix,
-                keyword,
-            )
-            return
-        self.objects[keyword] = obj
-        self._read({keyword: obj})
-
-    def add(self, undo: Undo, names: Iterable[str]) -> None:
-        """An optimizer has come, and was restored from stored values of these names."""
-        self._undone.append(undo)
-        self._restored.update(names)
-
-    def take_back(self) -> bool:
-        """Restore nothing more, and put back what has come; whether all of it could be."""
-        self._wanted, self.stopped = set(), True
-        put_back = [undo.take_back() for undo in self._undone]  # each of them, whatever one says
-        return all(put_back)
-
-    def created(self) -> set[str]:
-        """The names of the values that have come to exist."""
-        return {*collect(self.objects).variables, *self._restored}
-
-    def _read(self, objects: Mapping[str, Any]) -> Any:
-        return tf.train.Checkpoint(**objects).read(readable(self._prefix), self._options)

@@ -13,7 +13,6 @@ from tfckpt.live.advice import Call, say_replaced
 from tfckpt.live.aliases import readable
 from tfckpt.live.binding import bind
 from tfckpt.live.delayed import (
-    Late,
     came_since,
     is_tensor,
     may_come,
@@ -24,6 +23,7 @@ from tfckpt.live.delayed import (
 from tfckpt.live.distribution import Restoring
 from tfckpt.live.errors import also
 from tfckpt.live.held import hold_optimizers
+from tfckpt.live.late import Late
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import synchronous
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
@@ -56,22 +56,28 @@ def restore(
         plain = prepared.stored.graph and not prepared.live.keras_roots
         if plain and not nothing_left(prepared):
             return _plain(checkpoint, prepared, options, workers)
-        late = Late(prepared, objects if prepared.stored.graph else {}, options)
-        waiting = bool(late.objects) or nothing_at_all(prepared)
+        now = partial(_now, checkpoint)
+        late = Late(prepared, objects, options, now)
+        waiting = bool(late) or nothing_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
         keep_all = may_fail_an_assertion(prepared.plan)
         undo = carry_out(prepared, workers, keep_all=keep_all)
+        try:
+            later = late.bind(prepared, checkpoint._saver)
+        except BaseException:
+            undo.roll_back()
+            raise
         forget = checkpoint._tfckpt_comes_from(prepared)
-        later = late.bind()
-        again = partial(_restore_optimizer, checkpoint, prepared, late, skip_slots)
+        choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
+        again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
         late.held = hold_optimizers(prepared, again)
         checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
-        came = partial(_came, checkpoint, prepared.live) if plain else None
+        came = (lambda: came_since(prepared.live, now())) if plain else None
         return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
 
 
 def _restore_optimizer(
-    checkpoint: Checkpoint, before: Prepared, late: Late, skip_slots: bool, path: str
+    checkpoint: Checkpoint, late: Late, choice: Choice, digest: str, path: str, *, known: Any
 ) -> set[str]:
     """Restore an optimizer that came after the rest was restored, from the same checkpoint.
 
@@ -83,21 +89,19 @@ def _restore_optimizer(
     if late.stopped:
         return set()
     objects, root = checkpoint._tfckpt_objects()
-    prefix = before.stored.prefix
     include = {"include": (f"{path}/**",), "allow_empty": True}
-    choice = Choice(prefix, before.policy.model_copy(update=include))
-    known: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
+    choice = Choice(choice.place, choice.policy.model_copy(update=include))
     with (
         Restoring(checkpoint._tfckpt_workers()) as workers,
         prepare([choice], objects, root, **known, workers=workers) as prepared,
     ):
-        if prepared.stored.values.digest != before.stored.values.digest:
-            raise RestoreError(f"{prefix} was overwritten since the restore")
+        if prepared.stored.values.digest != digest:
+            raise RestoreError(f"{choice.place} was overwritten since the restore")
         undo = carry_out(prepared, workers, keep_all=may_fail_an_assertion(prepared.plan))
         report = prepared.report()
     restored = {step.source for step in prepared.plan.assignments}
     late.add(undo, restored)
-    say_replaced(report, Call.of(prefix, objects, root))
+    say_replaced(report, Call.of(prepared.stored.prefix, objects, root))
     return restored
 
 
@@ -129,6 +133,6 @@ def _plain(
     return LoadStatus(prepared.report(), undo, forget, later=later)
 
 
-def _came(checkpoint: Checkpoint, before: Live) -> list[str]:
-    """The values that have come to exist since."""
-    return came_since(before, checkpoint._tfckpt_known.live(*checkpoint._tfckpt_objects()))
+def _now(checkpoint: Checkpoint) -> Live:
+    """The values that there are now."""
+    return checkpoint._tfckpt_known.live(*checkpoint._tfckpt_objects())

@@ -43,6 +43,7 @@ class Live:
         optimizers: canonical path → optimizer; the outer one where it scales another's loss. One of
             ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
             tf.Variable, not of a Keras 3 one, once the first step has made them.
+        plain: canonical path → trackable that is neither Keras's nor a value, a ``tf.Module`` say.
         models: the Keras models that were given, by their first component.
         deriving: the layers that keep something that they make from their variables.
         keras_roots: the first components below which a Keras object is, or, beside one, an
@@ -53,6 +54,7 @@ class Live:
     variables: Mapping[str, Any]
     unbuilt: Mapping[str, Any]
     optimizers: Mapping[str, Any]
+    plain: Mapping[str, Any]
     models: Mapping[str, Any]
     deriving: tuple[Any, ...]
     keras_roots: frozenset[str]
@@ -167,6 +169,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
         _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
+        _paths(named, tree.plain),
         models,
         tuple(
             layer

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tfckpt.live.apply import Undo
-    from tfckpt.live.delayed import Late
+    from tfckpt.live.late import Late
     from tfckpt.planning import Plan, RestoreReport, Step
 
 _SHOWN = 10

@@ -85,6 +85,7 @@ class Tree:
         optimizers: the optimizers found, with their nodes; of a loss-scale optimizer and the one
             inside, which are one node, the outer.
         layers: the layers found, with their nodes and flavours.
+        plain: trackables that are neither Keras's nor values, with their nodes.
         keras: whether a Keras object is among them.
         variables: the variables found.
     """
@@ -93,6 +94,7 @@ class Tree:
         self.unbuilt: list[tuple[Any, Node]] = []
         self.optimizers: list[tuple[Any, Node]] = []
         self.layers: list[tuple[Any, Node, Flavour]] = []
+        self.plain: list[tuple[Any, Node]] = []
         self.keras = False
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
@@ -187,6 +189,7 @@ class Tree:
             node.role = Role.ITERATOR if iterator else Role.OBJECT
             node.kind, node.value = Kind.VALUE, obj
             return
+        self.plain.append((obj, node))
         for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
             if is_variable(child):
                 node.children.append((edge, self.variable(child)))

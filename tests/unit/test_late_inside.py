@@ -1,0 +1,127 @@
+"""Plain trackables inside of what also holds Keras objects: what they make later is restored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+
+WRITERS = pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
+
+
+class Lazy(tf.Module):
+    """Makes its variables when it is called."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+        self.parts: list[tf.Variable] = []
+
+    def __call__(self, data: Any) -> Any:
+        if not self.parts:
+            self.parts.append(tf.Variable(self.value))
+            self.parts.append(tf.Variable(self.value + 1))
+            self._scale = tf.Variable(self.value + 2)
+        return data * self.parts[0] + self.parts[1] * self._scale
+
+    @property
+    def numbers(self) -> list[float]:
+        return [float(v) for v in (*self.parts, self._scale)]
+
+
+class Holder(tf.Module):
+    def __init__(self, layer: Any, value: float) -> None:
+        super().__init__()
+        self.layer, self.lazy = layer, Lazy(value)
+
+
+def stack(flavour: Any, *names: str) -> Any:
+    layers = [flavour.layers.Dense(3, name=name) for name in names]
+    return flavour.Sequential([flavour.Input((3,)), *layers])
+
+
+def holder(flavour: Any, value: float, *names: str) -> Any:
+    return Holder(stack(flavour, *(names or "a")), value)
+
+
+def model(flavour: Any, value: float) -> Any:
+    class Scaled(flavour.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = flavour.layers.Dense(3, name="dense")
+            self.lazy = Lazy(value)
+            self.dense.build((None, 3))
+            self.built = True
+
+        def call(self, data: Any) -> Any:
+            return self.lazy(self.dense(data))
+
+    return Scaled()
+
+
+@WRITERS
+@pytest.mark.parametrize("build", [holder, model])
+@pytest.mark.parametrize("given", ["keyword", "root"])
+def test_what_a_module_makes_on_its_first_call_is_restored(
+    build, given, writer, flavour, tmp_path
+) -> None:
+    def checkpoint(kind: Any, obj: Any) -> Any:
+        return kind(obj) if given == "root" else kind(thing=obj)
+
+    saved = build(flavour, 7.0)
+    saved.lazy(1.0)
+    path = checkpoint(writer.Checkpoint, saved).save(str(tmp_path / "ckpt"))
+    later = build(flavour, 0.0)
+    status = checkpoint(tfckpt.Checkpoint, later).restore(path)
+    status.assert_existing_objects_matched()
+    with pytest.raises(tfckpt.StatusAssertionError, match="values wait for their variables"):
+        status.assert_consumed()
+    later.lazy(1.0)
+    assert later.lazy.numbers == [7.0, 8.0, 9.0]
+    status.assert_consumed()
+
+
+@WRITERS
+def test_a_keras_object_below_a_module_stays_as_the_names_say(writer, flavour, tmp_path) -> None:
+    saved = holder(flavour, 7.0, "a", "b")
+    saved.lazy(1.0)
+    path = writer.Checkpoint(holder=saved).save(str(tmp_path / "ckpt"))
+    later = holder(flavour, 0.0, "a", "other")
+    before = [value.copy() for value in later.layer.layers[-1].get_weights()]
+    tfckpt.Checkpoint(holder=later).restore(path).expect_partial()
+    later.lazy(1.0)
+    assert later.lazy.numbers == [7.0, 8.0, 9.0]
+    for old, new in zip(before, later.layer.layers[-1].get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    for old, new in zip(*(h.layer.layers[0].get_weights() for h in (saved, later)), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@WRITERS
+@pytest.mark.parametrize("kind", ["AdamOptimizer", "MomentumOptimizer"])
+def test_slots_of_an_optimizer_of_tensorflow_1_are_restored_beside_keras(
+    writer, kind, flavour, tmp_path
+) -> None:
+    def objects(value: float) -> dict[str, Any]:
+        more = {"momentum": 0.9} if kind == "MomentumOptimizer" else {}
+        optimizer = getattr(tf.compat.v1.train, kind)(0.1, **more)
+        plain = tf.Variable([value, value], name="plain")
+        return {"model": stack(flavour, "a"), "plain": plain, "solver": optimizer}
+
+    def step(given: dict[str, Any]) -> None:
+        plain = given["plain"]
+        given["solver"].apply_gradients([(2 * plain, plain)])
+
+    saved = objects(1.0)
+    step(saved), step(saved)
+    path = writer.Checkpoint(**saved).save(str(tmp_path / "ckpt"))
+    later = objects(5.0)
+    status = tfckpt.Checkpoint(**later).restore(path)
+    status.assert_existing_objects_matched()
+    step(saved), step(later)
+    np.testing.assert_array_equal(saved["plain"], later["plain"])
+    status.assert_consumed()
