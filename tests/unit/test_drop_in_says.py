@@ -230,6 +230,35 @@ def test_fit_says_it_too(stack, tmp_path, capsys, warnings) -> None:
         assert (f"{path}: {missing}" in warnings()) != bool(verbose)
 
 
+@WRITERS
+def test_a_lone_model_under_another_keyword_is_restored_and_that_is_said(
+    writer, stack, tmp_path, warnings
+) -> None:
+    for optimizer in (None, "adam"):
+        saved = stack("a", "b", optimizer=optimizer)
+        given = {} if optimizer is None else {"optimizer": saved.optimizer}
+        path = writer.Checkpoint(critic=saved, **given).save(str(tmp_path / f"{optimizer}"))
+        model = stack("a", "b", optimizer=optimizer)
+        given = {} if optimizer is None else {"optimizer": model.optimizer}
+        tfckpt.Checkpoint(actor=model, **given).restore(path).assert_existing_objects_matched()
+        assert warnings() == [
+            f"{path}: the model was saved as `critic=` and is restored as `actor=`; it is the only "
+            "one on both sides, so it was restored all the same, where TensorFlow restores nothing"
+        ]
+        tfckpt.Checkpoint(critic=model, **given).restore(path)
+        assert warnings() == []
+
+
+@WRITERS
+def test_a_model_that_was_given_by_itself_has_no_other_keyword(
+    writer, stack, tmp_path, warnings
+) -> None:
+    for names in ("a", "ab"):
+        path = writer.Checkpoint(stack(*names)).save(str(tmp_path / names))
+        tfckpt.Checkpoint(actor=stack(*names)).restore(path).expect_partial()
+        assert warnings() == []
+
+
 def call(path: str, policy: str = "{…}") -> str:
     return f"keys of a policy are given to `tfckpt.restore({path!r}, model=…, policy={policy})`"
 

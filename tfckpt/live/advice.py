@@ -11,15 +11,27 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from tfckpt.errors import RefusedError, RestoreError
 from tfckpt.live.inventory import is_model
+from tfckpt.names import MODEL, OPTIMIZER
 from tfckpt.planning.coverage import SAVE_COUNTER
-from tfckpt.planning.left_out import layers_in_part, missing, renamed, weights_left_out
+from tfckpt.planning.left_out import (
+    layers_in_part,
+    missing,
+    renamed,
+    slots_by_number,
+    weights_left_out,
+)
+from tfckpt.records import Role
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH, edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfckpt.live.restore import Prepared
     from tfckpt.live.status import LoadStatus
     from tfckpt.planning import RestoreReport
 
@@ -91,7 +103,54 @@ def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
             left,
             call.by(f'"rename": [{rules}]'),
         )
-    elif left := layers_in_part(report.plan, status.waiting):
+    elif (left := layers_in_part(report.plan, status.waiting)) or (
+        left := slots_by_number(report.plan)
+    ):
         logging.warning("%s: %s", report.path, left)
     elif not returned and (text := missing(report.plan)):
         logging.warning("%s: %s", report.path, text)
+
+
+def say_other_keyword(prepared: Prepared) -> None:
+    """Log that a lone model was saved under another keyword; TensorFlow would not find it."""
+    kept = [k for k, root in prepared.live.roots.items() if root.kind == root.component == MODEL]
+    if len(kept) != 1 or not kept[0]:
+        return
+    saved = _keyword_of_model(prepared)
+    if saved and saved != kept[0]:
+        logging.warning(
+            "%s: the model was saved as `%s=` and is restored as `%s=`; it is the only one on both "
+            "sides, so it was restored all the same, where TensorFlow restores nothing",
+            prepared.stored.prefix,
+            saved,
+            kept[0],
+        )
+
+
+def _keyword_of_model(prepared: Prepared) -> str:
+    """What the only model of the checkpoint was given as; "" where that is not told."""
+    if roots := prepared.stored.inventory.roots:
+        found = [k for k, root in roots.items() if root.kind == root.component == MODEL]
+        return found[0] if len(found) == 1 else ""
+    if not prepared.stored.graph:
+        return ""
+    first = set()
+    for step in prepared.plan.assignments:
+        if step.stored is None or step.entry.role is not Role.WEIGHT:
+            continue
+        path = edges(step.stored.key)
+        if len(path) < 2 or path[1] == "_trainable_variables":  # an optimizer's
+            continue
+        # A model that was given without a keyword has its layers in that place.
+        by_itself = len(path) < len(step.source.split("/"))
+        first.add("" if by_itself or path[0].startswith(("_", "layer")) else path[0])
+    values = prepared.stored.values
+    if not first and isinstance(
+        values, Bundle
+    ):  # Keras 3's optimizer leads to all that it trains, by a shorter way
+        known = {SAVE_COUNTER, OPTIMIZER, *prepared.live.roots}
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        graph.ParseFromString(values.read_string(OBJECT_GRAPH))
+        names = {child.local_name for child in graph.nodes[0].children} - known
+        first = set() if any(name.startswith("_") for name in names) else names
+    return first.pop() if len(first) == 1 else ""

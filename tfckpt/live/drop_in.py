@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import CheckpointNotFoundError, RestoreError
-from tfckpt.live.advice import Call, say_replaced
+from tfckpt.live.advice import Call, say_other_keyword, say_replaced
 from tfckpt.live.aliases import readable
 from tfckpt.live.binding import bind
 from tfckpt.live.delayed import (
@@ -72,6 +72,7 @@ def restore(
         again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
         late.held = hold_optimizers(prepared, again)
         checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
+        say_other_keyword(prepared)
         came = (lambda: came_since(prepared.live, now())) if plain else None
         return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
 

@@ -43,6 +43,7 @@ class Live:
         optimizers: canonical path → optimizer; the outer one where it scales another's loss. One of
             ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
             tf.Variable, not of a Keras 3 one, once the first step has made them.
+        trained: canonical path of an optimizer → its variables, in its own order.
         plain: canonical path → trackable that is neither Keras's nor a value, a ``tf.Module`` say.
         models: the Keras models that were given, by their first component.
         deriving: the layers that keep something that they make from their variables.
@@ -54,6 +55,7 @@ class Live:
     variables: Mapping[str, Any]
     unbuilt: Mapping[str, Any]
     optimizers: Mapping[str, Any]
+    trained: Mapping[str, tuple[str, ...]]
     plain: Mapping[str, Any]
     models: Mapping[str, Any]
     deriving: tuple[Any, ...]
@@ -169,6 +171,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
         _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
+        _trained(tree, named),
         _paths(named, tree.plain),
         models,
         tuple(
@@ -277,6 +280,16 @@ def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
     }
     words = (n for n, value in values.items() if isinstance(value, Vocabulary))
     return {**varying, **dict.fromkeys(words, (None,))}
+
+
+def _trained(tree: Tree, named: Names) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for optimizer, node in tree.optimizers:
+        if id(node) in named.paths:
+            variables = optimizers.in_order(tree, optimizer)
+            each = (named.paths.get(id(variable), "") for variable in variables)
+            found[named.paths[id(node)]] = tuple(each)
+    return found
 
 
 def _paths(named: Names, found: list[tuple[Any, Node]]) -> dict[str, Any]:

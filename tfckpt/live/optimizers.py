@@ -78,9 +78,7 @@ def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
 
 def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     """The slots, for the model variables that the tree holds by now."""
-    flavour = flavour_of(optimizer)
-    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
-        optimizer = optimizer.inner_optimizer
+    optimizer = _innermost(optimizer)
     if hasattr(optimizer, "_create_slots"):
         _told_slots(tree, optimizer, node)
         if not is_v1(optimizer):
@@ -99,6 +97,20 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
                 node.slots.append(Slot(slot_name(attribute), trained[index], child))
                 found.add(id(child))
     _leftovers(tree, optimizer, node, list(trained.values()), found)
+
+
+def in_order(tree: Tree, optimizer: Any) -> list[Node]:
+    """The variables of an optimizer that lists its slots by their position."""
+    optimizer = _innermost(optimizer)
+    found = {} if hasattr(optimizer, "_create_slots") else _trained(tree, optimizer)
+    return [found[index] for index in sorted(found)]
+
+
+def _innermost(optimizer: Any) -> Any:
+    flavour = flavour_of(optimizer)
+    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+        optimizer = optimizer.inner_optimizer
+    return optimizer
 
 
 def _leftovers(

@@ -26,6 +26,7 @@ from tfckpt.live.sharded import refuse_spread
 from tfckpt.live.turns import live_objects
 from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
 from tfckpt.planning.lock import drift
+from tfckpt.planning.positions import by_position
 from tfckpt.records import Inventory, Origin, Role
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.bundle_names import refuse_absent
@@ -188,6 +189,7 @@ def _planned(
         there, here = numbered_as(live.inventory, there), live.inventory
         if not stored.graph:
             here = ungraphed(live, there).inventory
+        there = by_position(there, here, live.trained)
         if skip_slots:
             there, here = _without_slots(there), _without_slots(here)
         plan = make_plan(policy, there, here, known(policy))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfckpt.planning.coverage import SAVE_COUNTER
 from tfckpt.planning.hints import rule_of
 from tfckpt.planning.plan import ASSIGNED, Severity, Status
+from tfckpt.planning.positions import is_numbered
 from tfckpt.planning.text import printable
 from tfckpt.planning.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.records import Role
@@ -20,6 +21,10 @@ _FEW, _MANY = 3, 10
 _OF_MODEL = "not in the checkpoint, unchanged in the model"
 _OF_CHECKPOINT = "in the checkpoint, used by nothing"
 _OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
+_OF_NOBODY = (
+    "in the checkpoint, used by nothing, whose variables it tells by their position alone, which "
+    "is not that of the optimizer's"
+)
 _OTHER_SHAPE = "of another shape in the checkpoint, unchanged in the model"
 
 
@@ -68,6 +73,12 @@ def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
         return ""
     adapters = any(is_adapter(step.source) for step in left)
     return _counted("weight", _OF_LAYER, left) + (f". {ADAPTERS_HINT}" if adapters else "")
+
+
+def slots_by_number(plan: Plan) -> str:
+    """Slots that are left over since the file tells their variables by position; "" for none."""
+    left = [s for s in plan.steps if s.status is Status.UNEXPECTED and is_numbered(s.entry)]
+    return _counted("slot", _OF_NOBODY, left) if left else ""
 
 
 def renamed(plan: Plan) -> str:
