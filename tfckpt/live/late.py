@@ -109,12 +109,12 @@ class Late:
 
     def take(self, keyword: str, obj: Any) -> None:
         """An object given to the checkpoint after the restore."""
+        if keyword not in self._wanted or keyword in self.objects:
+            return  # as for attributes that TensorFlow sets while it restores
         with live_objects():
             self._take(keyword, obj)
 
     def _take(self, keyword: str, obj: Any) -> None:
-        if keyword not in self._wanted or keyword in self.objects:
-            return
         if collect({keyword: obj}).keras_roots:
             logging.warning(
                 "%s: %s is not restored: a Keras object is not restored late; call restore again",
