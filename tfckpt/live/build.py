@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.flavours import flavour_of, name_of
 from tfckpt.live.inventory import is_model
+from tfckpt.live.unbuilt import Unbuilt
 from tfckpt.live.variables import raw
 from tfckpt.planning import Status
 from tfckpt.records import Role
@@ -97,8 +98,8 @@ def _zeros(spec: Any) -> Any:
     return {name: _zeros(each) for name, each in spec.items()}
 
 
-def build_optimizers(live: Live, slots: Mapping[str, str]) -> bool:
-    """Create the variables of optimizers that slots are meant for; whether there was one to build.
+def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
+    """Create the variables of optimizers that slots are meant for.
 
     The variables are those that Keras would train: of the model that was compiled with the
     optimizer, else of the models that the stored slots belong to, else the slots' own variables.
@@ -107,16 +108,23 @@ def build_optimizers(live: Live, slots: Mapping[str, str]) -> bool:
         live: the objects.
         slots: live name that a stored slot is meant for → the variable it is of, "" where the
             file does not say.
+
+    Returns:
+        The optimizers that were built, as they were.
     """
-    built = False
+    before = Unbuilt()
     for path, optimizer in live.optimizers.items():
         owners = [of for name, of in slots.items() if name.startswith(path + "/")]
         if owners and not _is_built(optimizer, path, live):
             variables = _to_train(optimizer, list(dict.fromkeys(filter(None, owners))), live)
             if variables:
-                build_for(optimizer, variables)
-                built = True
-    return built
+                before.take(optimizer)
+                try:
+                    build_for(optimizer, variables)
+                except BaseException:
+                    before.put_back()
+                    raise
+    return before
 
 
 def build_compiled(model: Any) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tfckpt.errors import Problem
     from tfckpt.live.distribution import Restoring
+    from tfckpt.live.unbuilt import Unbuilt
     from tfckpt.policy import Policy
 
 _LITTLE = 64 << 20  # bytes for which nothing need be let go of
@@ -77,12 +78,14 @@ class Prepared:
         live: the objects' values.
         parts: the checkpoints that are open.
         settings: the hyperparameters that will be assigned, as they are until then.
+        unbuilt: the optimizers that were built for it, as they are again where nothing is assigned.
     """
 
     plan: Plan
     live: Live
     parts: tuple[Part, ...]
     settings: Mapping[str, Any]
+    unbuilt: Unbuilt
 
     @property
     def stored(self) -> StoredCheckpoint:
@@ -131,7 +134,8 @@ def prepare(
 
     No other thread saves or restores in it.
 
-    Objects that a policy or a compiled model says how to build are built; nothing is assigned.
+    Models that a policy says how to build are built; nothing is assigned. Optimizers are built, and
+    put back where nothing is assigned inside the context.
 
     Args:
         choices: what to restore from; several are one transaction.
@@ -159,7 +163,9 @@ def prepare(
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(uncollected())
         parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
-        if build.build_optimizers(live, build.waiting_slots(plan)):
+        unbuilt = build.build_optimizers(live, build.waiting_slots(plan))
+        stack.callback(unbuilt.put_back)
+        if unbuilt:
             live = named(objects, root)
             parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         build.check_built(live, plan)
@@ -170,7 +176,7 @@ def prepare(
         if plan.nbytes > _LITTLE:
             pause.close()
         settings = settings_of(plan, live.variables)
-        yield Prepared(_held_against_locks(plan, choices), live, parts, settings)
+        yield Prepared(_held_against_locks(plan, choices), live, parts, settings, unbuilt)
 
 
 def _planned(
@@ -320,7 +326,7 @@ def carry_out(
             prefix = stored[step.origin or plan.source].prefix
             others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
     with _by_name(prepared.parts):
-        return apply(
+        undo = apply(
             plan,
             stored,
             live.variables,
@@ -331,6 +337,8 @@ def carry_out(
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
         )
+    prepared.unbuilt.keep()
+    return undo
 
 
 @contextlib.contextmanager
