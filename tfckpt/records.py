@@ -122,6 +122,20 @@ class Ordered(NamedTuple):
     path: str = ""
 
 
+class Dataset(NamedTuple):
+    """What an iterator takes its elements from.
+
+    Attributes:
+        elements: their types and shapes, as text to compare.
+        size: how many; -1 without an end, -2 where that is not known, as TensorFlow has it.
+        fingerprint: of what it is made of, ``""`` where that is not known.
+    """
+
+    elements: str
+    size: int
+    fingerprint: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Root:
     """An object that was given to a checkpoint, by what its names begin with.
@@ -167,6 +181,7 @@ class Inventory:
         labels: canonical path of a layer that an attribute names → the name that it was given.
         varying: canonical name of a live variable that was made with an unknown shape → that shape,
             None for an unknown size, None in all where the rank is unknown.
+        datasets: canonical name of an iterator → its data set, where that is known.
     """
 
     source: str
@@ -193,6 +208,7 @@ class Inventory:
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(
         default_factory=dict, compare=False
     )
+    datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict, compare=False)
 
     def takes(self, name: str, shape: Shape | None) -> bool:
         """Whether a live variable can hold a value of a shape other than that of its own value.

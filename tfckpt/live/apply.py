@@ -313,11 +313,7 @@ def _restore_objects(objects: Mapping[str, Mapping[str, Any]]) -> None:
             for prefix, found in objects.items():
                 delayed.restore_objects(prefix, found)
     except (AssertionError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
-        raise RestoreError(
-            f"{prefix}: an object that is no variable (an iterator, a table) does not take what "
-            f"is stored for it, and no variable was changed: {error}",
-            hint="exclude it by its name in the policy to restore the rest",
-        ) from error
+        raise delayed.not_taken(prefix, error) from error
 
 
 def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:

@@ -9,12 +9,14 @@ restoration as a whole; a Keras object never is.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfckpt.errors import RestoreError
 from tfckpt.live.aliases import readable
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status
@@ -49,7 +51,8 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
 def put_back_on_failure(objects: Iterable[Any]) -> Iterator[None]:
     """Where something inside fails, each object has the state again that it has now.
 
-    An iterator that refuses a state is at its end afterwards.
+    An iterator that refuses a state is at its end afterwards. One whose state cannot be saved has
+    that asked first, by TensorFlow, too, and is not touched.
     """
     before = [_what_puts_back(obj) for obj in objects]
     try:
@@ -67,6 +70,25 @@ def _what_puts_back(obj: Any) -> Callable[[], object]:
     except Exception:  # whatever a class of the user's raises
         return lambda: None
     return partial(obj._restore_from_tensors, state)
+
+
+def not_taken(prefix: str, error: Exception) -> RestoreError:
+    """An object that is no variable has refused what is stored for it."""
+    found = re.search(r"Failed to restore dataset iterator[^:]*: (\S+?)\.? ", str(error))
+    if found is None:
+        text = re.sub(r"\{\{.*?\}\} ", "", str(error))
+        return RestoreError(
+            f"{prefix}: an object that is no variable (an iterator, a table) does not take what "
+            f"is stored for it, and no variable was changed: {text}",
+            hint="exclude it by its name in the policy to restore the rest",
+        )
+    return RestoreError(
+        f"{prefix}: an iterator does not take the place that is stored for it: its data set is "
+        f"made otherwise than when it was saved, at {found[1]}. Nothing was restored; the iterator "
+        "goes on from where it was",
+        hint="make the data set as it was; or exclude the iterator by its name in a policy, or do "
+        "not give it to the checkpoint: then the data begin anew",
+    )
 
 
 def may_come(prepared: Prepared, objects: Mapping[str, Any], root: Any) -> bool:

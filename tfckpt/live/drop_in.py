@@ -18,6 +18,7 @@ from tfckpt.live.delayed import (
     may_come,
     nothing_at_all,
     nothing_left,
+    not_taken,
     restore_rest,
 )
 from tfckpt.live.distribution import Restoring
@@ -125,8 +126,10 @@ def _plain(
         with assigning():
             later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
         workers.done()
-    except BaseException:
+    except BaseException as error:
         undo.roll_back()
+        if isinstance(error, tf.errors.OpError):  # whose NotFoundError means no checkpoint
+            raise not_taken(prepared.stored.prefix, error) from error
         raise
     undo.settle()
     checkpoint.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint

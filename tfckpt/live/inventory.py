@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfckpt import names
 from tfckpt.errors import NamingError
 from tfckpt.live import optimizers, orders
+from tfckpt.live.datasets import dataset_of
 from tfckpt.live.derived import derives
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.traits import given_names, with_traits
@@ -24,7 +25,7 @@ from tfckpt.live.variables import is_variable, raw
 from tfckpt.live.vocabularies import Vocabulary
 from tfckpt.names import Kind, Names, Node
 from tfckpt.optimizer_names import promote_optimizer
-from tfckpt.records import Entry, Inventory, Role, Root
+from tfckpt.records import Dataset, Entry, Inventory, Role, Root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -167,6 +168,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             lists=named.lists,
             labels=named.labels({id(n): n.label for n in told}),
             varying=_varying(named),
+            datasets=_datasets(named),
         ),
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
@@ -290,6 +292,12 @@ def _trained(tree: Tree, named: Names) -> dict[str, tuple[str, ...]]:
             each = (named.paths.get(id(variable), "") for variable in variables)
             found[named.paths[id(node)]] = tuple(each)
     return found
+
+
+def _datasets(named: Names) -> dict[str, Dataset]:
+    iterators = ((n.name, n.node.value) for n in named.values if n.role is Role.ITERATOR)
+    found = ((name, dataset_of(iterator)) for name, iterator in iterators)
+    return {name: dataset for name, dataset in found if dataset is not None}
 
 
 def _paths(named: Names, found: list[tuple[Any, Node]]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tfckpt.live.reset import initial_values
 from tfckpt.live.settings import replaced, settings_of
 from tfckpt.live.sharded import refuse_spread
 from tfckpt.live.turns import live_objects
-from tfckpt.planning import Plan, RestoreReport, make_plan, union_of
+from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.lock import drift
 from tfckpt.planning.positions import by_position
 from tfckpt.records import Inventory, Origin, Role
@@ -338,6 +338,9 @@ def carry_out(
             workers=workers,
         )
     prepared.unbuilt.keep()
+    for step in plan.assignments:
+        if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
+            logging.warning("%s: %s: %s", plan.source, step.name, step.reason)
     return undo
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfckpt.planning import vocabularies
+from tfckpt.planning import datasets, vocabularies
 from tfckpt.planning.casting import castable
 from tfckpt.planning.changes import Change, Impossible, Kind
 from tfckpt.planning.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from tfckpt.planning.route import Route
     from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
-    from tfckpt.records import Entry, Inventory
+    from tfckpt.records import Dataset, Entry, Inventory
 
+_KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
 _OPTIMIZERS = frozenset({Role.SLOT, Role.HYPERPARAMETER})
 _EXCLUDE = "exclude it and it keeps the value it has"
 _SHAPE_HINT = f"{_EXCLUDE}; so does on_shape_mismatch: skip; a rule of `adapt` may make it fit"
@@ -52,6 +53,7 @@ class Comparison:
         self._layers = Layers(stored, live, untold)
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
+        self._datasets = stored.datasets, live.datasets
 
     def plain(self, stored: Entry, live: Entry) -> bool:
         """Whether a value goes as it is into the live one of the same name, without a word.
@@ -63,7 +65,7 @@ class Comparison:
             and stored.dtype == live.dtype
             and not self._adapts
             and (live.role in self._sure or not self._doubt(stored, live, explicit=False)[0])
-            and live.role is not Role.VOCABULARY
+            and live.role not in _KNOWN_BY_MORE
         )
 
     @cached_property
@@ -99,6 +101,8 @@ class Comparison:
         told = *map(str, changes), cast, how, route.untold, trusted
         reason = "; ".join(filter(None, told))
         severity = Severity.NOTE if changes or cast or trusted or route.untold else Severity.OK
+        if datasets.made_otherwise(*self._both(stored, live)):
+            reason, severity = "; ".join(filter(None, (datasets.OTHERWISE, reason))), Severity.WARN
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
         status = Status.ADAPTED if changes else Status.CAST if cast else status
         return Step(status, *about, severity, reason, "", "", parts, changes)
@@ -130,9 +134,16 @@ class Comparison:
                 return doubt
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
             return self._optimizers.doubt(stored, live), SLOTS_HINT
+        if live.role is Role.ITERATOR:
+            return datasets.doubt(*self._both(stored, live)), datasets.HINT
         if live.role is Role.HYPERPARAMETER and not explicit:
             return self._optimizers.doubt_of_setting(stored, live), SETTING_HINT
         return "", ""
+
+    def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:
+        """The data sets of a stored iterator and of a live one."""
+        there, here = self._datasets
+        return there.get(stored.name), here.get(live.name)
 
 
 def _how(route: Route) -> str:

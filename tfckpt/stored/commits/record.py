@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Restored, Role, Root
+from tfckpt.records import Dataset, Entry, Inventory, Restored, Role, Root
 from tfckpt.stored.bundles.prefix import DATA
 from tfckpt.stored.commits import entries, layers, lineage
 
@@ -49,6 +49,7 @@ _DEFAULTS = {
     "made": {},
     "traits": {},
     "labels": {},
+    "datasets": {},
 }
 _NOT_A_SAVERS = re.compile(
     rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
@@ -155,6 +156,7 @@ def render(record: CommitRecord) -> bytes:
         "optimizers": dict(inventory.optimizers),
         "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
         "left_out": dict(inventory.left_out),
+        "datasets": {name: [*dataset] for name, dataset in inventory.datasets.items()},
     }
     lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
     lines.append(f"{_ENTRIES.decode()}{entries.render(inventory.entries.values())}\n]")
@@ -328,7 +330,15 @@ class _Reader:
             self.roots(tree, found),
             self.mapping(tree, "left_out", str),
             labels=self.mapping(tree, "labels", str),
+            datasets=self.datasets(tree),
         )
+
+    def datasets(self, tree: Any) -> dict[str, Dataset]:
+        found = self.mapping(tree, "datasets", list)
+        for name, item in found.items():
+            if [type(part) for part in item] != [str, int, str]:
+                raise self.damaged("the record's 'datasets' holds what describes none", name)
+        return {name: Dataset(*item) for name, item in found.items()}
 
     def entries(self, items: Sequence[Any]) -> dict[str, Entry]:
         """The values, one after the other: the first that is amiss is named."""
