@@ -15,8 +15,9 @@ The grammar::
     metrics/<metric>/<variable>         metrics/accuracy/total
 
 A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
-list index or dict key everywhere else, without leading underscores. Automatic layer names
-(``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow's files
+list index or dict key everywhere else, without leading underscores: which attribute had one is kept
+beside the names, as ``_head`` and ``head`` are two things where a class has both. Automatic layer
+names (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow's files
 say nothing of the others; a slash in a name becomes ``_``, since Keras 3 allows none. A list or
 dict of layers is kept as a stack as well, by index or key, with the names that the user gave them.
 Of several paths to one object the shortest is its name, then the first in alphabetical order; the
@@ -32,6 +33,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.automatic_names import name_number
 from tfckpt.errors import NamingError
 from tfckpt.records import Layer, Role
 
@@ -42,12 +44,13 @@ MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
 # A root object that is a value itself; TensorFlow's graph has that edge from the root to itself.
 ROOT = "root"
 
-# Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
-_SAME_BASE = {"model": "functional"}
-
 # tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
 # kernel beside it, keeps both names in both flavours.
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
+
+
+# Variables that Keras 3 keeps under a private name, tf_keras under a public one.
+_OF_KERAS = ("bias", "diag", "embeddings", "kernel")
 
 
 class Kind(Enum):
@@ -120,7 +123,8 @@ class Name(NamedTuple):
 class Names:
     """What :func:`assign` found: see :class:`tfckpt.records.Inventory` for the fields.
 
-    ``paths`` holds the canonical path of every node, by the node's id.
+    ``paths`` holds the canonical path of every node, by the node's id; ``private`` is that of the
+    inventory.
     """
 
     values: tuple[Name, ...]
@@ -129,6 +133,7 @@ class Names:
     optimizers: Mapping[str, str]
     paths: Mapping[int, str]
     lists: frozenset[str]
+    private: Mapping[str, str]
 
     def labels(self, called: Mapping[int, str]) -> dict[str, str]:
         """Path → the layer's own name, for those below an attribute: id of the node → name."""
@@ -138,36 +143,6 @@ class Names:
             for path, name in found
             if name and "/" in path and path.rpartition("/")[0] not in self.stacks
         }
-
-
-def snake_case(name: str) -> str:
-    """A class name as Keras turns it into a layer name (keras/src/utils/naming.py).
-
-    >>> snake_case("Conv2DTranspose"), snake_case("LSTM"), snake_case("ReLU")
-    ('conv2d_transpose', 'lstm', 're_lu')
-    """
-    words = re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", re.sub(r"\W", "", name))
-    return words.lower()
-
-
-def name_number(label: str) -> int:
-    """The number behind a name, 0 where there is none.
-
-    >>> name_number("dense_12"), name_number("dense")
-    (12, 0)
-    """
-    match = re.search(r"_(\d{1,18})(_preprocessor)?$", label)
-    return int(match[1]) if match else 0
-
-
-def weak_base(label: str, bases: Collection[str]) -> str:
-    """The automatic part of a layer name, or "" for a name that somebody chose.
-
-    >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
-    ('dense', '')
-    """
-    base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # the second is FeatureSpace's
-    return _SAME_BASE.get(base, base) if base in bases else ""
 
 
 def holds_weights(node: Node) -> bool:
@@ -215,6 +190,7 @@ class _Naming:
         self._values: dict[str, Name] = {}
         self._stacks: dict[str, tuple[Layer, ...]] = {}
         self._lists: set[str] = set()
+        self._private: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
         self._optimizers: dict[str, Node] = {}
         self._asides: list[tuple[str, Node, str]] = []
@@ -235,6 +211,7 @@ class _Naming:
             {path: node.label for path, node in self._optimizers.items()},
             self._names,
             frozenset(self._lists),
+            self._private,
         )
 
     def _telling(self) -> dict[str, str]:
@@ -321,6 +298,12 @@ class _Naming:
                 component = _KERNEL
             if not component or taken.setdefault(component, id(child)) != id(child):
                 component = edge  # `_x` and `x` side by side are two things
+            if (
+                edge == "_" + component
+                and node.kind is not Kind.OPTIMIZER
+                and _by_user(edge, child)
+            ):
+                self._private[_join(path, component)] = edge
             named.append((component, child))
         if node.kind is Kind.LIST:
             self._stacks[path] = _listed(node, {id(child): name for name, child in named})
@@ -361,6 +344,11 @@ class _Naming:
         while unique in self._values:  # two different values, one spelling: a key with a slash
             unique, number = f"{name}~{number}", number + 1
         self._values[unique] = Name(unique, node, role, slot, of)
+
+
+def _by_user(edge: str, child: Node) -> bool:
+    """Whether an attribute with weights is not one that Keras 3 calls otherwise than tf_keras."""
+    return holds_weights(child) and not (child.kind is Kind.VALUE and edge.endswith(_OF_KERAS))
 
 
 def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:

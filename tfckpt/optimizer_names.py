@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from tfckpt.names import MODEL, OPTIMIZER, Kind, snake_case
+from tfckpt.automatic_names import snake_case
+from tfckpt.names import MODEL, OPTIMIZER, Kind
 from tfckpt.records import Role
 
 if TYPE_CHECKING:

@@ -179,6 +179,8 @@ class Inventory:
             class among themselves may be told all the same, by their automatic names.
         lists: of the live ``stacks``, the lists of layers: nothing but an index tells those.
         labels: canonical path of a layer that an attribute names → the name that it was given.
+        private: canonical path → the attribute, for those that begin with an underscore, which the
+            path leaves out; None where that is not known.
         varying: canonical name of a live variable that was made with an unknown shape → that shape,
             None for an unknown size, None in all where the rank is unknown.
         datasets: canonical name of an iterator → its data set, where that is known.
@@ -205,6 +207,7 @@ class Inventory:
     unordered: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     lists: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    private: Mapping[str, str] | None = None
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(
         default_factory=dict, compare=False
     )

@@ -19,6 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT / "tfckpt"
 FLOORS = {
     "names": 0,
+    "automatic_names": 0,
     "optimizer_names": 0,
     "selectors": 0,
     "records": 0,

@@ -81,3 +81,81 @@ def test_what_a_layer_does_to_its_variables_when_it_loads_is_undone(writer, tmp_
     tfckpt.Checkpoint(model=new).read(path).assert_consumed()
     for one, other in zip(old.weights, new.weights, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def two(k: Any, *attributes: str, variables: bool = False) -> Any:
+    """A model with an equal layer, or variable, on each attribute."""
+
+    class Net(k.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            for attribute in attributes:
+                if variables:
+                    value = tf.Variable(tf.zeros((3, 3)))
+                else:
+                    value = k.layers.Dense(3, use_bias=False)
+                setattr(self, attribute, value)
+
+        def call(self, x: Any) -> Any:
+            for attribute in attributes:
+                each = getattr(self, attribute)
+                x = x @ each if variables else each(x)
+            return x
+
+    model = Net()
+    model(tf.ones((1, 3)))
+    return model
+
+
+def parts(model: Any, *attributes: str) -> dict[str, Any]:
+    found = {each: getattr(model, each) for each in attributes}
+    return {n: getattr(each, "kernel", each) for n, each in found.items()}
+
+
+@WRITERS
+@pytest.mark.parametrize("variables", [False, True], ids=["layers", "variables"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["_head", "head"], ["_head"]),
+        (["_head", "head"], ["head"]),
+        (["_head"], ["_head", "head"]),
+        (["head"], ["_head", "head"]),
+        (["_head"], ["head"]),
+        (["head"], ["_head"]),
+        (["_head"], ["_head"]),
+    ],
+    ids=str,
+)
+def test_an_underscore_makes_another_attribute(
+    flavour, before, after, variables, writer, tmp_path
+) -> None:
+    """Plain TensorFlow takes `_head` for `_head` alone."""
+    old = two(flavour, *before, variables=variables)
+    for number, part in enumerate(parts(old, *before).values()):
+        part.assign(tf.fill((3, 3), number + 1.0))
+    path = writer.Checkpoint(model=old).write(str(tmp_path / "ckpt"))
+    theirs, new = (two(flavour, *after, variables=variables) for _ in range(2))
+    for model in (theirs, new):
+        for part in parts(model, *after).values():
+            part.assign(tf.zeros((3, 3)))
+    tf.train.Checkpoint(model=theirs).read(path).expect_partial()
+    policy = {"api": "read", "on_missing": "ignore", "on_unexpected": "ignore"}
+    tfckpt.restore(path, model=new, policy={**policy, "allow_empty": True})
+    for one, other in zip(parts(theirs, *after).values(), parts(new, *after).values(), strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_an_attribute_that_has_become_private_is_said_and_a_rule_settles_it(
+    flavour, tmp_path
+) -> None:
+    path = tfckpt.Checkpoint(model=two(flavour, "head")).write(str(tmp_path / "ckpt"))
+    new = two(flavour, "_head")
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(path, model=new, policy={"api": "read"})
+    assert (
+        "model/head is another attribute in the model, with or without an underscore: `rename` "
+        "says that they are one"
+    ) in " ".join(str(refused.value).split())
+    rule = {"checkpoint": "model/head/**", "model": "model/head/**"}
+    tfckpt.restore(path, model=new, policy={"api": "read", "rename": [rule]})

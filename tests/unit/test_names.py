@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tfckpt.automatic_names import weak_base
 from tfckpt.errors import NamingError
 from tfckpt.names import (
     Kind,
@@ -11,7 +12,6 @@ from tfckpt.names import (
     Node,
     Slot,
     assign,
-    weak_base,
 )
 from tfckpt.optimizer_names import (
     by_slot_path,

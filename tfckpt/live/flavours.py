@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.names import snake_case
+from tfckpt.automatic_names import snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

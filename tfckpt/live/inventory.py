@@ -167,6 +167,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             members=orders.members(tree, named, chosen),
             lists=named.lists,
             labels=named.labels({id(n): n.label for n in told}),
+            private=named.private,
             varying=_varying(named),
             datasets=_datasets(named),
         ),

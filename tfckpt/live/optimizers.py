@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfckpt.automatic_names import snake_case
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.parts import Sharded, in_parts
 from tfckpt.live.variables import Trackable, is_variable, raw
-from tfckpt.names import Kind, Node, Slot, snake_case
+from tfckpt.names import Kind, Node, Slot
 from tfckpt.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.automatic_names import name_number
 from tfckpt.live.flavours import flavour_of, is_v1
 from tfckpt.live.variables import is_variable, path, raw
-from tfckpt.names import Kind, name_number
+from tfckpt.names import Kind
 from tfckpt.records import Layer, Ordered, Traits
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.automatic_names import name_number
 from tfckpt.live.wiring import Wires, digest, wires
-from tfckpt.names import name_number
 from tfckpt.records import Traits
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfckpt.automatic_names import snake_case, weak_base
 from tfckpt.live import optimizers
 from tfckpt.live.flavours import Flavour, flavour_of, is_optimizer, name_of
 from tfckpt.live.parts import owner
@@ -26,7 +27,7 @@ from tfckpt.live.variables import (
     raw,
 )
 from tfckpt.live.vocabularies import vocabularies
-from tfckpt.names import Kind, Node, snake_case, weak_base
+from tfckpt.names import Kind, Node
 from tfckpt.records import Role
 
 # What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name. A

@@ -15,7 +15,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.planning.attributes import other_attributes
 from tfckpt.planning.structure import Positions, slot_head, slot_tail
+from tfckpt.records import rebased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
+
+
+_ANOTHER = (
+    "{} is another attribute in the model, with or without an underscore: `rename` says that they "
+    "are one"
+)
 
 
 class Route(NamedTuple):
@@ -66,6 +74,7 @@ class _Aim(NamedTuple):
     untold: str = ""
     adapt: int = -1
     part: int = 0
+    misled: str = ""
 
 
 _NO_VARIABLE = _Aim(None)
@@ -89,8 +98,9 @@ class Router:
         self._by_position = tuple(policy.match) == ("structure",)
         self._positions = Positions(stored, live)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
+        self._attributes = other_attributes(stored, live)
         # what no rule renames, and no position decides, is meant for the live value of its name
-        self._by_name = not self._by_position and untold.silent
+        self._by_name = not self._by_position and untold.silent and not self._attributes
 
     @cached_property
     def _stored_slots(self) -> dict[tuple[str, str], Entry]:
@@ -143,7 +153,7 @@ class Router:
 
     def _route(self, stored: Entry, aim: _Aim) -> Route:
         if aim.target is None:
-            return Route(stored, stored.name, None, aim.rule)
+            return Route(stored, stored.name, None, aim.rule, misled=aim.misled)
         live = self._live.find(aim.target)
         name, alias = (live.name, live.name != aim.target) if live else (aim.target, False)
         return Route(
@@ -191,7 +201,7 @@ class Router:
                 yield self._slot_route(stored, place, target, aim, explicit, follows=follows)
         for variable in () if moved else self._variables(stored.of):
             if variable.target is None:
-                yield Route(stored, stored.name, None, variable.rule)
+                yield Route(stored, stored.name, None, variable.rule, misled=variable.misled)
                 continue
             moves = head and variable.target != stored.of
             target = head + slot_tail(variable.target) if moves else stored.name
@@ -237,7 +247,10 @@ class Router:
         if moved := self._renames.apply(name):
             return tuple(self._settled(name, aim) for aim in _parts(moved))
         if not self._by_position:
-            target, untold = self._untold.settle(name, name)
+            other = rebased(name, self._attributes)
+            if other is not None and self._live.find(other) is None:
+                return (_Aim(None, misled=_ANOTHER.format(name.rpartition("/")[0])),)
+            target, untold = self._untold.settle(name, other or name)
             return (_Aim(target, untold=untold),)
         place = self._positions.target(name)
         rule = "" if place == name else "match: structure, by position"

@@ -102,8 +102,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
     for name, node in reader.extras():
         entries[name] = _entry(bundle, name, node.value, _role_of(name))
         used.add(node.value)
-    found = (value.node.value for value in named.values if value.role in _OBJECTS)
-    objects = set(map(_owner, found))
+    objects = {_owner(value.node.value) for value in named.values if value.role in _OBJECTS}
     for key in bundle.entries:
         owner = _owner(key)
         if key not in used and not (owner and owner in objects):
@@ -117,6 +116,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
         named.aliases,
         named.optimizers,
         labels=named.labels(reader.called()),
+        private=named.private,
     )
 
 

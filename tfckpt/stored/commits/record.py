@@ -50,6 +50,7 @@ _DEFAULTS = {
     "traits": {},
     "labels": {},
     "datasets": {},
+    "private": None,
 }
 _NOT_A_SAVERS = re.compile(
     rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
@@ -152,6 +153,7 @@ def render(record: CommitRecord) -> bytes:
         "complete": inventory.complete,
         **layers.plain(inventory.stacks),
         "labels": dict(inventory.labels),
+        "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
         "optimizers": dict(inventory.optimizers),
         "roots": {k: [root.component, root.kind] for k, root in inventory.roots.items()},
@@ -331,6 +333,8 @@ class _Reader:
             self.mapping(tree, "left_out", str),
             labels=self.mapping(tree, "labels", str),
             datasets=self.datasets(tree),
+            private=self.get(tree, "private", dict, type(None))
+            and self.mapping(tree, "private", str),
         )
 
     def datasets(self, tree: Any) -> dict[str, Dataset]:

@@ -14,7 +14,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt import names
-from tfckpt.names import Kind, Node, weak_base
+from tfckpt.automatic_names import weak_base
+from tfckpt.names import Kind, Node
 from tfckpt.records import Inventory, Ordered
 from tfckpt.stored.keras_layers import attributes
 

@@ -21,7 +21,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt import names
-from tfckpt.names import Kind, Node, weak_base
+from tfckpt.automatic_names import weak_base
+from tfckpt.names import Kind, Node
 from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value, promote_optimizer
 from tfckpt.records import Role
 from tfckpt.stored.graphs import graph_roots

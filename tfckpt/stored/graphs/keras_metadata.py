@@ -13,8 +13,9 @@ import json
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tfckpt.automatic_names import snake_case
 from tfckpt.errors import CheckpointError
-from tfckpt.names import OPTIMIZER, snake_case
+from tfckpt.names import OPTIMIZER
 from tfckpt.optimizer_names import optimizer_class
 from tfckpt.stored.bundles.wire import WireError, as_message, as_number, as_text, fields
 from tfckpt.stored.files import join

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.names import OPTIMIZER, Node, Slot, snake_case
+from tfckpt.automatic_names import snake_case
+from tfckpt.names import OPTIMIZER, Node, Slot
 from tfckpt.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,

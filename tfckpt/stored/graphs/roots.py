@@ -128,6 +128,8 @@ class Move:
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
             unordered=frozenset(map(name, inventory.unordered)),
             labels={name(path): label for path, label in inventory.labels.items()},
+            private=inventory.private
+            and {name(path): edge for path, edge in inventory.private.items()},
             left_out={name(path): reason for path, reason in inventory.left_out.items()},
         )
 

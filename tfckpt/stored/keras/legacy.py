@@ -16,8 +16,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfckpt import names
+from tfckpt.automatic_names import snake_case, weak_base
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.names import Kind, Node, snake_case, weak_base
+from tfckpt.names import Kind, Node
 from tfckpt.records import Inventory, Ordered
 from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras.model import entry

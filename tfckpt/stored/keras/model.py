@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt import names
-from tfckpt.names import Kind, Node, snake_case
+from tfckpt.automatic_names import snake_case
+from tfckpt.names import Kind, Node
 from tfckpt.optimizer_names import LOSS_SCALE, optimizer_class
 from tfckpt.records import Entry, Inventory, Ordered, Role
 from tfckpt.stored.keras import optimizers

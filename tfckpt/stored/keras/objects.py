@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.names import Kind, Node, snake_case, weak_base
+from tfckpt.automatic_names import snake_case, weak_base
+from tfckpt.names import Kind, Node
 from tfckpt.records import Role
 from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras_layers import (

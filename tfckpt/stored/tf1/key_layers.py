@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tfckpt.names import name_number, weak_base
+from tfckpt.automatic_names import name_number, weak_base
 from tfckpt.records import Layer
 from tfckpt.stored.graphs.graph import KERAS_BASES
 

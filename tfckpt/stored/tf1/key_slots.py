@@ -19,7 +19,7 @@ from collections import defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.names import snake_case
+from tfckpt.automatic_names import snake_case
 from tfckpt.optimizer_names import slot_name
 from tfckpt.stored.tf1.key_layers import DEEPEST
 

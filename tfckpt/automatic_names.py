@@ -1,0 +1,42 @@
+"""The names that Keras gives to layers of which nobody says what they are called."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+# Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
+_SAME_BASE = {"model": "functional"}
+
+
+def snake_case(name: str) -> str:
+    """A class name as Keras turns it into a layer name (keras/src/utils/naming.py).
+
+    >>> snake_case("Conv2DTranspose"), snake_case("LSTM"), snake_case("ReLU")
+    ('conv2d_transpose', 'lstm', 're_lu')
+    """
+    words = re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", re.sub(r"\W", "", name))
+    return words.lower()
+
+
+def name_number(label: str) -> int:
+    """The number behind a name, 0 where there is none.
+
+    >>> name_number("dense_12"), name_number("dense")
+    (12, 0)
+    """
+    match = re.search(r"_(\d{1,18})(_preprocessor)?$", label)
+    return int(match[1]) if match else 0
+
+
+def weak_base(label: str, bases: Collection[str]) -> str:
+    """The automatic part of a layer name, or "" for a name that somebody chose.
+
+    >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
+    ('dense', '')
+    """
+    base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # the second is FeatureSpace's
+    return _SAME_BASE.get(base, base) if base in bases else ""
