@@ -17,8 +17,8 @@ The grammar::
 A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
 list index or dict key everywhere else, without leading underscores: which attribute had one is kept
 beside the names, as ``_head`` and ``head`` are two things where a class has both. Automatic layer
-names (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow's files
-say nothing of the others; a slash in a name becomes ``_``, since Keras 3 allows none. A list or
+names (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow
+says nothing of the others; a slash in a name becomes ``_``, since Keras 3 allows none. A list or
 dict of layers is kept as a stack as well, by index or key, with the names that the user gave them.
 Of several paths to one object the shortest is its name, then the first in alphabetical order; the
 others become aliases. With several models, seeds and metrics stand under their owner:

@@ -135,7 +135,6 @@ def test_an_untold_layer_that_may_be_another_is_refused_however_lenient_the_poli
         assert "'backbone'" in step.reason
         assert why in step.reason
         assert "rename" in step.hint
-        assert "match: structure" in step.hint
     assert pairs(plan)["model/head/kernel"] == "model/head/kernel"
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfckpt.planning.adapt import Adaptations
+    from tfckpt.planning.renames import Renames
     from tfckpt.planning.route import Route
     from tfckpt.planning.untold import Untold
     from tfckpt.policy import Policy
@@ -43,6 +44,8 @@ class Comparison:
         stored: Inventory,
         live: Inventory,
         untold: Untold,
+        *,
+        renames: Renames,
         adaptations: Adaptations,
     ) -> None:
         self._adapts = bool(policy.adapt)
@@ -50,7 +53,7 @@ class Comparison:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
-        self._layers = Layers(stored, live, untold)
+        self._layers = Layers(stored, live, untold, renames)
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
         self._datasets = stored.datasets, live.datasets

@@ -91,7 +91,14 @@ class _Planning:
         self._untold = Untold(stored, live)
         self._router = Router(policy, self._renames, stored, live, self._untold)
         self._adaptations = Adaptations(policy, self._renames, stored, live, known)
-        self._comparison = Comparison(policy, stored, live, self._untold, self._adaptations)
+        self._comparison = Comparison(
+            policy,
+            stored,
+            live,
+            self._untold,
+            renames=self._renames,
+            adaptations=self._adaptations,
+        )
         self._seeds = Seeds(policy, stored, live)
         self._unmatched = Unmatched(
             policy, stored, live, self._untold, seeds=self._seeds, drop=self._drop

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from tfckpt.records import Inventory, Ordered, Shape
 
 _UNNAMED = re.compile(r"vars/\d+")
-_HINT = (
-    "rename its values one by one, or exclude it: rename: "
-    '[{{checkpoint: "{there}", model: "{here}"}}]'
-)
-
+_HINT = "`rename` says which value is which; exclude it, and it keeps what it has"
 
 _OPTIMIZER_HINT = (
     "optimizer: {slots: reset} starts the slots anew; TensorFlow's format tells them by name"
@@ -95,12 +91,11 @@ class Orders:
         end = live.rfind("/")
         while end > 0:
             if (failed := self._failed.get(live[:end])) is not None:
-                there, reason = failed
+                _, reason = failed
                 if live[:end] in self._live.optimizers:
                     ordered = live[:end] in self._live.own_orders
                     return reason, _OPTIMIZER_HINT if ordered else _FROZEN_HINT
-                order = self._order(there)
-                return reason, _HINT.format(there=order[0].name if order else there, here=live)
+                return reason, _HINT
             end = live.rfind("/", 0, end)
         return "", ""
 
@@ -108,9 +103,6 @@ class Orders:
         """Why a stored value could not be settled."""
         layers = self._layers.get(stored)
         return self._failed[layers[1]][1] if layers and layers[1] in self._failed else ""
-
-    def _order(self, there: str) -> Sequence[Ordered]:
-        return self._stored.deep_orders.get(there) or self._stored.own_orders.get(there, ())
 
     def _resolve(self, layer: str) -> str:
         """A live layer's own path, where it is known by another as well."""

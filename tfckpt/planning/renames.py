@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import Problem
 from tfckpt.planning.rules import NO_ALIASES, canonical, did_you_mean
-from tfckpt.selectors import compile_rename
+from tfckpt.selectors import REGEX, Selector, compile_rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +102,25 @@ class Renames:
                 rule.used = True
                 found.append(Moved(targets, rule.words, rule.adapt, rule.part))
         return tuple(found)
+
+    def keep(self, layer: str) -> bool:
+        """Whether a rule gives the layer of a path the name that it has, and says so of it.
+
+        >>> from tfckpt.policy import Policy
+        >>> rules = [{"checkpoint": each, "model": each} for each in ("model/a/**", "model/*/b/**")]
+        >>> renames = Renames(Policy(rename=rules))
+        >>> renames.keep("model/a"), renames.keep("model/b"), renames.keep("model/c/b")
+        (True, False, True)
+        """
+        level = layer.count("/") + 1
+        for rule in self._policy.rename:
+            parts = rule.checkpoint.split("/")[:level]
+            told = rule.checkpoint in rule.model and not rule.checkpoint.startswith(REGEX)
+            if not told or len(parts) < level or parts[-1] == "*":
+                continue
+            if "**" not in parts and Selector("/".join(parts)).matches(layer):
+                return True
+        return False
 
     def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
         """A problem for each rule that renamed nothing."""

@@ -33,12 +33,12 @@ from tfckpt.stored.tf1.numbered import in_order_of_making, own_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfckpt.planning.renames import Renames
     from tfckpt.planning.untold import Untold
     from tfckpt.records import Entry, Inventory, Shape
 
     Alike = Callable[[Layer, Layer], bool]
 
-TRUST_HINT = "name the layers where the model is built; or `match: name` trusts the names"
 _REPEATED = re.compile(r"~\d+$")
 
 
@@ -72,7 +72,10 @@ def slot_tail(of: str) -> str:
 class Layers:
     """Which automatic layer names of two inventories mean the same layer."""
 
-    def __init__(self, stored: Inventory, live: Inventory, untold: Untold) -> None:
+    def __init__(
+        self, stored: Inventory, live: Inventory, untold: Untold, renames: Renames
+    ) -> None:
+        self._renames = renames
         self._stored = stored.stacks
         self._live = live.stacks
         self._lists = live.lists
@@ -83,8 +86,6 @@ class Layers:
         self._untold = untold
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
-        self._misnamed: set[tuple[str, str]] = set()
-        self._places: dict[str, dict[str, int]] = {}
 
     @cached_property
     def alike(self) -> bool:
@@ -114,7 +115,7 @@ class Layers:
 
         A rule that renames a parent, or the variable in a layer, does not say that the layers are
         the same ones; so they are compared across it. A rule that renames the layer itself settles
-        the matter.
+        the matter, be it to the name that it has.
 
         Args:
             stored: its canonical name.
@@ -136,26 +137,11 @@ class Layers:
             if known and live.endswith(tail):
                 here = live[: len(live) - len(tail)]
                 layer = tail[1:].partition("/")[0]
-                if reason := self._compared(there, here).get(layer):
-                    return reason, self._candidates(there, here, layer)
+                reason = self._compared(there, here).get(layer)
+                if reason and not (there == here and self._renames.keep(f"{there}/{layer}")):
+                    return reason, WHICH_HINT
             end = stored.find("/", end + 1)
         return "", ""
-
-    def _candidates(self, there: str, here: str, layer: str) -> str:
-        """The stored layer of the same name and that of the same position, and how to take each."""
-        if there in self._unordered:
-            return TRUST_HINT
-        if here in self._lists or here not in self._live or (there, here) in self._misnamed:
-            return WHICH_HINT
-        if here not in self._places:
-            self._places[here] = {each.name: at for at, each in enumerate(self._live[here])}
-        place = self._places[here][layer]
-        at_place = [f"{there}/{each.name}" for each in self._stored[there][place : place + 1]]
-        return (
-            f"`match: name` takes {there}/{layer} of the checkpoint, `match: structure` "
-            f"{''.join(at_place) or 'nothing'}, by position; names that you give to the layers "
-            "where the model is built leave no doubt"
-        )
 
     def _compared(self, there: str, here: str) -> dict[str, str]:
         pair = there, here
@@ -170,7 +156,7 @@ class Layers:
                 # Keras's files list those of a class as the model does, TF1's tell no order
                 compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
                 counted = _counted(here, *both, there == here)
-                self._verdicts[pair] = counted | self._weak(pair, compare(here, *both))
+                self._verdicts[pair] = counted | compare(here, *both)
             elif there in self._unordered:
                 named = _relabelled(here, *labelled, attributes=True)
                 self._verdicts[pair] = _unnumbered(here, self._stored[there]) | named
@@ -178,16 +164,10 @@ class Layers:
                 both = self._untold.layers(there, here), self._live[here]
                 alike = self._alike(*pair)
                 weak = misnamed(alike, here, *both) | told_apart(alike, here, *both)
-                found = self._weak(pair, weak) | _compare(here, *both) | _relabelled(here, *both)
+                found = weak | _compare(here, *both) | _relabelled(here, *both)
                 indexed = shifted(here, *both) if here in self._lists else {}
                 self._verdicts[pair] = found | indexed
         return self._verdicts[pair]
-
-    def _weak(self, pair: tuple[str, str], found: dict[str, str]) -> dict[str, str]:
-        """Reasons that hold whatever the positions say."""
-        if found:
-            self._misnamed.add(pair)
-        return found
 
     def _alike(self, there: str, here: str) -> Alike:
         """Whether a stored layer and a live one have weights of the same shapes."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.evidence import all_made_alike, given_elsewhere
+from tfckpt.planning.evidence import WHICH_HINT, all_made_alike, given_elsewhere
 from tfckpt.planning.orders import Orders
 from tfckpt.records import Role
 
@@ -115,6 +115,7 @@ class Untold:
             own = layer.removeprefix(stack + "/")
             if own in self._told_layers(pair):
                 continue
+            told = {f"{stack}/{each}" for each in self._told_layers(pair)}
             place = paths.index(layer)
             unknown = sorted(
                 self._unknown[there].keys() - self._told_layers(pair),
@@ -125,9 +126,13 @@ class Untold:
                 f"the checkpoint does not tell the names of all layers of {there!r}: {own!r}, at "
                 f"position {place + 1} of {stack!r} here, may be {shown} there, but {why}"
             )
-            rule = f'{{checkpoint: "{there}/{unknown[0]}/**", model: "{layer}/**"}}'
-            hint = f"if they are one: rename: [{rule}]; `match: structure` trusts the positions"
-            return reason, hint
+            alike = [_Pair(f"{there}/{one}", path) for one in unknown for path in paths]
+            alike = [pair for pair in alike if pair.here == layer or pair.here not in told]
+            alike = [pair for pair in alike if self._agree(pair)]
+            if len(alike) != 1 or alike[0].here != layer:
+                return reason, WHICH_HINT
+            rule = f'{{checkpoint: "{alike[0].there}/**", model: "{layer}/**"}}'
+            return reason, f"if they are one: rename: [{rule}]"
         return "", ""
 
     def layers(self, there: str, here: str) -> tuple[Layer, ...]:
