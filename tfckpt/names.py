@@ -18,8 +18,9 @@ A component is the layer's name in a functional or sequential model (a *stack*),
 list index or dict key everywhere else, without leading underscores: which attribute had one is kept
 beside the names, as ``_head`` and ``head`` are two things where a class has both. Automatic layer
 names (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow
-says nothing of the others; a slash in a name becomes ``_``, since Keras 3 allows none. A list or
-dict of layers is kept as a stack as well, by index or key, with the names that the user gave them.
+says nothing of the others. A slash in a layer's name becomes ``_``, since Keras 3 allows none; in a
+key it becomes ``%2F``, as ``a/b`` is ``['a']['b']``. A list or dict of layers is kept as a stack as
+well, by index or key, with the names that the user gave them.
 Of several paths to one object the shortest is its name, then the first in alphabetical order; the
 others become aliases. With several models, seeds and metrics stand under their owner:
 ``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
@@ -143,6 +144,15 @@ class Names:
             for path, name in found
             if name and "/" in path and path.rpartition("/")[0] not in self.stacks
         }
+
+
+def escaped(key: str) -> str:
+    """A key of a dict, or an attribute, as one component of a name.
+
+    >>> escaped("a/b"), escaped("100%"), escaped("a%2Fb")
+    ('a%2Fb', '100%', 'a%252Fb')
+    """
+    return re.sub("%(?=2F|25)", "%25", key).replace("/", "%2F")
 
 
 def holds_weights(node: Node) -> bool:

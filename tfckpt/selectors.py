@@ -66,7 +66,9 @@ class Selector:
         object.__setattr__(self, "_match", match)
 
     def matches(self, name: str) -> bool:
-        return self._match(name) is not None
+        """Whether it means the name, or the name as versions wrote it that left a key its slash."""
+        plain = name.replace("%2F", "/")
+        return self._match(name) is not None or (plain != name and self._match(plain) is not None)
 
 
 def exactly(name: str) -> str:

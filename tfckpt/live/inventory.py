@@ -209,7 +209,7 @@ def is_model(obj: Any) -> bool:
 
 def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
     """Keyword → the first component of the names of what it was given for, and its kind."""
-    roots = {keyword: keyword for keyword in given}
+    roots = {keyword: names.escaped(keyword) for keyword in given}
     models = {id(obj): keyword for keyword, obj in given.items() if is_model(obj)}
     solvers = {id(obj): keyword for keyword, obj in given.items() if is_optimizer(obj)}
     if len(models) == 1:

@@ -27,7 +27,7 @@ from tfckpt.live.variables import (
     raw,
 )
 from tfckpt.live.vocabularies import vocabularies
-from tfckpt.names import Kind, Node
+from tfckpt.names import Kind, Node, escaped
 from tfckpt.records import Role
 
 # What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name. A
@@ -147,7 +147,7 @@ class Tree:
     def attach(self, parent: Node, edge: str, obj: Any) -> None:
         """Hang an object below a node, if it can hold a value."""
         if (node := self.node(obj)) is not None:
-            parent.children.append((edge, node))
+            parent.children.append((escaped(edge), node))
 
     def variable(self, variable: Any, role: Role = Role.WEIGHT) -> Node:
         variable = owner(variable)
@@ -193,7 +193,7 @@ class Tree:
         self.plain.append((obj, node))
         for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
             if is_variable(child):
-                node.children.append((edge, self.variable(child)))
+                node.children.append((escaped(edge), self.variable(child)))
             else:
                 self.attach(node, edge, child)
 

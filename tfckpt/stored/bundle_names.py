@@ -57,6 +57,10 @@ def open_bundle(
         record = commit.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
             told, inventory = "tfckpt", _check(record.inventory, bundle)
+            if any(".S" in entry.key for entry in inventory.entries.values()):
+                from tfckpt.stored.graphs.slashes import with_escapes
+
+                inventory = with_escapes(inventory)
             if roots:
                 from tfckpt.stored.graphs.roots import moved_to
 

@@ -115,7 +115,7 @@ class GraphReader:
                 loose["save_counter"] = children["save_counter"]
             children = loose
         for edge, index in children.items():
-            roots[components.get(edge, edge)] = node = self._node(index)
+            roots[components.get(edge, names.escaped(edge))] = node = self._node(index)
             by_itself = live is None or edge in live  # else the root object's own
             if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
@@ -232,7 +232,7 @@ class GraphReader:
                 node.children.append((edge, state))
                 state.role = Role.SEED
                 continue
-            node.children.append((edge, self._get(target, fresh)))
+            node.children.append((names.escaped(edge), self._get(target, fresh)))
         self._books(index, node, fresh)
         return fresh
 
