@@ -108,6 +108,11 @@ class Run:
         self.saves.restored()
         self.report = found.report
 
+    def follow(self, other: Run) -> None:
+        """It goes on where another run of the same objects has come to, in the same directory."""
+        self.fits, self.report = other.fits, other.report
+        self.checkpoint._tfckpt_descent = other.checkpoint._tfckpt_descent
+
     @in_turn("checkpoint._tfckpt_background")
     def plan(self) -> Plan:
         """What ``restore`` would do; assigns nothing.

@@ -147,13 +147,14 @@ def test_a_training_that_early_stopping_has_ended(flavour, told) -> None:
 
 
 def test_a_cell_that_is_stopped_and_run_again(flavour, interrupted, told) -> None:
-    """The same kernel, model and callback: nothing was restored, the model is half trained."""
+    """The same kernel, model and callback: it goes on from the last save."""
     model = digits(flavour)
     callback = tfckpt.callbacks.resume(model, "runs/a")
     interrupted(model, callback, at=(1, 3))
     with told() as seen:
         fit(model, callback, epochs=2)
-    seen.says("`fit` .*was interrupted", "restores nothing", "the callback again")
+    seen.says("`fit` .*was interrupted", "goes on from the last save", "restored .*runs/a/ckpt-1")
+    assert int(model.optimizer.iterations.numpy()) == 2 * len(X) // BATCH
 
 
 def test_a_callback_whose_state_is_no_json(flavour, refused) -> None:

@@ -30,6 +30,7 @@ class Fits:
         self.begun = 0
         self.histories: list[Any] = []
         self.interrupted = False
+        self._again = False
         self._running: list[Any] = []
         self._next: list[Any] = []
         self._known: dict[str, Any] = {}
@@ -39,10 +40,16 @@ class Fits:
         self._next = [each for each in callbacks if type(each).__name__ == _HISTORY]
         return self.begun
 
+    def again(self) -> None:
+        """The one that was interrupted begins again: it counts once."""
+        self.begun -= 1
+        self.interrupted, self._again = False, True
+
     def count(self, saved: Any = None) -> None:
         """It was not refused; ``saved`` are a record's histories, where it had nothing to train."""
-        if self.begun:
+        if self.begun and not self._again:
             self.histories.append(states.collect(self._running))
+        self._again = False
         self._running, self._known = self._next, {}
         if isinstance(saved, list) and self.begun < len(saved):
             self._known = saved[self.begun] if isinstance(saved[self.begun], dict) else {}

@@ -20,11 +20,13 @@ from absl import logging
 
 from tfckpt.errors import TfckptError
 from tfckpt.fitting import states
+from tfckpt.fitting.earlier import earlier, is_over, of_another_model, remember
 from tfckpt.fitting.keras_side import Hook, list_of
 from tfckpt.fitting.loop import Loop
 from tfckpt.fitting.trained import check_fit, check_trained
 from tfckpt.live.flavours import flavour_of
 from tfckpt.planning import Plan, RestoreReport
+from tfckpt.policy.directories import restores_its_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -52,6 +54,8 @@ class Resumable(Protocol):
 
     def restored(self, found: Restoration) -> None: ...
 
+    def follow(self, other: Any) -> None: ...
+
     def sync(self) -> None: ...
 
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None: ...
@@ -62,6 +66,15 @@ class Resumable(Protocol):
 _INTERRUPTED = (
     "the last `fit` of this callback was interrupted; this one restores nothing, and begins with "
     "the values that the model has now: to resume, make the model and the callback again"
+)
+_AGAIN = (
+    "the last `fit` of this model was interrupted: this one goes on from the last save; it is "
+    "exact where the data is made anew, and after keras.utils.set_random_seed if it is drawn"
+)
+_OF_ANOTHER_MODEL = (
+    "{} was trained into by another model of this process, to the end: this model gets what was "
+    "saved of that one, weights and History; give each model a directory of its own, or start over "
+    "with start_over=True"
 )
 _COMPILED_AGAIN = (
     "the model was compiled after the restore: its new optimizer begins without the state that was "
@@ -96,8 +109,11 @@ def callback_for(  # noqa: C901 (a class of short methods)
             check_trained(self.model, objects)
             _check_alone(self)
             self.checked = False
-            if text := _beforehand(run):
+            where = _directory(run)
+            if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)
+            elif run.report is None and not start_over and of_another_model(self.model, where):
+                warn(_OF_ANOTHER_MODEL.format(where))
             run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
@@ -107,6 +123,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._left_over = weakref.finalize(self, run.saves.watch())
             self._loop.begin(self._find, self._goes_on, self._refused)
             run.training = Hook(self._loop.training, no_training)
+            if where:
+                remember(self.model, where, run)
 
         def _find(self) -> Resumption | None:
             fit = run.fits.begun
@@ -169,6 +187,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
             run.sync()
             run.training = no_training
             self._left_over.detach()
+            if where := _directory(run):
+                is_over(self.model, where)
 
         def on_test_begin(self, logs: Any = None) -> None:
             if run.report is None and not run.fits.begun:
@@ -196,6 +216,23 @@ def _check_alone(callback: Any) -> None:
                 + (f"save into {where}" if where else "restore the same run"),
                 hint="give `fit` one of them",
             )
+
+
+def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str:
+    """Have the ``fit`` that begins follow the last one of the model; what is said of it, if any."""
+    last = earlier(model, where) if where else None
+    if last is None or not restores_its_own(run.config):
+        return ""
+    if last.is_followed_by_another(model):
+        if run.report is None and not run.fits.begun:  # with a callback of its own
+            run.follow(last.run)
+        return ""
+    if start_over or not last.run.fits.interrupted:
+        return ""
+    run.follow(last.run)
+    run.fits.again()
+    run.report = run.resumption = None
+    return _AGAIN
 
 
 def _beforehand(run: Resumable) -> str:

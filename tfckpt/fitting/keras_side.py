@@ -45,9 +45,7 @@ class Functions:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.train: Any = model.train_function
-        if isinstance(self.train, Hook):  # of a `fit` that failed
-            self.train = self.train.own
+        self.train = own_train_function(model)
         self.evaluate()
 
     def train_by(self, step: Callable[[Any], Any]) -> None:
@@ -70,6 +68,12 @@ class Functions:
 
     def _never(self, *_: Any) -> bool:
         return False
+
+
+def own_train_function(model: Any) -> Any:
+    """What Keras made for the model, which makes it anew where the model is compiled again."""
+    function = model.train_function
+    return function.own if isinstance(function, Hook) else function  # of a `fit` that failed
 
 
 class _Start:

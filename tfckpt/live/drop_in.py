@@ -16,9 +16,9 @@ from tfckpt.live.delayed import (
     came_since,
     is_tensor,
     may_come,
+    not_taken,
     nothing_at_all,
     nothing_left,
-    not_taken,
     restore_rest,
 )
 from tfckpt.live.distribution import Restoring

@@ -11,6 +11,8 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.garbage import uncollected
 from tfckpt.live import build

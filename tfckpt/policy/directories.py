@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from tfckpt.nearby import numberless
 
 if TYPE_CHECKING:
-    from tfckpt.policy.config import Config
+    from collections.abc import Iterator
+
+    from tfckpt.policy.config import Config, Restore
 
 _CLOSE = 0.8
 
@@ -32,11 +34,10 @@ def apart(config: Config) -> str:
     """
     if config.manager is None or config.restore is None:
         return ""
-    own, name = config.manager.directory, config.manager.checkpoint_name
-    members = [member for source in config.restore.first_of for member in source.members]
-    read = [(one.directory, one.checkpoint_name) for one in members if one.directory is not None]
-    if any(same(own, path) and name == other for path, other in read):
+    if restores_its_own(config):
         return ""
+    own, name = config.manager.directory, config.manager.checkpoint_name
+    read = list(_directories(config.restore))
     key = "restore.directory" if len(config.restore.first_of) == 1 else "restore.first_of"
     for path, other in read:
         if same(own, path):
@@ -55,6 +56,21 @@ def apart(config: Config) -> str:
             "anew at each start, by if_none: initialize"
         )
     return ""
+
+
+def restores_its_own(config: Config) -> bool:
+    """Whether a run finds what it has saved when it is started again."""
+    if config.manager is None or config.restore is None:
+        return False
+    own, name = config.manager.directory, config.manager.checkpoint_name
+    return any(same(own, at) and name == other for at, other in _directories(config.restore))
+
+
+def _directories(restore: Restore) -> Iterator[tuple[str, str]]:
+    for source in restore.first_of:
+        for one in source.members:
+            if one.directory is not None:
+                yield one.directory, one.checkpoint_name
 
 
 def _absolute(path: str) -> str:
