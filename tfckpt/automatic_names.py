@@ -1,4 +1,4 @@
-"""The names that Keras gives to layers of which nobody says what they are called."""
+"""The names of layers and variables of which nobody says what they are called."""
 
 from __future__ import annotations
 
@@ -40,3 +40,14 @@ def weak_base(label: str, bases: Collection[str]) -> str:
     """
     base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # the second is FeatureSpace's
     return _SAME_BASE.get(base, base) if base in bases else ""
+
+
+def given_name(variable: str) -> str:
+    """A variable's own name with its scopes, "" where a part of it was counted, or nobody gave it.
+
+    >>> given_name("encoder/scale"), given_name("dense_1/kernel"), given_name("Variable")
+    ('encoder/scale', '', '')
+    """
+    *scopes, last = variable.split("/")
+    counted = any(re.search(r"_\d+$", scope) for scope in scopes)
+    return "" if counted or re.fullmatch(r"[Vv]ariable(_\d+)?", last) else variable

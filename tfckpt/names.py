@@ -34,7 +34,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.automatic_names import name_number
+from tfckpt.automatic_names import given_name, name_number
 from tfckpt.errors import NamingError
 from tfckpt.records import Layer, Role
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
 # A root object that is a value itself; TensorFlow's graph has that edge from the root to itself.
 ROOT = "root"
+
+VARIABLE = "variable"  # in a list, in place of a layer's class
 
 # tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
 # kernel beside it, keeps both names in both flavours.
@@ -317,7 +319,7 @@ class _Naming:
             named.append((component, child))
         if node.kind is Kind.LIST:
             self._stacks[path] = _listed(node, {id(child): name for name, child in named})
-            self._lists |= {path} if node.indexed and _has_layers(node) else set()
+            self._lists |= {path} if node.indexed else set()
         for component, child in sorted(named, key=lambda item: item[0]):
             lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
@@ -362,23 +364,27 @@ def _by_user(edge: str, child: Node) -> bool:
 
 
 def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
-    """The layers in a list or dict, in its order; an automatic name of one says nothing here."""
-    layers = {
-        id(child): Layer(
-            components[id(child)],
-            label="" if child.base else _one_level(child.label),
-            told=child.told,
-            kind=child.cls,
-            number=name_number(child.label) if child.base and child.label else -1,
-        )
-        for _, child in node.children
-        if child.kind is not Kind.VALUE and holds_weights(child)
-    }
-    return tuple(layers.values())
+    """The layers in a list or dict, in its order, and the variables in a list.
 
-
-def _has_layers(node: Node) -> bool:  # what is no layer has no label
-    return any(each.kind is not Kind.VALUE and each.label for each in walk(node))
+    An automatic name of one says nothing here.
+    """
+    called = Counter(given_name(child.label) for _, child in node.children)
+    listed = {}
+    for _, child in node.children:
+        component = components[id(child)]
+        if child.kind is not Kind.VALUE and holds_weights(child):
+            listed[id(child)] = Layer(
+                component,
+                label="" if child.base else _one_level(child.label),
+                told=child.told,
+                kind=child.cls,
+                number=name_number(child.label) if child.base and child.label else -1,
+            )
+        elif child.role is Role.WEIGHT and child.kind is Kind.VALUE and component.isdecimal():
+            name = given_name(child.label)
+            label = name if called[name] == 1 else ""
+            listed[id(child)] = Layer(component, label=label, kind=VARIABLE)
+    return tuple(listed.values())
 
 
 def _one_level(label: str) -> str:

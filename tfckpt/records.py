@@ -87,6 +87,8 @@ class Traits(NamedTuple):
 class Layer:
     """One layer of a functional or sequential model, or of a list or dict of layers, in order.
 
+    A variable in a list is one too, of kind ``variable``.
+
     Attributes:
         name: its component in canonical names, ``dense_1``; in a list its index.
         base: ``dense`` where the name is automatic (weak), ``""`` where the user chose it.
@@ -177,7 +179,7 @@ class Inventory:
             or not.
         unordered: the stacks whose layers' order the file does not tell; that of the layers of one
             class among themselves may be told all the same, by their automatic names.
-        lists: of the live ``stacks``, the lists of layers: nothing but an index tells those.
+        lists: of the live ``stacks``, the lists: nothing but an index tells what is in those.
         labels: canonical path of a layer that an attribute names → the name that it was given.
         private: canonical path → the attribute, for those that begin with an underscore, which the
             path leaves out; None where that is not known.

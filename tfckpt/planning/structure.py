@@ -18,6 +18,7 @@ from collections import Counter
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from tfckpt.names import VARIABLE
 from tfckpt.planning.evidence import (
     WHICH_HINT,
     all_made_alike,
@@ -124,10 +125,15 @@ class Layers:
         """
         # all variables of a layer share the answer
         layers = self._untold.orders.layers(stored)
-        layers = layers or (stored.rpartition("/")[0], live.rpartition("/")[0])
+        layers = layers or self._holders(stored, live)
         if layers not in self._doubts:
             self._doubts[layers] = self._doubt(*layers)
         return self._doubts[layers]
+
+    def _holders(self, stored: str, live: str) -> tuple[str, str]:
+        """What the variables belong to; in a list, which has only an index for them, themselves."""
+        old, new = stored.rpartition("/")[0], live.rpartition("/")[0]
+        return (stored, live) if new in self._lists else (old, new)
 
     def _doubt(self, stored: str, live: str) -> tuple[str, str]:
         end = stored.find("/")
@@ -271,7 +277,8 @@ def _relabelled(
 ) -> dict[str, str]:
     """Layer → why it is another one, though at the same index or key: the user named it so.
 
-    An attribute is a name, too: it holds where the layer's own name is nowhere else.
+    An attribute is a name, too: it holds where the layer's own name is nowhere else. So does the
+    index of a variable, whose name says little.
     """
     labels = {layer.name: layer.label for layer in there}
     places = {layer.label: layer.name for layer in here if layer.label}
@@ -279,18 +286,19 @@ def _relabelled(
     found = {}
     for layer in here:
         label = labels.get(layer.name, "")
-        renamed = label and layer.label and not attributes
+        renamed = label and layer.label and not attributes and layer.kind != VARIABLE
         if label == layer.label or not (renamed or layer.label in before or label in places):
             continue
         now = f"which is {path}/{places[label]} here" if label in places else "not here"
         if label and layer.label:
-            what = f"the layer {layer.label!r} here and {label!r} in the checkpoint, {now}"
+            what = f"{layer.label!r} here and {label!r} in the checkpoint, {now}"
         elif layer.label:
             was = f"{path}/{before[layer.label]} in the checkpoint"
-            what = f"the layer {layer.label!r} in the model, which is {was}"
+            what = f"{layer.label!r} in the model, which is {was}"
         else:
-            what = f"the layer {label!r} in the checkpoint, {now}"
-        found[layer.name] = f"{path}/{layer.name} is {what}"
+            what = f"{label!r} in the checkpoint, {now}"
+        kind = VARIABLE if layer.kind == VARIABLE else "layer"
+        found[layer.name] = f"{path}/{layer.name} is the {kind} {what}"
     return found
 
 
