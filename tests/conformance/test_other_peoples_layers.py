@@ -159,3 +159,55 @@ def test_an_attribute_that_has_become_private_is_said_and_a_rule_settles_it(
     ) in " ".join(str(refused.value).split())
     rule = {"checkpoint": "model/head/**", "model": "model/head/**"}
     tfckpt.restore(path, model=new, policy={"api": "read", "rename": [rule]})
+
+
+def encoders(k: Any) -> tuple[Any, Any]:
+    """Model Garden's BertEncoder and BertEncoderV2: one functional, the other a layer.
+
+    Both have what a file needs on attributes of the same names, and layers of other names.
+    """
+
+    def parts(owner: Any, prefix: str) -> None:
+        dense = k.layers.Dense
+        owner._embedding_layer = k.layers.Embedding(9, 4, name=f"{prefix}_words")
+        owner._embedding_norm_layer = k.layers.LayerNormalization(name=f"{prefix}_norm")
+        owner._first, owner._second = (dense(4, name=f"{prefix}_{n}") for n in range(2))
+
+    def called(owner: Any, x: Any) -> Any:
+        x = owner._embedding_norm_layer(owner._embedding_layer(x["words"]))
+        return owner._second(owner._first(x))
+
+    class Old(k.Model):
+        def __init__(self) -> None:
+            holder = type("Holder", (), {})()
+            parts(holder, "old")
+            inputs = {"words": k.Input((3,), dtype="int32", name="words")}
+            super().__init__(inputs, called(holder, inputs))
+            for attribute, layer in vars(holder).items():
+                setattr(self, attribute, layer)
+
+    class New(k.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            parts(self, "new")
+
+        def call(self, x: Any) -> Any:
+            return called(self, x)
+
+    return filled(Old(), 1), New()
+
+
+@WRITERS
+@pytest.mark.parametrize("keyword", ["encoder", "model"])
+def test_a_layer_that_was_never_called_is_built_as_the_refusal_says(
+    flavour, keyword, writer, tmp_path
+) -> None:
+    """TensorFlow restores Model Garden's BertEncoder into a BertEncoderV2 when that is called."""
+    batch = {"words": np.array([[1, 2, 3]], "int32")}
+    old, new = encoders(flavour)
+    path = writer.Checkpoint(encoder=old).write(str(tmp_path / "ckpt"))
+    with pytest.raises(tfckpt.NotBuiltError, match="input spec under `build:`"):
+        tfckpt.restore(path, encoder=new, policy={"api": "read"})
+    spec = {"words": {"shape": [None, 3], "dtype": "int32"}}
+    tfckpt.restore(path, encoder=new, policy={"api": "read", "build": {keyword: spec}})
+    np.testing.assert_allclose(np.array(new(batch)), np.array(old(batch)), rtol=1e-6)

@@ -92,7 +92,7 @@ def test_a_wrong_spec_is_said(subclassed, prefix) -> None:
     path = tfckpt.Checkpoint(model=source).save(prefix)
     with pytest.raises(tfckpt.NotBuiltError, match="zeros of the declared shape"):
         tfckpt.restore(config(path, build={"model": SPEC}), model=subclassed(2))
-    with pytest.raises(tfckpt.NotBuiltError, match="'modle' is none of the models"):
+    with pytest.raises(tfckpt.NotBuiltError, match="'modle' is no Keras model or layer"):
         tfckpt.restore(config(path, build={"modle": SPEC}), model=subclassed(2))
     wide = [{"shape": [None, 7]}] * 2
     with pytest.raises(tfckpt.RefusedError, match="model/branches"):

@@ -28,36 +28,46 @@ _OF_KERAS = frozenset({Role.WEIGHT, Role.SLOT})
 
 
 def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) -> None:
-    """Call each unbuilt model once on zeros of the declared shape; sizes that vary are taken as 1.
+    """Call each unbuilt model or layer once on zeros of the declared shape.
 
-    One that is built is not called: a call may change its state, a stateful RNN's for one.
+    Sizes that vary are taken as 1. One that is built is not called: a call may change its state, a stateful RNN's for one.
 
     Args:
         objects: keyword → object, as given to the checkpoint.
         specs: keyword → input spec (``.shape``, ``.dtype``), or a list or mapping of them.
 
     Raises:
-        NotBuiltError: a spec for something that is no model here, or a call that fails.
+        NotBuiltError: a spec for something that is neither, or a call that fails.
     """
-    models = {keyword: obj for keyword, obj in objects.items() if is_model(obj)}
+    models = {keyword: obj for keyword, obj in objects.items() if _is_layer(obj)}
     for keyword, spec in (specs or {}).items():
         model = models.get(keyword)
-        if model is None and len(models) == 1 and keyword == "model":
-            (model,) = models.values()
+        if model is None and keyword == "model":
+            alone = [obj for obj in models.values() if is_model(obj)] or [*models.values()]
+            model = alone[0] if len(alone) == 1 else None
         if model is None:
             raise NotBuiltError(
-                f"build: {keyword!r} is none of the models here ({', '.join(models) or 'none'})"
+                f"build: {keyword!r} is no Keras model or layer that was given"
+                f" ({', '.join(models) or 'there are none'})"
             )
         if all(layer.built for layer in model._flatten_layers()):
             continue
         try:
-            with model.distribute_strategy.scope():
+            strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
+            with strategy.scope():
                 model(_zeros(spec), training=False)
         except Exception as error:
             raise NotBuiltError(
                 f"build: {keyword!r} cannot be called on zeros of the declared shape: {error}",
                 hint="the spec is that of one batch, the batch size first: {shape: [null, 28, 28]}",
             ) from error
+
+
+def _is_layer(obj: Any) -> bool:
+    flavour = flavour_of(obj)
+    if flavour is None or isinstance(obj, flavour.metric):
+        return False
+    return isinstance(obj, flavour.layer)
 
 
 def build_by_step(model: Any, spec: Any) -> None:

@@ -206,7 +206,7 @@ class Policy(Model):
     verify: Literal["none", "checksums", "values"] = "checksums"
     """What is checked of the bytes that are read."""
     build: dict[str, Inputs] | None = None
-    """Input of each Keras model that is not built yet, by its keyword."""
+    """Input of each Keras model or layer that is not built yet, by its keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Listed] = (
         "epoch",
         "batch",
