@@ -30,7 +30,8 @@ _OF_KERAS = frozenset({Role.WEIGHT, Role.SLOT})
 def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) -> None:
     """Call each unbuilt model or layer once on zeros of the declared shape.
 
-    Sizes that vary are taken as 1. One that is built is not called: a call may change its state, a stateful RNN's for one.
+    Sizes that vary are taken as 1. One that is built is not called: a call may change its state, a
+    stateful RNN's for one.
 
     Args:
         objects: keyword → object, as given to the checkpoint.
