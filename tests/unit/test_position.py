@@ -26,6 +26,7 @@ PLACE = Position(
     steps=None,
     steps_per_execution=1,
     data="saved",
+    content="0c0ffee0",
     element="",
     global_seed=7,
     stopped=False,

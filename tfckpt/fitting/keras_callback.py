@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +22,7 @@ from absl import logging
 from tfckpt.errors import TfckptError
 from tfckpt.fitting import states
 from tfckpt.fitting.earlier import earlier, is_over, of_another_model, remember
-from tfckpt.fitting.keras_side import Hook, list_of
+from tfckpt.fitting.keras_side import Hook, list_of, with_variables
 from tfckpt.fitting.loop import Loop
 from tfckpt.fitting.trained import check_fit, check_trained
 from tfckpt.live.flavours import flavour_of
@@ -121,7 +122,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
             named = run.config.manager.callbacks if run.config.manager else {}
             self._loop = Loop(self, objects, run.fits, say, named)
             self._left_over = weakref.finalize(self, run.saves.watch())
-            self._loop.begin(self._find, self._goes_on, self._refused)
+            find = partial(with_variables, self.model, self._find)
+            self._loop.begin(find, self._goes_on, self._refused)
             run.training = Hook(self._loop.training, no_training)
             if where:
                 remember(self.model, where, run)

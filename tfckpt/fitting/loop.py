@@ -16,13 +16,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.fitting import refusals, statements, states
-from tfckpt.fitting.keras_side import (
-    Functions,
-    batches_of_a_call,
-    list_of,
-    start_at,
-    with_variables,
-)
+from tfckpt.fitting.keras_side import Functions, batches_of_a_call, list_of, start_at
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
 from tfckpt.fitting.undo import Before
@@ -73,6 +67,7 @@ class Loop:
         self._ended = self._direct = self._going = self._asked = False
         self._ran_out: list[list[int]] = []
         self._iterator: Any = None
+        self._content = ""
         self._mark: Any = None
         self._logs: Any = None
         self._to_judge = 2  # before the first step, and after it
@@ -106,7 +101,7 @@ class Loop:
         self._before = Before(self._model, self._objects)
         self._list.callbacks = [*self._others, self._callback]
         with self._or_as_before():
-            start_at(self._model, self._first_epoch(with_variables(self._model, find)))
+            start_at(self._model, self._first_epoch(find()))
             self._functions.train_by(self._step)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
@@ -204,6 +199,7 @@ class Loop:
             steps_per_execution=self._steps_per_execution,
             data=kind,
             element=element,
+            content=self._content,
             global_seed=seed,
             stopped=bool(self._model.stop_training),
             counter=None if counter is None else int(counter.numpy()),
@@ -275,6 +271,7 @@ class Loop:
         fresh = iterator is not self._iterator
         if fresh:
             self._iterator = iterator
+            self._content = self._content or data.content_of(iterator)
             self._iterators += 1
             self._pulled = self._taken = 0
         if self._target is not None:
@@ -295,8 +292,8 @@ class Loop:
         return self._logs
 
     def _pass_over(self, target: Position, iterator: Any, *, fresh: bool) -> Any:
-        if fresh and (element := data.element_of(iterator)) != target.element:
-            raise refusals.of_the_data(f"a batch was {target.element} and is {element}")
+        if fresh and (said := refusals.other_data(target, iterator, self._content)):
+            self._tell(said)
         if [self._epoch, self._calls] in target.ran_out:
             self._ran_out.append([self._epoch, self._calls])
             raise StopIteration

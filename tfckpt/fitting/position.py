@@ -32,6 +32,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "steps_per_execution": (int,),
     "data": (str,),
     "element": (str,),
+    "content": (str,),
     "global_seed": _OPTIONAL,
     "stopped": (bool,),
     "counter": _OPTIONAL,
@@ -60,6 +61,7 @@ class Position:
         steps_per_execution: batches of one call.
         data: ``saved``, ``counted`` or ``replayed``.
         element: types and shapes of a batch.
+        content: a checksum of what the data is made of, "" where that is not known.
         global_seed: of ``tf.random.set_seed``.
         stopped: whether a callback had asked for the end of the training.
         counter: tf_keras's count of steps in this ``fit``.
@@ -82,6 +84,7 @@ class Position:
     steps_per_execution: int
     data: str
     element: str
+    content: str
     global_seed: int | None
     stopped: bool
     counter: int | None
@@ -108,6 +111,8 @@ def position_in(training: Mapping[str, Any], path: str) -> Position | None:
     if KEY not in training:
         return None
     found = training[KEY]
+    if isinstance(found, dict):
+        found = {"content": "", **found}  # which older records do not have
     if not isinstance(found, dict) or found.keys() != _TYPES.keys():
         raise DamagedCheckpointError("the record's 'training' is not complete", path=path)
     for name, types in _TYPES.items():

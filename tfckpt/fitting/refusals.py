@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RestoreError
+from tfckpt.live.data import element_of
 
 if TYPE_CHECKING:
     from tfckpt.fitting.position import Position
@@ -65,6 +66,21 @@ def other_initial_epoch(position: Position, epoch: int) -> RestoreError:
 def in_mid_epoch(differs: str) -> RestoreError:
     """The steps of the epoch in which it was saved are others."""
     return RestoreError(f"the middle of an epoch was saved, and {differs}", hint=_BEGIN_AGAIN)
+
+
+def other_data(position: Position, iterator: Any, content: str) -> str:
+    """What is said of data of other values, which the next epoch may have; "" where it has none.
+
+    Raises:
+        RestoreError: its batches are of another kind, or the epoch that was saved is not over.
+    """
+    if (element := element_of(iterator)) != position.element:
+        raise of_the_data(f"a batch was {position.element} and is {element}")
+    if not (position.content and content) or content == position.content:
+        return ""
+    if not position.ended:
+        raise of_the_data("the middle of an epoch was saved, of other values")
+    return f"the data has other values than then: epoch {position.finished} is of them"
 
 
 def of_the_data(what: str) -> RestoreError:

@@ -239,3 +239,29 @@ def test_the_metric_decides_what_is_best(flavour, tmp_path) -> None:
         tfckpt.callbacks.resume(model, tmp_path, on_signal=["SIGKILL"])
     with pytest.raises(AttributeError, match="no attribute 'resumes'"):
         _ = tfckpt.callbacks.resumes
+
+
+def dataset(values: Any) -> dict[str, Any]:
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensor_slices((values, Y)).shuffle(12).batch(4)
+    return {"x": data, "y": None, "batch_size": None}
+
+
+@pytest.mark.parametrize("given", [lambda x: {"x": x}, dataset], ids=["arrays", "dataset"])
+def test_data_of_other_values_is_refused_in_mid_epoch_and_said_at_its_end(
+    begin, stop, capsys, given
+) -> None:
+    interrupt(begin, stop, (1, 2), **given(X))
+    model, callback = begin(verbose=1)
+    before = model.get_weights()
+    with pytest.raises(tfckpt.RestoreError, match="of other values: the data is not what it was"):
+        fit(model, callback, **given(X + 1))
+    np.testing.assert_equal(model.get_weights(), before)
+    assert int(model.optimizer.iterations.numpy()) == 0
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callback, stop(2, 0), **given(X.copy()))
+    capsys.readouterr()
+    model, callback = begin(verbose=1)
+    assert fit(model, callback, **given(X + 1)).epoch == [0, 1, 2, 3]
+    assert "the data has other values than then: epoch 2 is of them" in capsys.readouterr().out
