@@ -278,6 +278,24 @@ def test_a_refusal_says_where_its_keys_are_given(stack, tmp_path) -> None:
         manager.restore_or_initialize()
 
 
+def test_the_call_is_for_what_was_given(stack, tmp_path) -> None:
+    def given_to(*root: Any, **objects: Any) -> str:
+        with pytest.raises(tfckpt.RefusedError) as refused:
+            tfckpt.Checkpoint(*root, **objects).restore(path)
+        (arguments,) = re.findall(r"tfckpt\.restore\((.*), policy=", refused.value.hint)
+        return arguments.removeprefix(f"{path!r}, ")
+
+    path = tfckpt.Checkpoint(stack("a")).save(tmp_path / "model")
+    assert given_to(stack("a", units=4)) == "…"
+    path = tfckpt.Checkpoint(net=stack("a"), step=tf.Variable(1)).save(tmp_path / "keywords")
+    assert given_to(net=stack("a", units=4), step=tf.Variable(1)) == "net=…, step=…"
+    module = tf.Module()
+    module.net = stack("a")
+    path = tfckpt.Checkpoint(module).save(tmp_path / "module")
+    module.net = stack("a", units=4)
+    assert given_to(module) == "net=…"
+
+
 def test_a_model_of_which_every_layer_was_renamed_is_refused_with_the_rules(
     flavour, tmp_path
 ) -> None:

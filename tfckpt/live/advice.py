@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
@@ -48,8 +49,11 @@ class Call:
     @classmethod
     def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> Call:
         """``objects`` and ``root`` as given to the drop-in class."""
-        keywords = [f"{keyword}=…" for keyword in objects if keyword != SAVE_COUNTER]
-        return cls(prefix, ("…", *keywords) if is_model(root) else tuple(keywords))
+        model = ["…"] if is_model(root) else []
+        # What a root that is no model leads to has the names that it has as a keyword.
+        below = [] if root is None or model else tf.train.TrackableView.children(root)
+        keywords = (f"{keyword}=…" for keyword in (*objects, *below) if keyword != SAVE_COUNTER)
+        return cls(prefix, (*model, *keywords))
 
     def by(self, policy: str) -> str:
         """The call with a policy of those keys, as Python.
