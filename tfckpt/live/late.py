@@ -22,6 +22,7 @@ from tfckpt.live.inventory import collect
 from tfckpt.live.save import synchronous
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import is_variable, raw
+from tfckpt.names import escaped
 from tfckpt.planning import Status
 from tfckpt.stored.graphs.keys import edges
 
@@ -173,7 +174,7 @@ def _inner(prepared: Prepared, objects: Mapping[str, Any]) -> Found:
                 continue
             whole = edges(step.stored.key)
             there, rest = whole[: -len(below)], whole[-len(below) :]
-            if [edge.lstrip("_") for edge in rest] == below:
+            if [escaped(e).lstrip("_") for e in rest] == [part.lstrip("_") for part in below]:
                 found[path] = there, live.plain[path]
             break
     tops = {step.source.partition("/")[0] for step in _left_over(prepared)}
