@@ -183,6 +183,14 @@ def test_a_hint_stands_once_below_the_reasons_that_share_it(tmp_path: Path) -> N
     assert words.count("→ exclude it") == 1
 
 
+def test_a_refused_plan_says_nothing_of_values_that_were_restored(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    page, _ = page_of(tmp_path, tmp_path / "plan.json")
+    assert "has a value to restore" in page.words()
+    assert "refused: nothing would be restored" in page.words()
+    assert page.words().count(" restored") == page.words().count("would be restored") == 1
+
+
 def test_a_restore_report_is_a_document_too(tmp_path: Path) -> None:
     done = {
         **PLAN,
@@ -198,6 +206,7 @@ def test_a_restore_report_is_a_document_too(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(done))
     page, _ = page_of(tmp_path, tmp_path / "report.json")
     assert "restored: 1 value, 24 B" in page.words()
+    assert "has a value to restore" not in page.words()
     assert "passed over: zoo/ckpt-2: torn; Copy it again." in page.words()
 
 

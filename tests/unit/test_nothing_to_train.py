@@ -136,6 +136,7 @@ def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
     assert "start_over: nothing is restored; training begins with the values that the model" in said
     assert f"saves go on after {first.manager.directory}/ckpt-3\n" in said
     assert "saved ckpt-4" in said
+    assert str(second.report).startswith("start_over: nothing is restored; training begins with")
     assert fit(model, 1, callback) == [0]  # and is not restored now
     assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
     model, third = run(every_epochs=1)

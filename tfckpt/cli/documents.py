@@ -28,6 +28,14 @@ _STATUSES = (
     ("MISMATCH", "red", "shape or type differ, or several values are meant for it"),
     ("SUSPECT", "red", "its name fits, its place does not"),
 )
+# Of a plan, refused or not, and of what has happened.
+_WOULD_BE = {
+    "LOADED": "has a value to restore",
+    "RENAMED": "has a value to restore, under another name",
+    "CAST": "has a value to restore, in another type",
+    "ADAPTED": "to be changed on the way by an adapt rule",
+    "RESET": "to be started anew by the policy",
+}
 _KINDS = (
     ("only in a", "orange", "gone, or left out"),
     ("only in b", "violet", "new"),
@@ -131,9 +139,10 @@ def _plan(document: _Document) -> Content:
     ]
     about += [f"policies in {document['file']}"] if document["file"] else []
     about += [f"passed over: {one_line(str(why))}" for why in document.get("rejected") or ()]
+    sums = _STATUSES if done else tuple((s, h, _WOULD_BE.get(s, what)) for s, h, what in _STATUSES)
     title = "What was restored" if done else "What a restore would do"
     reasons = "\n".join((*_problems(document), *_reasons(document, hues)))
-    return Content(title, about, ("status", "what it means"), _STATUSES, items, verdict, reasons)
+    return Content(title, about, ("status", "what it means"), sums, items, verdict, reasons)
 
 
 def _problems(document: _Document) -> Iterator[str]:

@@ -285,11 +285,10 @@ def _started_over(run: Resumable) -> str:
             f"start_over=True is to restore nothing, and {run.report.path} has been restored",
             hint="leave out start_over=True, or the call of run.restore()",
         )
-    run.report = RestoreReport(Plan("", "", ()), "")
+    said = "start_over: nothing is restored; training begins with the values that the model has"
+    run.report = RestoreReport(Plan("", "", ()), "", nothing=said)
     latest = run.manager.latest_checkpoint if run.manager else None
-    return "start_over: nothing is restored; training begins with the values that the model has" + (
-        f", and saves go on after {latest}" if latest else ""
-    )
+    return said + (f", and saves go on after {latest}" if latest else "")
 
 
 def _summary(report: RestoreReport | None) -> str:

@@ -25,6 +25,7 @@ class RestoreReport:
         absent: where there was none, what lies at the places where it was looked for.
         replaced: hyperparameters that had another value in the code: that one, and the
             checkpoint's, which they have now.
+        nothing: where nothing was restored, why.
 
     """
 
@@ -36,6 +37,7 @@ class RestoreReport:
     rejected: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    nothing: str = "no checkpoint yet: training starts from the initial values"
 
     @property
     def restored(self) -> bool:
@@ -88,8 +90,7 @@ class RestoreReport:
     def __str__(self) -> str:
         result = str(self.plan)
         if not self.path:
-            started = "no checkpoint yet: training starts from the initial values"
-            result = "\n  ".join([started, *self.absent])
+            result = "\n  ".join([self.nothing, *self.absent])
         return "\n".join((*self._above(), result))
 
     def __repr__(self) -> str:
