@@ -16,6 +16,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.fitting import refusals, statements, states
+from tfckpt.fitting.extra_state import ExtraState
+from tfckpt.fitting.feed import Feed
 from tfckpt.fitting.keras_side import Functions, batches_of_a_call, list_of, start_at
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
@@ -62,13 +64,10 @@ class Loop:
         self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._last_calls = 0
-        self._iterators = self._pulled = self._taken = 0
         self.batches_of_last_call = 0
         self._ended = self._direct = self._going = self._asked = False
-        self._ran_out: list[list[int]] = []
-        self._iterator: Any = None
-        self._content = ""
-        self._mark: Any = None
+        self._feed = Feed()
+        self._extra = ExtraState(self._model, objects, self._others, fits.first_values)
         self._logs: Any = None
         self._to_judge = 2  # before the first step, and after it
         self._said: set[str] = set()
@@ -98,7 +97,7 @@ class Loop:
         """
         self._goes_on, self._refused = goes_on, refused
         self._tell(*states.inexact(self._others, self._named), *statements.about_model(self._model))
-        self._before = Before(self._model, self._objects)
+        self._before = Before(self._model, self._objects, self._extra)
         self._list.callbacks = [*self._others, self._callback]
         with self._or_as_before():
             start_at(self._model, self._first_epoch(find()))
@@ -174,16 +173,13 @@ class Loop:
         initial = self._initial_epoch or 0
         if not calls and not ended and epoch > initial:
             epoch, calls, ended = epoch - 1, self._last_calls, True
-        seed = generators.global_seed()
-        kind, element, iterator = data.SAVED, "", self._iterator
-        if iterator is not None:
-            element = data.element_of(iterator)
-            kind = data.kind_of(iterator, seeded=seed is not None, iterators=self._iterators)
-        arrays = states.arrays(self._others)
+        seed, feed = generators.global_seed(), self._feed
+        kind, iterator, of_data = feed.saved(seeded=seed is not None)
+        values, extra = self._extra.collect()
+        arrays = {**states.arrays(self._others), **of_data, **extra}
         held = None
-        if arrays or (iterator is not None and kind == data.SAVED):
-            saved = iterator if kind == data.SAVED else None
-            held = data.Held(saved, list(arrays.values()))
+        if arrays or iterator is not None:
+            held = data.Held(iterator, list(arrays.values()))
         counter = getattr(self._model, "_train_counter", None)
         position = Position(
             fit=self._fit,
@@ -192,14 +188,14 @@ class Loop:
             epoch=epoch,
             calls=calls,
             ended=ended,
-            iterators=self._iterators,
-            pulled=self._pulled,
-            ran_out=self._ran_out,
+            iterators=feed.iterators,
+            pulled=feed.pulled,
+            ran_out=feed.ran_out,
             steps=self._steps(),
             steps_per_execution=self._steps_per_execution,
             data=kind,
-            element=element,
-            content=self._content,
+            element=feed.element,
+            content=feed.content,
             global_seed=seed,
             stopped=bool(self._model.stop_training),
             counter=None if counter is None else int(counter.numpy()),
@@ -208,7 +204,7 @@ class Loop:
             callbacks=states.collect(self._others, self._named),
             arrays=list(arrays),
         )
-        return described(position, held, self._fits.histories), held
+        return described(position, held, self._fits.histories, values), held
 
     # The way back
 
@@ -268,48 +264,44 @@ class Loop:
             self._functions.give_back()
             return self._functions.train(iterator)
         self._asked = False
-        fresh = iterator is not self._iterator
-        if fresh:
-            self._iterator = iterator
-            self._content = self._content or data.content_of(iterator)
-            self._iterators += 1
-            self._pulled = self._taken = 0
+        fresh = self._feed.given(iterator)
         if self._target is not None:
             with self._or_as_before():
                 return self._pass_over(self._target, iterator, fresh=fresh)
         if self._to_judge:
             self._to_judge -= 1
             about_model = statements.about_objects(self._model, self._objects)
-            self._tell(*statements.about_data(iterator), *about_model)
+            self._tell(*self._feed.judged(), *about_model)
         try:
             self._logs = self._functions.train(iterator)
         except data.RAN_OUT:
-            self._ran_out.append([self._epoch, self._calls])
+            self._feed.ran_out.append([self._epoch, self._calls])
             raise
         self._calls += 1
         self.batches_of_last_call = self._batches()
-        self._pulled += self.batches_of_last_call
+        self._feed.pulled += self.batches_of_last_call
         return self._logs
 
     def _pass_over(self, target: Position, iterator: Any, *, fresh: bool) -> Any:
-        if fresh and (said := refusals.other_data(target, iterator, self._content)):
+        feed = self._feed
+        if fresh and (said := refusals.other_data(target, feed.element, feed.content)):
             self._tell(said)
         if [self._epoch, self._calls] in target.ran_out:
-            self._ran_out.append([self._epoch, self._calls])
+            feed.ran_out.append([self._epoch, self._calls])
             raise StopIteration
         batches = self._batches()
-        if target.data == data.SAVED and not self._pulled:
-            self._mark = data.mark(iterator)
+        feed.before_first(target, self._resumption)
         if self._logs is None:
-            with self._before.unchanged():
+            with self._before.unchanged(feed.handles):
                 self._logs = self._functions.train(iterator)
-            self._taken += batches
+            feed.rest(target)
+            feed.taken += batches
         elif target.data == data.REPLAYED:
             if not data.pull(iterator, batches):
                 raise StopIteration
-            self._taken += batches
+            feed.taken += batches
         self._calls += 1
-        self._pulled += batches
+        feed.pulled += batches
         if (self._epoch, self._calls) == (target.epoch, target.calls) and not target.ended:
             self._arrive(target)
             return data.with_numbers(self._logs, target.logs)
@@ -317,28 +309,15 @@ class Loop:
 
     def _arrive(self, target: Position) -> None:
         """At the place: if the data is as it was, so is now everything but the callbacks."""
-        if self._iterators != target.iterators:
+        if self._feed.iterators != target.iterators:
             raise refusals.of_the_data(
                 f"Keras made {target.iterators} iterators up to this place and makes "
-                f"{self._iterators} now"
+                f"{self._feed.iterators} now"
             )
-        size = data.size_of(self._iterator)
-        ran_out = [target.epoch, target.calls] in target.ran_out
-        if not target.ended or not (ran_out or (size is not None and target.pulled >= size)):
-            self._come_to(target)  # of an epoch that has ended, Keras may go on with the iterator
-        self._settle(target)
-
-    def _come_to(self, target: Position) -> None:
-        """To the batch that comes next."""
         # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
-        if target.data == data.SAVED and not other_end:
-            self._resumption.place(self._iterator, self._mark)
-        else:
-            missing = target.pulled - self._taken
-            if missing - data.pull(self._iterator, missing) >= target.steps_per_execution:
-                raise refusals.of_the_data(f"the data ends before batch {target.pulled}")
-        self._pulled = self._taken = target.pulled
+        self._feed.come_to(target, self._resumption, same_end=not other_end)
+        self._settle(target)
 
     def _settle(self, target: Position) -> None:
         """Nothing is refused any more: all is assigned."""
@@ -346,6 +325,7 @@ class Loop:
         restored, self._arrays = self._resumption.restore()
         if not self._direct:
             self._resumption.put_generators()
+            self._feed.settle(target, self._arrays)
         counter = getattr(self._model, "_train_counter", None)
         if counter is not None and target.counter is not None:
             counter.assign(target.counter)
@@ -362,6 +342,7 @@ class Loop:
         self._target = None
         self._list.callbacks = [*self._others, self._callback]
         if "callbacks" in self._resumption.parts:
+            self._tell(*self._extra.restore(self._resumption.values, self._arrays))
             self._tell(*states.restore(self._others, target.callbacks, self._arrays, self._named))
             self._model.stop_training = target.stopped
         del self._arrays
@@ -381,6 +362,7 @@ class Loop:
             if not self._going:
                 self._target = None
                 self._functions.give_back()
+                self._feed.put_back()
                 self._before.put_back()
                 self._refused()
             raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RestoreError
-from tfckpt.live.data import element_of
 
 if TYPE_CHECKING:
     from tfckpt.fitting.position import Position
@@ -68,13 +67,13 @@ def in_mid_epoch(differs: str) -> RestoreError:
     return RestoreError(f"the middle of an epoch was saved, and {differs}", hint=_BEGIN_AGAIN)
 
 
-def other_data(position: Position, iterator: Any, content: str) -> str:
+def other_data(position: Position, element: str, content: str) -> str:
     """What is said of data of other values, which the next epoch may have; "" where it has none.
 
     Raises:
         RestoreError: its batches are of another kind, or the epoch that was saved is not over.
     """
-    if (element := element_of(iterator)) != position.element:
+    if element != position.element:
         raise of_the_data(f"a batch was {position.element} and is {element}")
     if not (position.content and content) or content == position.content:
         return ""

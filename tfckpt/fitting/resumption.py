@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, TfckptError
-from tfckpt.fitting import fits, refusals
+from tfckpt.fitting import extra_state, fits, refusals
 from tfckpt.fitting.position import KEY, position_in
 from tfckpt.live import data, generators
 from tfckpt.live.distribution import Restoring, workers_among
@@ -59,6 +59,7 @@ class Resumption:
         epoch: epochs finished.
         position: in the data, None where no ``fit`` has saved it.
         histories: what ``History`` knew of each ``fit`` before the one that was saved.
+        values: plain values that no object of the run holds.
         parts: what comes back of the state of a training.
         words: the same as a sentence, for the report.
     """
@@ -86,6 +87,7 @@ class Resumption:
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self.prefix) if record else None
         self.histories = record.training.get(fits.KEY) if record else None
+        self.values = record.training.get(extra_state.KEY, {}) if record else {}
         self._generators()
 
     def place(self, iterator: Any, mark: Any) -> None:
@@ -125,7 +127,7 @@ class Resumption:
         """Assign every variable, those included that have come to exist since ``fit`` began.
 
         Returns:
-            What was done, and the arrays that callbacks held, by name.
+            What was done, and what :meth:`arrays` gives.
         """
         with self._prepared() as (whole, workers):
             prepared = _some(whole, lambda step: step.name not in self._kept)
@@ -133,11 +135,18 @@ class Resumption:
             report = prepared.report(self._rejected)
             told = dataclasses.replace(report.plan, training=self.words, training_state=self._state)
             report = dataclasses.replace(report, plan=told)
-            entries, values = prepared.stored.inventory.entries, prepared.stored.values
-            names = self.position.arrays if self.position else []
-            found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
-            arrays = {name: values.read(entry.key) for name, entry in found.items() if entry}
-            return Restoration(report, prepared, self), arrays
+            return Restoration(report, prepared, self), self._arrays(prepared)
+
+    def arrays(self) -> Mapping[str, Any]:
+        """What the checkpoint holds of the training itself, by name."""
+        with self._prepared() as (prepared, _):
+            return self._arrays(prepared)
+
+    def _arrays(self, prepared: Prepared) -> Mapping[str, Any]:
+        entries, values = prepared.stored.inventory.entries, prepared.stored.values
+        names = self.position.arrays if self.position else []
+        found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
+        return {name: values.read(entry.key) for name, entry in found.items() if entry}
 
     def put_generators(self) -> None:
         """Give the process's random generators the state they had."""
@@ -211,10 +220,13 @@ def _without_training(choice: Choice) -> Choice:
     return dataclasses.replace(choice, leave=(*choice.leave, KEYWORD))
 
 
-def described(position: Position, held: Any, histories: Sequence[Any]) -> dict[str, Any]:
+def described(
+    position: Position, held: Any, histories: Sequence[Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
     """What the commit record says."""
-    before = {fits.KEY: list(histories)} if histories else {}
-    return {KEY: position.to_json()[KEY], KEYWORD: held is not None, **before}
+    found = {fits.KEY: list(histories), extra_state.KEY: dict(values)}
+    more = {key: value for key, value in found.items() if value}
+    return {KEY: position.to_json()[KEY], KEYWORD: held is not None, **more}
 
 
 def check_keywords(objects: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.fitting.position import Position
+    from tfckpt.live.captured import Captured
 
 _SHOWN = 3
 _ANEW = "start over with start_over=True"
@@ -22,9 +23,10 @@ def about_data(iterator: Any) -> Iterator[str]:
     kind = data.kind_of(iterator, seeded=seeded)
     if kind == data.REPLAYED:
         yield (
-            "the data has a state that cannot be saved (Python's own, a strategy's, or of a "
-            "shuffle within a shuffle or repetition): training that is resumed asks for every "
-            "batch again, and is exact if the same come in the same order"
+            "the data has a state that cannot be saved (Python's own, a strategy's, of a shuffle "
+            "within a shuffle or repetition, or of operations that draw beside variables): "
+            "training that is resumed asks for every batch again, and is exact if the same come "
+            "in the same order"
         )
     elif data.draws(iterator, seeded=seeded):
         yield (
@@ -33,6 +35,17 @@ def about_data(iterator: Any) -> Iterator[str]:
             if kind == data.SAVED
             else "the data is drawn without a seed and cannot be saved: training that is resumed "
             "is not exact; keras.utils.set_random_seed makes it exact"
+        )
+
+
+def about_calls(found: Captured) -> Iterator[str]:
+    """That the functions of the data are called at the same time, and draw from the same state."""
+    if found.races:
+        yield (
+            "a function of the data draws or counts, and is called for several elements at once "
+            "(num_parallel_calls), in an order that changes from run to run: training that is "
+            "resumed is not exact, nor is one that starts again; leave num_parallel_calls out, or "
+            "call tf.config.experimental.enable_op_determinism()"
         )
 
 

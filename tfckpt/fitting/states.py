@@ -21,13 +21,16 @@ that ``on_train_begin`` of another appends is last in this very round.
 from __future__ import annotations
 
 import dataclasses
+import dis
 import functools
+import types
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfckpt.errors import TfckptError
 from tfckpt.fitting.values import NoJSONError, decode, encode
+from tfckpt.live.reachable import names_in_keras, saved_itself
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -153,6 +156,11 @@ def restore(
     return said + [sentence for one in described for sentence in one.inexact()]
 
 
+def named(callbacks: Iterable[Any]) -> dict[str, Any]:
+    """The callbacks by the keys of their states."""
+    return {one.key: one.callback for one in _described(callbacks, {})}
+
+
 def inexact(
     callbacks: Iterable[Any], named: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
@@ -276,22 +284,34 @@ class _Described:
             )
 
     def _own(self) -> list[str]:
-        """Its attributes that Keras knows nothing of."""
+        """Its attributes that Keras knows nothing of, and that are not saved by themselves."""
         cls: Any = type(self.callback)
-        return sorted(_dict_of(self.callback).keys() - _names_in_keras(cls))
+        held = {name for name, value in _dict_of(self.callback).items() if saved_itself(value)}
+        own = _dict_of(self.callback).keys() | _set_in_methods(cls)
+        return sorted(own - names_in_keras(cls) - held)
 
 
 @functools.cache
-def _names_in_keras(cls: Any) -> set[str]:
-    """Every name that the classes of Keras, from which a class inherits, define or use."""
-    names: set[str] = set()
+def _set_in_methods(cls: Any) -> set[str]:
+    """Attributes that methods set on the object itself, be it long after it was made."""
+    names = set()
     for parent in cls.__mro__:
-        if _package(parent) in _FLAVOURS:
-            names.update(vars(parent))
-            for method in vars(parent).values():
-                code = getattr(getattr(method, "fget", method), "__code__", None)
-                names.update(code.co_names if code else ())
+        for method in vars(parent).values():
+            if _package(parent) in _FLAVOURS or not isinstance(method, types.FunctionType):
+                continue
+            before = None
+            for each in dis.get_instructions(method):
+                if each.opname == "STORE_ATTR" and before is not None and _is_of_self(before):
+                    names.add(each.argval)
+                before = each
     return names
+
+
+def _is_of_self(before: dis.Instruction) -> bool:
+    """Whether what comes before a store is ``self``, or the exchange that ends ``self.a += 1``."""
+    last = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
+    loaded = before.opname.startswith("LOAD_FAST") and last == "self"
+    return loaded or before.opname in ("SWAP", "ROT_TWO")
 
 
 def _package(cls: type) -> str:

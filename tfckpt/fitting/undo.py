@@ -20,6 +20,8 @@ from tfckpt.records import Role
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from tfckpt.fitting.extra_state import ExtraState
+
 
 class Before:
     """A model and the process's random generators, as they are when ``fit`` begins.
@@ -27,20 +29,27 @@ class Before:
     Args:
         model: that ``fit`` trains.
         objects: of the run.
+        extra: what neither of them holds.
     """
 
-    def __init__(self, model: Any, objects: Mapping[str, Any]) -> None:
+    def __init__(self, model: Any, objects: Mapping[str, Any], extra: ExtraState) -> None:
         self._model = model
         self._objects = objects
+        self._extra = extra
         self._generators = generators.take()
         self._reset = _values(self._reset_by_keras())
 
     @contextlib.contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Variables that exist keep their values, whatever assigns others to them inside."""
+    def unchanged(self, but: frozenset[int] = frozenset()) -> Iterator[None]:
+        """Variables that exist keep their values, whatever assigns others to them inside.
+
+        Args:
+            but: identities of the handles of those that the data has changed.
+        """
         build.build_compiled(self._model)
         own = (*own_variables(self._model, self._objects), *self._counter())
-        kept = _values([*collect(self._objects).variables.values(), *own])
+        held = collect(self._objects).variables.values()
+        kept = _values([*held, *own, *self._extra.variables(but)])
         try:
             yield
         finally:
@@ -50,6 +59,7 @@ class Before:
         """What Keras resets in each epoch, and what the data may have drawn from."""
         _assign(self._reset)
         generators.put(self._generators)
+        self._extra.put_back()
 
     def _reset_by_keras(self) -> Iterator[Any]:
         for objects in (self._objects, {"model": self._model}):

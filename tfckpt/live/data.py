@@ -1,9 +1,10 @@
 """The data of a training: iterators that can be saved, and those that can only be asked again.
 
 TensorFlow saves an iterator with its shuffle buffer, but nothing that an operation of the pipeline
-keeps outside of it: the state of ``tf.random`` operations, of Python functions and generators. By
-default it refuses such a pipeline; Keras's own for NumPy arrays has that check turned off, so it is
-asked for here. It looks only at what has run, so that an answer counts once a batch was taken.
+keeps outside of it: the state of ``tf.random`` operations, of Python functions and generators, and
+of variables, which are saved beside it (:mod:`tfckpt.live.captured`). By default it refuses such a
+pipeline; Keras's own for NumPy arrays has that check turned off, so it is asked for here. It looks
+only at what has run, so that an answer counts once a batch was taken.
 
 A shuffle takes new seeds for every pass from a counter that all iterators of the dataset share.
 Keras's loop makes as many iterators again, which counts as many passes, but not those of a shuffle
@@ -14,16 +15,20 @@ counts one pass too many (tensorflow/core/kernels/data/shuffle_dataset_op.cc), w
 from __future__ import annotations
 
 import contextlib
+import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfckpt.live.captured import Saved, captured, serialized
 from tfckpt.live.delayed import restore_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from tfckpt.live.captured import Captured
 
 RAN_OUT = (StopIteration, tf.errors.OutOfRangeError)
 SAVED, COUNTED, REPLAYED = "saved", "counted", "replayed"
@@ -55,11 +60,22 @@ def kind_of(iterator: Any, *, seeded: bool, iterators: int = 1) -> str:
             resource_handle=iterator._iterator_resource, external_state_policy=_FAIL
         )
     except tf.errors.OpError as error:
-        if "PyFunc" in error.message or "Generator" in error.message:
+        found = captured(dataset)
+        if not _draws_only(error.message, found):
             return REPLAYED
+        if found.handles:
+            return REPLAYED if found.stateful else SAVED
         options = dataset.options().experimental_external_state_policy
         return COUNTED if seeded or options != _IGNORE else SAVED
     return SAVED
+
+
+def _draws_only(refusal: str, found: Captured) -> bool:
+    """Whether what TensorFlow refuses to save draws random numbers, or is in variables."""
+    operation = re.search(r"(\w+) is stateful", refusal)
+    known = operation is None or operation[1] in found.operations
+    others = ("PyFunc", "Generator", "Table")
+    return known and not any(each in text for each in others for text in (refusal, *found.stateful))
 
 
 def draws(iterator: Any, *, seeded: bool) -> bool:
@@ -110,7 +126,7 @@ def content_of(iterator: Any) -> str:
         waiting += dataset._inputs()
         for tensor in getattr(dataset, "_tensors", ()):
             if isinstance(tensor, tf.__internal__.EagerTensor) and tensor.dtype.is_numpy_compatible:
-                array = tensor.numpy()
+                array = np.asarray(tensor)  # which copies nothing
                 if array.dtype.kind == "O" or not array.size:
                     continue
                 places = np.linspace(0, array.size - 1, _LOOKED_AT).astype(np.int64)
@@ -151,14 +167,23 @@ def mark(iterator: Any) -> Any:
     """What counts the passes of its dataset, before a batch was taken; None where none needs it."""
     if not _one_pass(iterator._dataset):
         return None
-    return tf.raw_ops.SerializeIterator(
-        resource_handle=iterator._iterator_resource, external_state_policy=_IGNORE.value
-    )
+    return serialized(iterator._iterator_resource)
 
 
 def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
     """Give an iterator the state that is stored under a key, and leave the count of passes."""
-    restore_objects(prefix, {key: iterator})
+    restore_objects(prefix, {key: Saved(iterator)})
+    _leave_passes(iterator, marked)
+
+
+def stop(iterator: Any, marked: Any) -> None:
+    """Nothing runs ahead of it any more, until it is asked for the next batch."""
+    resource = iterator._iterator_resource
+    tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=serialized(resource))
+    _leave_passes(iterator, marked)
+
+
+def _leave_passes(iterator: Any, marked: Any) -> None:
     if marked is not None:
         another = iter(iterator._dataset)
         tf.raw_ops.DeserializeIterator(
