@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KEY = "values"
 _ARRAYS = "extra/"
+_LOST = "begins anew, since the checkpoint does not have it like this: training is not exact"
 _COUNTERS = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_execution")
 
 
@@ -85,7 +86,7 @@ class ExtraState:
             for part, piece in pieces(variable, value):
                 part.assign(piece)
         lost += [*saved, *self._write(found, values if isinstance(values, dict) else {})]
-        return [f"{name} is in no model, and was not saved like this: not exact" for name in lost]
+        return [f"{name}: {_LOST}" for name in lost]
 
     def _found(self) -> Reachable:
         held = [*collect(self._objects).variables.values()]
