@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 import tfckpt.callbacks
+
+if TYPE_CHECKING:
+    import random
 
 EPOCHS, SAMPLES, BATCH = 3, 14, 4
 IMAGE = (4, 4, 1)
