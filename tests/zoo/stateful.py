@@ -235,7 +235,7 @@ def teacher(keras: Any) -> Any:
 
 
 def counted(keras: Any) -> Any:
-    return {"loss": "mse", "run_eagerly": True, "counts": True}, []
+    return {"loss": "mse", "metrics": None, "run_eagerly": True, "counts": True}, []
 
 
 STATE: dict[str, Any] = {

@@ -50,6 +50,8 @@ class ExtraState:
         self._objects = objects
         self._callbacks = states.named(callbacks)
         self._first = first
+        self._held: list[Any] = []
+        self._extra: list[Any] = []
         for name, value in _encoded(self._found()).items():
             first.setdefault(name, value)
 
@@ -89,11 +91,20 @@ class ExtraState:
         return [f"{name}: {_LOST}" for name in lost]
 
     def _found(self) -> Reachable:
+        found = Reachable({"model": self._model, **self._callbacks}, self._callbacks)
+        known = {*map(id, self._held), *map(id, self._extra)}
+        if any(id(each) not in known for each in found.variables.values()):
+            self._held = self._held_by_others()  # which takes as long as to name them all
+        held = set(map(id, self._held))
+        found.variables = {n: v for n, v in found.variables.items() if id(v) not in held}
+        self._extra = [*found.variables.values()]
+        return found
+
+    def _held_by_others(self) -> list[Any]:
         held = [*collect(self._objects).variables.values()]
         held += own_variables(self._model, self._objects)
         held += [getattr(self._model, name, None) for name in _COUNTERS]
-        ids = {id(raw(each)) for each in held if is_variable(each)}
-        return Reachable({"model": self._model, **self._callbacks}, ids, self._callbacks)
+        return [raw(each) for each in held if is_variable(each)]
 
     def _write(self, found: Reachable, values: Mapping[str, Any]) -> list[str]:
         """Put plain values where they belong; the names of those that have no place."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 10_000  # of a plain value
 _KERAS = ("keras", "tf_keras")
+_LEFT_OUT = BOOKS | {"_total_loss_mean"}  # which tf_keras makes, and a train_step may never use
 _CLOSED = (tf.data.Dataset, tf.data.Iterator, tf.Tensor, types.ModuleType)
 _FUNCTION = type(tf.function(len))
 _SCALARS = (bool, int, float, str, type(None), np.generic)
@@ -51,22 +52,19 @@ class Reachable:
 
     Args:
         roots: the objects, by name.
-        held: identities of variables that are somebody else's.
         without_values: names of roots whose own attributes are somebody else's.
 
     Attributes:
-        variables: those that nobody else has, by path.
+        variables: all of them, by path.
         places: of plain values.
         objects: that may get further attributes with such values.
     """
 
-    def __init__(
-        self, roots: Mapping[str, Any], held: Iterable[int], without_values: Iterable[str]
-    ) -> None:
+    def __init__(self, roots: Mapping[str, Any], without_values: Iterable[str]) -> None:
         self.variables: dict[str, Any] = {}
         self.places: dict[str, Place] = {}
         self.objects: dict[str, Any] = {}
-        self._held = set(held)
+        self._found: set[int] = set()
         self._without_values = {id(roots[name]) for name in without_values}
         self._seen: dict[int, Any] = {}
         self._waiting = deque((name, obj, False) for name, obj in roots.items())
@@ -108,8 +106,8 @@ class Reachable:
         if getattr(variable, "_value", variable) is None:  # Keras 3's, not made yet
             return
         inner = raw(variable)
-        if id(inner) not in self._held:
-            self._held.add(id(inner))
+        if id(inner) not in self._found:
+            self._found.add(id(inner))
             self.variables[path] = inner
 
     def _object(self, path: str, obj: Any) -> None:
@@ -123,7 +121,7 @@ class Reachable:
             self.objects[path] = obj
         private = not is_own(cls.__module__)
         for name, value in list(vars(obj).items()):
-            if name in BOOKS:
+            if name in _LEFT_OUT:
                 continue
             own = values and name not in known and not name.startswith("_self_")
             own = own and not (private and name.startswith("_"))
