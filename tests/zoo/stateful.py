@@ -331,9 +331,6 @@ def train(
     model = network(keras, kind, {name: value for name, value in own.items() if value is not None})
     model.compile(**{"optimizer": OPTIMIZERS[optimizer](keras), "metrics": ["mae"], **compiled})
 
-    if own["counts"]:
-        model.optimizer.build(model.trainable_variables)
-
     class Stop(keras.callbacks.Callback):
         epoch = -1
 

@@ -113,7 +113,8 @@ def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
     """Create the variables of optimizers that slots are meant for.
 
     The variables are those that Keras would train: of the model that was compiled with the
-    optimizer, else of the models that the stored slots belong to, else the slots' own variables.
+    optimizer, else of the models that the stored slots belong to, else the slots' own variables;
+    without those that only other optimizers have slots of, as where a GAN has one for each part.
 
     Args:
         live: the objects.
@@ -124,10 +125,15 @@ def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
         The optimizers that were built, as they were.
     """
     before = Unbuilt()
+    owned = _owned(live, slots)
     for path, optimizer in live.optimizers.items():
-        owners = [of for name, of in slots.items() if name.startswith(path + "/")]
-        if owners and not _is_built(optimizer, path, live):
-            variables = _to_train(optimizer, list(dict.fromkeys(filter(None, owners))), live)
+        if any(name.startswith(path + "/") for name in slots) and not _is_built(
+            optimizer, path, live
+        ):
+            others = {name for other in owned if other != path for name in owned[other]}
+            not_its = {id(raw(live.variables[name])) for name in others - owned[path].keys()}
+            found = _to_train(optimizer, list(owned[path]), live)
+            variables = [variable for variable in found if id(raw(variable)) not in not_its]
             if variables:
                 before.take(optimizer)
                 try:
@@ -136,6 +142,20 @@ def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
                     before.put_back()
                     raise
     return before
+
+
+def _owned(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
+    """Path of each optimizer → the variables that it has slots of, or is meant to have."""
+    entries = live.inventory.entries.items()
+    known = {**{name: entry.of for name, entry in entries if entry.of}, **slots}
+    return {
+        path: {
+            of: None
+            for name, of in known.items()
+            if name.startswith(path + "/") and of in live.variables
+        }
+        for path in live.optimizers
+    }
 
 
 def build_compiled(model: Any) -> None:

@@ -161,7 +161,29 @@ def accumulating(keras: Any) -> tuple[Any, dict[str, Any]]:
     return model, ARRAYS
 
 
-PROGRAMS = [sequential, subclass, of_mappings, of_a_generator, gan, accumulating]
+def divided(keras: Any) -> tuple[Any, dict[str, Any]]:
+    """The optimizer of ``compile`` trains the last layer alone, another one the others."""
+
+    class Net(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x, training=True) - tf.cast(y, tf.float32)) ** 2)
+            variables = self.trainable_variables
+            found = list(zip(tape.gradient(loss, variables), variables, strict=True))
+            self.optimizer.apply_gradients(found[-2:])
+            self.second.apply_gradients(found[:-2])
+            return {"loss": loss}
+
+    inputs = keras.Input((4,))
+    hidden = keras.layers.Dense(3, activation="tanh")(inputs)
+    model = Net(inputs, keras.layers.Dense(2)(hidden))
+    model.second = keras.optimizers.SGD(0.01, momentum=0.9)
+    model.compile(keras.optimizers.Adam(0.01), run_eagerly=True)
+    return model, ARRAYS
+
+
+PROGRAMS = [sequential, subclass, of_mappings, of_a_generator, gan, accumulating, divided]
 
 
 def start(keras: Any, program: Any, directory: Any, *callbacks: Any, verbose: int = 0) -> Any:
