@@ -39,13 +39,15 @@ class Unbuilt:
 
     def take(self, obj: Any) -> None:
         """Remember an optimizer, and what belongs to it: lists, the optimizer inside, and so on."""
-        obj = getattr(obj, "__wrapped__", obj)  # a dict that TensorFlow tracks
+        wrapper, obj = obj, getattr(obj, "__wrapped__", obj)  # a dict that TensorFlow tracks
         if id(obj) in self._seen:
             return
         self._seen[id(obj)] = obj
         for content in (*_content(obj), getattr(obj, "__dict__", None)):
             if content is not None:
                 self._take_content(content)
+        if wrapper is not obj:
+            self._put_back.append(wrapper._update_snapshot)  # else no save takes it any more
 
     def _take_content(self, content: Any) -> None:
         # By the methods of Python's own classes: those of Keras and TensorFlow note what they see.
