@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.automatic_names import given_name, name_number
 from tfckpt.errors import NamingError
-from tfckpt.records import Layer, Role
+from tfckpt.records import Layer, Role, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -88,6 +88,7 @@ class Node:
         role: for a value.
         value: whatever the maker of the tree wants back with the name.
         layers: a stack's layers, in order.
+        wires: of those, by their ids, what feeds each and what it feeds, where that is known.
         children: edge → node, for everything else.
         asides: edge → node that has another edge too, which names it.
         metrics: a model's metrics by name.
@@ -104,6 +105,7 @@ class Node:
     role: Role = Role.WEIGHT
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
+    wires: Mapping[int, tuple[str, str]] = dataclasses.field(default_factory=dict)
     children: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     asides: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
@@ -285,6 +287,7 @@ class _Naming:
                 told=layer.told and bool(layer.base or layer.label),
                 kind=layer.cls,
                 number=name_number(layer.label) if layer.base and layer.label else -1,
+                traits=Traits(*stack.wires.get(id(layer), ())),
             )
             for component, layer in named
             if holds_weights(layer)

@@ -27,6 +27,7 @@ FLOORS = {
     "nearby": 0,
     "garbage": 0,
     "version": 0,
+    "wiring": 0,
     "regexes": 0,
     "policy": 1,
     "stored": 1,
@@ -41,7 +42,7 @@ FLOORS = {
 }
 # The floors within stored/; its own modules are above them all but for these few.
 STORED = {"bundles": 0, "graphs": 1, "commits": 1, "keras": 2, "tf1": 2}
-STORED_COMMON = {"files", "artefact", "instead", "keras_layers", "together"}
+STORED_COMMON = {"files", "artefact", "instead", "keras_config", "keras_layers", "together"}
 # Rooms that share a floor and still must not know each other; floor 0 is one room.
 APART = {1, 7}
 TOP = 7

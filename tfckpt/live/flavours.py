@@ -110,7 +110,11 @@ def _tf_keras() -> Flavour:
         books,
         generic_utils.to_snake_case,
         lambda base: backend.get_default_graph_uid_map().get(("", base), 0),
-        lambda node: node.keras_inputs,
+        lambda node: [
+            each
+            for each in tf.nest.flatten((node.call_args, node.call_kwargs))
+            if hasattr(each, "_keras_history")
+        ],
     )
 
 

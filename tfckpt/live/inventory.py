@@ -19,7 +19,7 @@ from tfckpt.live import optimizers, orders
 from tfckpt.live.datasets import dataset_of
 from tfckpt.live.derived import derives
 from tfckpt.live.flavours import flavour_of, is_optimizer, is_v1
-from tfckpt.live.traits import given_names, with_traits
+from tfckpt.live.traits import given_names, wire, with_traits
 from tfckpt.live.tree import Tree, is_value
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.live.vocabularies import Vocabulary
@@ -150,6 +150,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         promote_optimizer(nodes)
     for optimizer, node in tree.optimizers:
         optimizers.finish(tree, optimizer, node)
+    wire(tree)
     named = names.assign(nodes, keras_roots=models)
     chosen = given_names(tree)
     told = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)

@@ -15,11 +15,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.automatic_names import name_number
-from tfckpt.live.wiring import Wires, digest, wires
-from tfckpt.records import Traits
+from tfckpt.wiring import Call, Graph, Tensor, digest, wires
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable
 
     from tfckpt.live.flavours import Flavour
     from tfckpt.live.tree import Tree
@@ -58,8 +57,34 @@ def _counted(node: Node, flavour: Flavour) -> bool:
     )
 
 
+def wire(tree: Tree) -> None:
+    """Note at the node of each functional model how its layers are wired."""
+    for model, node, flavour in tree.layers:
+        if isinstance(model, flavour.functional):
+            nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
+            node.wires = wires(_graph(model, flavour), nodes)
+
+
+def _graph(model: Any, flavour: Flavour) -> Graph:
+    layers: dict[Any, Any] = {}
+
+    def tensors(found: Iterable[Any]) -> list[Tensor]:
+        told = [getattr(x, "_keras_history", (x, 0, 0)) for x in found]
+        layers.update({id(layer): layer for layer, _, _ in told})
+        return [Tensor(id(layer), call, output) for layer, call, output in told]
+
+    def call(tensor: Tensor) -> Call | None:
+        layer = layers[tensor.layer]
+        nodes = getattr(layer, "_inbound_nodes", ())
+        if not nodes:
+            return None
+        return Call(type(layer).__name__, tensors(flavour.inputs(nodes[tensor.call])))
+
+    return Graph(tensors(model.inputs), tensors(model.outputs), call)
+
+
 def with_traits(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
-    """The layers of each stack with what else tells them.
+    """The layers of each stack with what else tells them, beside their wires.
 
     Args:
         tree: of the live objects.
@@ -69,28 +94,20 @@ def with_traits(tree: Tree, named: Names, given: Collection[int]) -> dict[str, t
     layers = {named.paths[id(n)]: each for each in tree.layers if id(n := each[1]) in named.paths}
     found = {}
     for path, told in named.stacks.items():
-        wired = _wires(layers[path], tree) if path in layers else {}
         below = ((one, f"{path}/{one.name}") for one in told)
         pairs = [(one, layers.get(named.aliases.get(at, at))) for one, at in below]
         found[path] = tuple(
-            one if pair is None else _told(one, pair, wired, given=id(pair[1]) in given)
+            one if pair is None else _told(one, pair, given=id(pair[1]) in given)
             for one, pair in pairs
         )
     return found
 
 
-def _wires(parent: _Found, tree: Tree) -> dict[int, Wires]:
-    model, _, flavour = parent
-    if not isinstance(model, flavour.functional):
-        return {}
-    return wires(model, {id(each): tree.node(each) for each in model.layers}, flavour)
-
-
-def _told(one: Layer, pair: _Found, wired: Mapping[int, Wires], *, given: bool) -> Layer:
+def _told(one: Layer, pair: _Found, *, given: bool) -> Layer:
     layer, node, _ = pair
     label = node.label if given and not one.base else one.label  # a name in a list
-    own = wired.get(id(layer), Wires("", ""))
-    return dataclasses.replace(one, label=label, traits=Traits(*own, _settings(layer), given))
+    traits = one.traits._replace(settings=_settings(layer), given=given)
+    return dataclasses.replace(one, label=label, traits=traits)
 
 
 def _settings(layer: Any) -> str:

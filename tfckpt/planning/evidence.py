@@ -168,7 +168,7 @@ def told_apart(
     alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
 ) -> dict[str, str]:
     """Layer → why it may be another one: each of some layers has what another of them had."""
-    old = {layer.name: layer for layer in there if layer.traits.settings}
+    old = {layer.name: layer for layer in there}
     pairs = [
         (old[layer.name], layer)
         for layer in here

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tfckpt.records import Inventory, Root
+    from tfckpt.stored.graphs.keras_metadata import Metadata
 
 SAVED_MODEL = "saved_model"
 
@@ -32,7 +33,7 @@ def open_bundle(
     bases: Collection[str] = (),
     files: Files = LOCAL,
     kind: str = "",
-    labels: Mapping[tuple[str, ...], str] = MappingProxyType({}),
+    metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
 ) -> StoredCheckpoint:
     """Open a checkpoint that is an index and data files, and name its values.
 
@@ -42,7 +43,7 @@ def open_bundle(
         bases: likewise.
         files: where the files are.
         kind: what it is, where that is known.
-        labels: the edges from the root of the graph to an object → its own name.
+        metadata: the edges from the root of the graph to an object → what Keras wrote of it.
 
     Raises:
         CheckpointNotFoundError: there is none of that name.
@@ -69,7 +70,7 @@ def open_bundle(
             from tfckpt.stored import unrecorded  # the half of this package that a record spares
 
             exported = kind == SAVED_MODEL
-            told, inventory = unrecorded.named(bundle, roots, bases, labels, exported=exported)
+            told, inventory = unrecorded.named(bundle, roots, bases, metadata, exported=exported)
     except BaseException:
         bundle.close()
         raise

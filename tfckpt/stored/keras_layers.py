@@ -77,6 +77,15 @@ def own_names(cls: str, count: int, config: Mapping[str, Any]) -> list[str] | No
     return None
 
 
+def holds_values(cls: str) -> bool:
+    """Whether every layer of a class, but for odd ones, has weights.
+
+    >>> holds_values("lstm"), holds_values("dropout")
+    (True, False)
+    """
+    return bool(_OWN.get(cls)) or cls in _CELLS or cls in _PARTS
+
+
 def part_class(cls: str, part: str) -> str:
     """The class of a layer inside one of Keras's own, ``""`` where that is not known.
 

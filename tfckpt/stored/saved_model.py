@@ -1,6 +1,6 @@
 """A SavedModel, given as its directory: its variables are a bundle inside.
 
-Only the variables are read, and the names that Keras gave its layers
+Only the variables are read, and what Keras tells of its layers
 (:mod:`tfckpt.stored.graphs.keras_metadata`). The program in ``saved_model.pb`` is not looked at.
 """
 
@@ -13,7 +13,7 @@ from tfckpt.stored.bundle_names import SAVED_MODEL, open_bundle
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.bundles.prefix import VARIABLES
 from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.graphs.keras_metadata import layer_names
+from tfckpt.stored.graphs.keras_metadata import read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,5 +52,5 @@ def open_saved_model(
         bases=bases,
         files=files,
         kind=SAVED_MODEL,
-        labels=layer_names(directory, files),
+        metadata=read_metadata(directory, files),
     )

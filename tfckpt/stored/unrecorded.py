@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tfckpt.records import Root
     from tfckpt.stored.bundles.bundle import Bundle, BundleEntry
+    from tfckpt.stored.graphs.keras_metadata import Metadata
 
 _CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
@@ -37,7 +38,7 @@ def named(
     bundle: Bundle,
     roots: Mapping[str, Root] | None,
     bases: Collection[str],
-    labels: Mapping[tuple[str, ...], str],
+    metadata: Mapping[tuple[str, ...], Metadata],
     *,
     exported: bool,
 ) -> tuple[str, Inventory]:
@@ -47,7 +48,7 @@ def named(
         bundle: open.
         roots: as :func:`tfckpt.stored.bundle_names.open_bundle` has it.
         bases: likewise.
-        labels: likewise.
+        metadata: likewise.
         exported: whether ``model.export`` may have written it.
 
     Raises:
@@ -59,7 +60,7 @@ def named(
         return told, _name_by_keys(bundle, roots, bases)
     if exported and (found := _name_exported(bundle, graph, roots, bases)):
         return "tensorflow", found
-    reader = GraphReader(graph, bases, labels)
+    reader = GraphReader(graph, bases, metadata)
     told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
     return told, _name(bundle, reader, roots)
 

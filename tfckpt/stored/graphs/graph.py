@@ -35,12 +35,14 @@ from tfckpt.stored.graphs.graph_layers import (
 )
 from tfckpt.stored.graphs.keras_books import KERAS_API, metrics, take_books, without_config
 from tfckpt.stored.graphs.optimizer_graph import OptimizerGraph, scale_values, wrapped
+from tfckpt.stored.keras_config import wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.records import Root
     from tfckpt.stored.bundles import graph_proto
+    from tfckpt.stored.graphs.keras_metadata import Metadata
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
@@ -73,21 +75,23 @@ class GraphReader:
     Args:
         graph: as stored.
         bases: automatic layer names beyond Keras's own, ``my_block``.
-        labels: the edges from the root to an object → its own name, where more is known of it than
-            the graph says.
+        metadata: the edges from the root to an object → what more is known of it than the graph
+            says.
     """
 
     def __init__(
         self,
         graph: graph_proto.ObjectGraph,
         bases: Collection[str] = (),
-        labels: Mapping[tuple[str, ...], str] = MappingProxyType({}),
+        metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
     ) -> None:
         self.nodes = [without_config(node) for node in graph.nodes]
         self.edges = [
             {child.local_name: child.node_id for child in node.children} for node in graph.nodes
         ]
-        self._labels = {self._at(path): label for path, label in labels.items()}
+        told = {self._at(path): each for path, each in metadata.items()}
+        self._labels = {index: each.name for index, each in told.items()}
+        self._configs = {index: each.config for index, each in told.items() if index is not None}
         self.books = take_books(self.edges)
         self.bases = KERAS_BASES | set(bases)
         self._inside = wrapped(self)
@@ -123,6 +127,8 @@ class GraphReader:
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
+        stacks = ((self._made.get(index), config) for index, config in self._configs.items())
+        wire([(node, config) for node, config in stacks if node and node.kind is Kind.STACK])
         return roots, {component for component in roots if component == names.MODEL}
 
     def extras(self) -> Iterator[tuple[str, Node]]:

@@ -1,9 +1,10 @@
-"""The names of a SavedModel's layers and its optimizer's class, as Keras 2 wrote them down.
+"""What a SavedModel's objects are called, and how they are wired, as Keras 2 wrote it down.
 
 Keras 2 wrote each object's class and name as JSON: into ``saved_model.pb`` up to TensorFlow 2.4
 (``SavedUserObject.metadata`` of saved_object_graph.proto), into ``keras_metadata.pb`` since
-(tf_keras/protobuf/saved_metadata.proto). Names are all that is taken: no function of the model is
-looked at, and what cannot be read is no error, since a name more is all that it could give.
+(tf_keras/protobuf/saved_metadata.proto). Names and configurations are all that is taken: no
+function of the model is looked at, and what cannot be read is no error, since evidence more is all
+that it could give.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.automatic_names import snake_case
 from tfckpt.errors import CheckpointError
@@ -19,6 +20,7 @@ from tfckpt.names import OPTIMIZER
 from tfckpt.optimizer_names import optimizer_class
 from tfckpt.stored.bundles.wire import WireError, as_message, as_number, as_text, fields
 from tfckpt.stored.files import join
+from tfckpt.stored.keras_config import mapping, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,8 +35,20 @@ _SAVED_MODEL, _METADATA = "saved_model.pb", "keras_metadata.pb"
 Path = tuple[str, ...]
 
 
-def layer_names(directory: str, files: Files) -> Mapping[Path, str]:
-    """Edges from the model to one of its objects → its name, or its class if an optimizer.
+class Metadata(NamedTuple):
+    """What Keras wrote of an object.
+
+    Attributes:
+        name: its own, the class of an optimizer.
+        config: what it was made with.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+
+
+def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:
+    """Edges from the model to one of its objects → what Keras wrote of it.
 
     Args:
         directory: of the SavedModel.
@@ -52,7 +66,7 @@ def layer_names(directory: str, files: Files) -> Mapping[Path, str]:
     return {}
 
 
-def _from_metadata(data: bytes) -> Iterator[tuple[Path, str]]:
+def _from_metadata(data: bytes) -> Iterator[tuple[Path, Metadata]]:
     for number, node in fields(data):
         if number == 1:
             inner = dict(fields(as_message(node)))
@@ -60,7 +74,7 @@ def _from_metadata(data: bytes) -> Iterator[tuple[Path, str]]:
             yield from _told(path, as_message(inner.get(5, b"")))
 
 
-def _from_graph(data: bytes) -> Iterator[tuple[Path, str]]:
+def _from_graph(data: bytes) -> Iterator[tuple[Path, Metadata]]:
     graph = _first(_first(data, 2), 7)
     nodes = [as_message(node) for number, node in fields(graph) if number == 1]
     todo: deque[tuple[Path, int]] = deque([((), 0)] if nodes else [])
@@ -82,20 +96,17 @@ def _first(data: bytes, wanted: int) -> bytes:
     return next((as_message(value) for number, value in fields(data) if number == wanted), b"")
 
 
-def _told(path: Path, metadata: bytes) -> Iterator[tuple[Path, str]]:
-    """The name of an object and, of a compiled model, the class of its optimizer."""
+def _told(path: Path, metadata: bytes) -> Iterator[tuple[Path, Metadata]]:
+    """What is known of an object and, of a compiled model, of its optimizer."""
     try:
         about = json.loads(metadata) if metadata else None
     except (ValueError, RecursionError):
         return
-    if name := _text(about, "name"):
-        yield path, name
-    cls = _text(about, "training_config", "optimizer_config", "class_name")
+    if not isinstance(about, dict):
+        return
+    if name := text(about, "name"):
+        yield path, Metadata(name, mapping(about, "config"))
+    config = mapping(mapping(about, "training_config"), "optimizer_config")
+    cls = text(config, "class_name")
     if label := optimizer_class(snake_case(cls.rpartition(">")[2])):
-        yield (*path, OPTIMIZER), label
-
-
-def _text(about: object, *keys: str) -> str:
-    for key in keys:
-        about = about.get(key) if isinstance(about, dict) else None
-    return about if isinstance(about, str) else ""
+        yield (*path, OPTIMIZER), Metadata(label, config)

@@ -20,9 +20,9 @@ from tfckpt.automatic_names import snake_case, weak_base
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.names import Kind, Node
 from tfckpt.records import Inventory, Ordered
-from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras.model import entry
 from tfckpt.stored.keras.slots import optimizer_node
+from tfckpt.stored.keras_config import mapping, text, wire
 from tfckpt.stored.keras_layers import attributes
 
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ class _Reader:
         self._top = file.root.groups.get(_INNER, file.root)
         self._deep: list[tuple[Node, list[tuple[Node, str]]]] = []
         self._own: list[tuple[Node, list[tuple[Node, str]]]] = []
+        self._configs: list[tuple[Node, Mapping[str, Any]]] = []
 
     def read(self) -> Inventory:
         self._check_writer()
         config = self._json("model_config")
         model = self._model(config)
+        wire(self._configs)
         roots = {names.MODEL: model}
         if (state := self._file.root.groups.get(_STATE)) is not None:
             listed = self._listed(state)
@@ -110,6 +112,7 @@ class _Reader:
 
     def _model(self, config: Mapping[str, Any]) -> Node:
         model = Node(Kind.STACK, label=text(mapping(config, "config"), "name"))
+        self._configs.append((model, mapping(config, "config")))
         configs = dict(_layers(config))
         for name in self._names(self._top, _LAYERS):
             if (group := self._top.find(name)) is None:
@@ -172,6 +175,7 @@ class _Reader:
         inner = dict(_layers(config)) if text(config, "class_name") in _MODELS else {}
         if inner and all(len(parts) > 1 and parts[0] in inner for _, parts in values):
             node.kind = Kind.STACK
+            self._configs.append((node, mapping(config, "config")))
             for name, settings in inner.items():
                 layer = self._layer(name, settings)
                 cls = layer.cls or layer.base

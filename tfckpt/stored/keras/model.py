@@ -10,8 +10,8 @@ from tfckpt.names import Kind, Node
 from tfckpt.optimizer_names import LOSS_SCALE, optimizer_class
 from tfckpt.records import Entry, Inventory, Ordered, Role
 from tfckpt.stored.keras import optimizers
-from tfckpt.stored.keras.config import mapping, text
 from tfckpt.stored.keras.objects import METRICS, OPTIMIZER, VARS, ObjectReader, natural
+from tfckpt.stored.keras_config import mapping, text, wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ def read(
     """
     reader = ObjectReader(files, bases)
     model = reader.model(root, config)
+    wire(reader.configs)
     roots = {names.MODEL: model}
     if (state := root.groups.get(OPTIMIZER)) is not None:
         settings = _optimizer_config(config)

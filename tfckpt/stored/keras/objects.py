@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.automatic_names import snake_case, weak_base
 from tfckpt.names import Kind, Node
 from tfckpt.records import Role
-from tfckpt.stored.keras.config import mapping, text
+from tfckpt.stored.keras_config import mapping, text
 from tfckpt.stored.keras_layers import (
     class_and_number,
     own_names,
@@ -47,6 +47,7 @@ class ObjectReader:
         unordered: the ids of stacks and lists whose layers are told class by class.
         listed: the ids of what may be a stack, or a model of which Keras lists the layers.
         called: id of the node of a layer that an attribute leads to → the layer's own name.
+        configs: the stacks whose layers' order a configuration tells, each with its own.
     """
 
     def __init__(self, files: Sequence[Hdf5], bases: Collection[str]) -> None:
@@ -56,6 +57,7 @@ class ObjectReader:
         self.unordered: set[int] = set()
         self.listed: set[int] = set()
         self.called: dict[int, str] = {}
+        self.configs: list[tuple[Node, Mapping[str, Any]]] = []
         self._trained: dict[int, list[Node] | None] = {}
 
     def model(self, root: Group, config: Mapping[str, Any]) -> Node:
@@ -146,6 +148,7 @@ class ObjectReader:
         order = list(told) if whole else sorted(group.groups, key=_by_class(group))
         node.layers = [self._listed(group, name, told.get(name, {})) for name in order]
         if whole:
+            self.configs.append((node, settings))
             parts = [self._trained.get(id(layer)) for layer in node.layers]
             known = [part for part in parts if part is not None]
             values = [value for part in known for value in part]

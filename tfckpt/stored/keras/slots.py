@@ -20,7 +20,7 @@ from tfckpt.optimizer_names import (
 )
 from tfckpt.records import Role
 from tfckpt.stored.graphs.optimizer_graph import told_slot
-from tfckpt.stored.keras.config import mapping
+from tfckpt.stored.keras_config import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
