@@ -7,6 +7,7 @@ from what is in the files (:mod:`tfckpt.stored.unrecorded`).
 from __future__ import annotations
 
 import dataclasses
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,9 @@ def open_bundle(
         record = commit.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
             told, inventory = "tfckpt", _check(record.inventory, bundle)
-            if any(".S" in entry.key for entry in inventory.entries.values()):
+            layers = chain.from_iterable(inventory.stacks.values())
+            slashes = any(".S" in entry.key for entry in inventory.entries.values())
+            if slashes or any("/" in layer.name for layer in layers):
                 from tfckpt.stored.graphs.slashes import with_escapes
 
                 inventory = with_escapes(inventory)

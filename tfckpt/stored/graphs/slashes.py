@@ -1,19 +1,25 @@
 """Records of versions that left a key its slash: ``'a/b'`` and ``['a']['b']`` were ``a/b`` both.
 
-The keys of TensorFlow tell them apart, as these write the slash ``.S``.
+The keys of TensorFlow tell them apart, as these write the slash ``.S``. So do the layers in a dict:
+the name of one has a slash only from its key. Shorter paths had their names first, so that a number
+behind a name is of ``['a']['b']``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
 from tfckpt.names import escaped
+from tfckpt.records import rebased
 from tfckpt.stored.graphs.keys import edges
 from tfckpt.stored.graphs.roots import Move
 
 if TYPE_CHECKING:
-    from tfckpt.records import Inventory
+    from collections.abc import Iterable
+
+    from tfckpt.records import Entry, Inventory, Layer
 
 _OURS = "_tfckpt/"  # below which a key is the whole name
 _REPEATED = re.compile(r"~\d+$")
@@ -28,16 +34,52 @@ def with_escapes(inventory: Inventory) -> Inventory:
     >>> list(with_escapes(Inventory("", {entry.name: entry for entry in old})).entries)
     ['d/a%2Fb', 'd/a/b']
     """
-    heads: dict[str, str] = {}
+    layers = _layers(inventory)
+    keys = {each.name for found in inventory.stacks.values() for each in found if "/" in each.name}
+    heads = dict(layers)
     for name, entry in inventory.entries.items():
-        if ".S" in entry.key and not entry.of and not entry.key.startswith(_OURS):
-            new = name
-            for edge in edges(entry.key):
-                if "/" in edge and escaped(edge) not in name:
-                    new = re.sub(f"(^|/){re.escape(edge)}(?=[/~]|$)", rf"\1{escaped(edge)}", new)
-            if new != name:
-                heads[name] = _REPEATED.sub("", new)
-    for name in inventory.entries.keys() - heads.keys():
-        if _REPEATED.sub("", name) in heads:
-            heads[name] = _REPEATED.sub("", name)
-    return Move(inventory, heads).done() if heads else inventory
+        if new := "" if entry.of else _by_key(entry):
+            heads[name] = _REPEATED.sub("", new)
+        elif not entry.of:
+            heads[name] = name if _of_edges(entry, keys) else rebased(name, layers) or name
+    for name in inventory.entries.keys() & heads.keys():
+        first = _REPEATED.sub("", name)
+        if heads[name] == name and heads.get(first, first) != first:
+            heads[name] = first
+    if all(old == new for old, new in heads.items()):
+        return inventory
+    stacks = {path: tuple(map(_renamed, found)) for path, found in inventory.stacks.items()}
+    return Move(dataclasses.replace(inventory, stacks=stacks), heads).done()
+
+
+def _layers(inventory: Inventory) -> dict[str, str]:
+    """Path of each layer whose name has a slash → its path now."""
+    found: dict[str, str] = {}
+    for path in sorted(inventory.stacks, key=len):
+        for layer in inventory.stacks[path]:
+            if "/" in layer.name:
+                new = rebased(path, found) or path
+                found[f"{path}/{layer.name}"] = f"{new}/{escaped(layer.name)}"
+    return found
+
+
+def _renamed(layer: Layer) -> Layer:
+    if "/" not in layer.name:
+        return layer
+    return dataclasses.replace(layer, name=escaped(layer.name))
+
+
+def _by_key(entry: Entry) -> str:
+    """The name of a value whose key has a slash, "" for another one."""
+    new = entry.name
+    if ".S" in entry.key and not entry.key.startswith(_OURS):
+        for edge in edges(entry.key):
+            if "/" in edge and escaped(edge) not in entry.name:
+                parts = re.split(f"(?<![^/]){re.escape(edge)}(?=[/~]|$)", new)
+                new = escaped(edge).join(parts)
+    return "" if new == entry.name else new
+
+
+def _of_edges(entry: Entry, keys: Iterable[str]) -> bool:
+    """Whether it is of ``['a']['b']``, by its own key or by the number behind its name."""
+    return bool(_REPEATED.search(entry.name)) or any(f"/{key}/" in entry.key for key in keys)
