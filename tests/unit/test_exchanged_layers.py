@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +291,42 @@ def test_automatic_names_of_another_count_are_not_taken_for_given_ones(
     alike(old, new)
 
 
+@pytest.mark.parametrize("side", ["stored", "live"])
+@pytest.mark.parametrize("how", ["cleared", "thread"])
+def test_a_count_that_began_anew_makes_no_given_names(flavour, how, side, tmp_path):
+    """Keras gives `dense` once more, and `dense_1` and `dense_2` are beyond its count."""
+
+    def model(before):
+        flavour.backend.clear_session()
+        for _ in range(before):
+            flavour.layers.Dense(1)
+        return chain(flavour, None, None, None)
+
+    def strange(use):
+        made = model(0)
+        if how == "cleared":
+            flavour.backend.clear_session()
+            flavour.layers.Dense(1)
+            return use(made)
+        found = []
+        thread = threading.Thread(target=lambda: (flavour.layers.Dense(1), found.append(use(made))))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    if side == "stored":
+        old, path = strange(lambda made: (made, saved(made, tmp_path)))
+        new = model(1)
+        tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    else:
+        old = model(1)
+        path = saved(old, tmp_path)
+        new = strange(
+            lambda made: (tfckpt.Checkpoint(model=made).restore(path).assert_consumed(), made)[1]
+        )
+    alike(old, new)
+
+
 def attributes_in(keras, first, second):
     """The same on a layer: Keras's file tells its attributes, not those of a model."""
 
@@ -364,3 +401,31 @@ def test_a_rewrite_keeps_the_names_of_attributes(flavour, tmp_path):
     main(["tfckpt", "rewrite", path, str(tmp_path / "new" / "ckpt-1")])
     said = refused(str(tmp_path / "new" / "ckpt-1"), attributes(flavour, "y", "x"))
     assert "model/key is the layer 'x' here and 'y' in the checkpoint, which is model/q" in said
+
+
+def test_layers_that_tell_little_of_themselves_are_saved_and_restored(flavour, tmp_path):
+    """An attribute that answers nothing, a graph that was cut, a Sequential without inputs."""
+
+    class Context:
+        def __getattr__(self, name):
+            raise RuntimeError("no context")
+
+    class Told(flavour.layers.Dense):
+        def __init__(self, size):
+            super().__init__(size)
+            self.context = Context()
+
+    def model():
+        made = chain(flavour, None, None)
+        made.layers[-1]._inbound_nodes = []
+        outer = flavour.Sequential([made, Told(3)])
+        outer.build((None, 3))
+        return outer
+
+    old, new = model(), model()
+    path = saved(old, tmp_path)
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    alike(old, new)
+    unbuilt = flavour.Sequential([chain(flavour, None, None), Told(3)])
+    with pytest.raises(tfckpt.NotBuiltError, match=r"call the .* once on a batch"):
+        tfckpt.Checkpoint(model=unbuilt).restore(path)

@@ -54,6 +54,7 @@ def earlier(model: Any, directory: str) -> Earlier | None:
 
 def remember(model: Any, directory: str, run: Any) -> None:
     """Another one of the model has begun."""
+    _over.pop(directory, None)
     function = weakref.ref(own_train_function(model))
     vars(model)[_ATTRIBUTE] = Earlier(directory, run, function, _trainable(model))
 

@@ -72,6 +72,10 @@ _AGAIN = (
     "the last `fit` of this model was interrupted: this one goes on from the last save; it is "
     "exact where the data is made anew, and after keras.utils.set_random_seed if it is drawn"
 )
+_AGAIN_WITHOUT_A_SAVE = (
+    "the last `fit` of this model was interrupted before its first save, and the model still has "
+    "what that trained: make the model again to begin anew"
+)
 _OF_ANOTHER_MODEL = (
     "{} was trained into by another model of this process, to the end: this model gets what was "
     "saved of that one, weights and History; give each model a directory of its own, or start over "
@@ -234,7 +238,8 @@ def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str
     run.follow(last.run)
     run.fits.again()
     run.report = run.resumption = None
-    return _AGAIN
+    saved = run.manager is not None and run.manager.latest_checkpoint is not None
+    return _AGAIN if saved else _AGAIN_WITHOUT_A_SAVE
 
 
 def _beforehand(run: Resumable) -> str:

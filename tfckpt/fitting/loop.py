@@ -23,6 +23,7 @@ from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
 from tfckpt.fitting.undo import Before
 from tfckpt.live import data, generators
+from tfckpt.live.build import build_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -223,6 +224,7 @@ class Loop:
         if position.fit > self._fit:
             self._tell(statements.about_another(self._fit, position))
             self._later = resumption
+            build_compiled(self._model)  # Keras looks for the averages of its optimizer at the end
             return self._epochs
         self._resumption = resumption
         stopped = position.ended and position.stopped and "callbacks" in resumption.parts

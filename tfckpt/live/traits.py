@@ -5,20 +5,21 @@ automatic. Keras notes of no name who gave it; but it counts the names that it g
 count was given, or was read from a configuration, or Keras has forgotten its count since
 (``clear_session``). In the latter cases no automatic name of the model is within the count; so a
 name is taken for a given one only beside one that is: of the model that holds it, or of a layer of
-that, an unnamed input say.
+that, an unnamed input say; and only where the numbers are not those that Keras gives in turn.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import types
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.automatic_names import name_number
 from tfckpt.wiring import Call, Graph, Tensor, digest, wires
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from tfckpt.live.flavours import Flavour
     from tfckpt.live.tree import Tree
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _OF_EACH = frozenset({"name", "built"})
 _PLAIN = (bool, int, float, str, type(None))
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
 def given_names(tree: Tree) -> frozenset[int]:
@@ -37,10 +39,31 @@ def given_names(tree: Tree) -> frozenset[int]:
     for parent, _, flavour in list(tree.layers):
         inner = parent._flatten_layers(include_self=True, recursive=False)
         nodes = [n for layer in inner if (n := tree.node(layer)) is not None and _judged(n)]
-        beyond = {id(node) for node in nodes if not _counted(node, flavour)}
-        if len(beyond) < len({id(node) for node in nodes}):
-            found |= beyond
+        beyond = [node for node in nodes if not _counted(node, flavour)]
+        if len({id(node) for node in beyond}) < len({id(node) for node in nodes}):
+            in_turn = _in_turn(nodes, flavour)
+            found |= {id(node) for node in beyond if _base(node) not in in_turn}
     return frozenset(found)
+
+
+def _in_turn(nodes: Sequence[Node], flavour: Flavour) -> set[str]:
+    """The automatic names that are numbered in turn from 0, or from where Keras's count has been.
+
+    Keras has given them where it has begun its count anew since, or keeps another one for this
+    thread (keras/src/backend/common/global_state.py).
+    """
+    numbers: dict[str, list[int]] = {}
+    for node in dict.fromkeys(nodes):
+        numbers.setdefault(_base(node), []).append(name_number(node.label))
+    return {
+        base
+        for base, (first, *others) in numbers.items()
+        if first <= flavour.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
+    }
+
+
+def _base(node: Node) -> str:
+    return re.sub(r"_\d+$", "", node.label)
 
 
 def _judged(node: Node) -> bool:
@@ -51,7 +74,7 @@ def _judged(node: Node) -> bool:
 def _counted(node: Node, flavour: Flavour) -> bool:
     """Whether the process may have given the name itself."""
     number = name_number(node.label)
-    base = re.sub(r"_\d+$", "", node.label)
+    base = _base(node)
     return node.label == (f"{base}_{number}" if number else base) and (
         number < flavour.counted(base)
     )
@@ -60,7 +83,8 @@ def _counted(node: Node, flavour: Flavour) -> bool:
 def wire(tree: Tree) -> None:
     """Note at the node of each functional model how its layers are wired."""
     for model, node, flavour in tree.layers:
-        if isinstance(model, flavour.functional):
+        # tf_keras's Sequential is a functional model, which has no inputs before it is built.
+        if isinstance(model, flavour.functional) and model.inputs and model.outputs:
             nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
             node.wires = wires(_graph(model, flavour), nodes)
 
@@ -76,7 +100,7 @@ def _graph(model: Any, flavour: Flavour) -> Graph:
     def call(tensor: Tensor) -> Call | None:
         layer = layers[tensor.layer]
         nodes = getattr(layer, "_inbound_nodes", ())
-        if not nodes:
+        if tensor.call >= len(nodes):  # an input, or what somebody has taken out
             return None
         return Call(type(layer).__name__, tensors(flavour.inputs(nodes[tensor.call])))
 
@@ -113,7 +137,7 @@ def _told(one: Layer, pair: _Found, *, given: bool) -> Layer:
 def _settings(layer: Any) -> str:
     """What a layer was made with, as far as it keeps that in plain values, and its functions."""
     told = {
-        name: getattr(value, "__name__", value)
+        name: value.__name__ if issubclass(type(value), _NAMED) else value
         for name, value in vars(layer).items()
         if not name.startswith("_") and name not in _OF_EACH
     }
@@ -121,6 +145,6 @@ def _settings(layer: Any) -> str:
 
 
 def _plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(isinstance(each, _PLAIN) for each in value)
-    return isinstance(value, _PLAIN)
+    if issubclass(type(value), (list, tuple)):
+        return all(type(each) in _PLAIN for each in value)
+    return type(value) in _PLAIN

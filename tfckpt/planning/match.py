@@ -270,7 +270,7 @@ class _Planning:
         known: dict[Role, Step] = {}
         for stored in self._left:
             name, role = stored.name, stored.role
-            particular = name == SAVE_COUNTER or is_adapter(name)
+            particular = name == SAVE_COUNTER or ("/lora_" in name and is_adapter(name))
             if asks or role in asked or stored.of in live or particular:
                 self._leave(Route(stored, name, None))
                 continue

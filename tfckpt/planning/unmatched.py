@@ -47,7 +47,7 @@ def is_adapter(name: str) -> bool:
     >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
     (True, False)
     """
-    return "/lora_" in name and _ADAPTER.search(name) is not None
+    return _ADAPTER.search(name) is not None
 
 
 class Unmatched:

@@ -72,6 +72,19 @@ def test_a_cell_that_was_interrupted_goes_on_where_it_was(
     assert steps(model) == 6 * STEPS
 
 
+def test_a_cell_that_was_interrupted_before_its_first_save_is_told(
+    build, tmp_path, stop, capsys
+) -> None:
+    model = build()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), stop(0, 1))
+    capsys.readouterr()
+    fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"))
+    said = capsys.readouterr().out
+    assert AGAIN not in said
+    assert "was interrupted before its first save, and the model still has what that" in said
+
+
 def test_a_later_fit_that_was_interrupted_counts_once(build, flavour, tmp_path, stop) -> None:
     def program(*stops: Any) -> Any:
         model = build()
