@@ -41,8 +41,12 @@ def stack_names(
 
 
 def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]]:
-    """The same for layers in a list."""
-    return [(name, "") for name in layer_names(_scopes(reader, layers))]
+    """The same for layers in a list; not where a layer called, or built, another one when it was
+    made: the variables tell the name of that one alone.
+    """
+    scopes = _scopes(reader, layers)
+    sure = (all(len(scope.path) >= scope.depth for scope in each) for each in scopes)
+    return [(name * told, "") for name, told in zip(layer_names(scopes), sure, strict=True)]
 
 
 def attribute_names(reader: GraphReader, edges: Mapping[str, int]) -> dict[int, str]:
