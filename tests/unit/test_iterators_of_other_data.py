@@ -126,6 +126,7 @@ def test_another_pipeline_is_said(
         lambda: RANGE(10),
         lambda: RANGE(10).map(add_one).shuffle(3, seed=4).batch(2).prefetch(1),
         lambda: SLICES({"a": np.arange(10), "b": np.ones((10, 3))}).repeat(),
+        lambda: RANGE(10).cache().shuffle(10, seed=1).batch(1),
     ],
 )
 def test_the_same_pipeline_goes_on_without_a_word(
@@ -189,6 +190,33 @@ def test_much_data_in_memory_is_not_copied_for_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(datasets, "MOST_BYTES", 100)
     assert datasets.dataset_of(iter(SLICES(np.arange(20)).batch(2))).fingerprint == ""
     assert datasets.dataset_of(iter(SLICES(np.arange(10)).batch(2))).fingerprint
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: RANGE(10).cache().map(add_one),
+        lambda path: RANGE(10).snapshot(path),
+        lambda _: tf.data.Dataset.random(seed=1, rerandomize_each_iteration=True),
+    ],
+)
+def test_what_is_numbered_within_a_process_tells_nothing(make: Any, tmp_path: Path) -> None:
+    one, other = (make(str(tmp_path / "files")) for _ in range(2))
+    assert int(one.fingerprint()) != int(other.fingerprint())
+    assert datasets.dataset_of(iter(one)).fingerprint == ""
+
+
+def test_a_cache_in_files_tells(tmp_path: Path) -> None:
+    found = [iter(RANGE(10).cache(str(tmp_path / name))) for name in ("one", "one", "two")]
+    one, again, two = (datasets.dataset_of(it).fingerprint for it in found)
+    assert one == again != two
+
+
+def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
+    dataset = RANGE(1)
+    for _ in range(60):  # which are 2 ** 60 ways down
+        dataset = dataset.concatenate(dataset)
+    assert len(list(datasets.all_below(dataset))) == 61
 
 
 def test_the_record_says_what_there_was(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Feed:
 
     def judged(self) -> Iterator[str]:
         """What of the data another process would not give again."""
-        yield from statements.about_data(self.iterator)
+        yield from statements.about_data(self.iterator, self._captured)
         yield from statements.about_calls(self._captured)
 
     @property
@@ -77,7 +77,8 @@ class Feed:
         """
         if self.iterator is None:
             return data.SAVED, None, {}
-        kind = data.kind_of(self.iterator, seeded=seeded, iterators=self.iterators)
+        about = self.iterator, self._captured
+        kind = data.kind_of(*about, seeded=seeded, iterators=self.iterators)
         held, values = self.iterator if kind == data.SAVED else None, self._first
         if held is not None and self._captured.handles:
             pair = together(self.iterator, self._captured)

@@ -17,10 +17,10 @@ _SHOWN = 3
 _ANEW = "start over with start_over=True"
 
 
-def about_data(iterator: Any) -> Iterator[str]:
+def about_data(iterator: Any, found: Captured) -> Iterator[str]:
     """What of the data another process would not give again."""
     seeded = generators.global_seed() is not None
-    kind = data.kind_of(iterator, seeded=seeded)
+    kind = data.kind_of(iterator, found, seeded=seeded)
     if kind == data.REPLAYED:
         yield (
             "the data has a state that cannot be saved (Python's own, a strategy's, of a shuffle "
@@ -28,7 +28,7 @@ def about_data(iterator: Any) -> Iterator[str]:
             "training that is resumed asks for every batch again, and is exact if the same come "
             "in the same order"
         )
-    elif data.draws(iterator, seeded=seeded):
+    elif data.draws(iterator, found, seeded=seeded):
         yield (
             "the data is drawn without a seed: training that is resumed completes the epoch it is "
             "in, and draws later ones anew; keras.utils.set_random_seed makes it exact"

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python.checkpoint import saveable_compat
 from tensorflow.python.framework import config, op_def_registry
 
+from tfckpt.live.datasets import all_below
 from tfckpt.live.variables import Trackable
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def captured(dataset: Any) -> Captured:
     handles: dict[int, Any] = {}
     all_operations: set[str] = set()
     races = False
-    for each in _all(dataset):
+    for each in all_below(dataset):
         for wrapper in each._functions():
             function = wrapper.function
             operations = set(_operations(function.graph))
@@ -126,14 +127,6 @@ def together(iterator: Any, found: Captured) -> tuple[Saved, list[np.ndarray[Any
         if all(map(np.array_equal, before, values)):
             return Saved(iterator, state), values
     return None
-
-
-def _all(dataset: Any) -> Iterator[Any]:
-    waiting = [dataset]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        waiting += each._inputs()
 
 
 def _operations(graph: Any) -> Iterator[str]:

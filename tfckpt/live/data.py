@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.live.captured import Saved, captured, serialized
+from tfckpt.live.captured import Saved, serialized
+from tfckpt.live.datasets import all_below
 from tfckpt.live.delayed import restore_objects
 
 if TYPE_CHECKING:
@@ -37,11 +38,12 @@ _FAIL = tf.data.experimental.ExternalStatePolicy.FAIL.value
 _IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE
 
 
-def kind_of(iterator: Any, *, seeded: bool, iterators: int = 1) -> str:
+def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1) -> str:
     """How to come to the same batch again.
 
     Args:
         iterator: what a train function takes its batches from.
+        found: what the functions of its dataset hold and do.
         seeded: whether a global seed is set, without which random operations draw anew.
         iterators: how many of the dataset were made for training.
 
@@ -60,7 +62,6 @@ def kind_of(iterator: Any, *, seeded: bool, iterators: int = 1) -> str:
             resource_handle=iterator._iterator_resource, external_state_policy=_FAIL
         )
     except tf.errors.OpError as error:
-        found = captured(dataset)
         if not _draws_only(error.message, found):
             return REPLAYED
         if found.handles:
@@ -78,12 +79,12 @@ def _draws_only(refusal: str, found: Captured) -> bool:
     return known and not any(each in text for each in others for text in (refusal, *found.stateful))
 
 
-def draws(iterator: Any, *, seeded: bool) -> bool:
+def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
     """Whether the dataset draws by no seed, so that another process has another order.
 
     A shuffle in a function that is mapped over a dataset is not seen.
     """
-    if not seeded and kind_of(iterator, seeded=True) == COUNTED:
+    if not seeded and kind_of(iterator, found, seeded=True) == COUNTED:
         return True
     dataset = getattr(iterator, "_dataset", None)
     return dataset is not None and any(unseeded for _, unseeded in _shuffles(dataset))
@@ -96,16 +97,19 @@ def _one_pass(dataset: Any) -> bool:
 
 def _shuffles(dataset: Any) -> Iterator[tuple[bool, bool]]:
     """Of each shuffle: whether another or a repetition calls it, and whether it has no seed."""
-    waiting = [(dataset, False)]
-    while waiting:
-        dataset, called = waiting.pop()
-        kind = type(dataset).__name__
-        seeds: list[Any] = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
-        shuffles = all(seed is not None for seed in seeds)
-        if shuffles and getattr(dataset, "_reshuffle_each_iteration", True):
-            yield called, not any(int(seed) for seed in seeds)
-        below = called or shuffles or kind == "_RepeatDataset"
-        waiting += [(each, below) for each in dataset._inputs()]
+    pipeline = list(all_below(dataset))
+    calling = [each for each in pipeline if _seeds(each) or type(each).__name__ == "_RepeatDataset"]
+    inputs = (below for each in calling for below in each._inputs())
+    called = set(map(id, all_below(*inputs)))
+    for each in pipeline:
+        if (seeds := _seeds(each)) and getattr(each, "_reshuffle_each_iteration", True):
+            yield id(each) in called, not any(map(int, seeds))
+
+
+def _seeds(dataset: Any) -> list[Any]:
+    """Both of a shuffle; none of another data set."""
+    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+    return [] if None in seeds else seeds
 
 
 def element_of(iterator: Any) -> str:
@@ -119,12 +123,9 @@ def content_of(iterator: Any) -> str:
     Text is left out: names of files may differ where the files do not.
     """
     checksum, found = 0, False
-    waiting = [getattr(iterator, "_dataset", None)]
-    while waiting:
-        if (dataset := waiting.pop()) is None:
-            continue
-        waiting += dataset._inputs()
-        for tensor in getattr(dataset, "_tensors", ()):
+    dataset = getattr(iterator, "_dataset", None)
+    for each in () if dataset is None else all_below(dataset):
+        for tensor in getattr(each, "_tensors", ()):
             if isinstance(tensor, tf.__internal__.EagerTensor) and tensor.dtype.is_numpy_compatible:
                 array = np.asarray(tensor)  # which copies nothing
                 if array.dtype.kind == "O" or not array.size:

@@ -2,7 +2,9 @@
 
 TensorFlow restores an iterator's place into any pipeline whose operations have the same names. Its
 fingerprint of a data set is of all that the pipeline is made of, functions and data in memory
-included, and the same in every process; contents of files are no part of it.
+included, and the same in every process; contents of files are no part of it. Three operations are
+numbered within the process, and the fingerprint with them: a cache in memory, a snapshot, and
+random numbers that each iteration draws anew.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def dataset_of(iterator: Any) -> Dataset | None:
 
 
 def _fingerprint(dataset: Any) -> str:
-    if sum(_sizes(dataset)) > MOST_BYTES:
+    pipeline = list(all_below(dataset))
+    if any(map(_is_numbered, pipeline)) or sum(map(_size, pipeline)) > MOST_BYTES:
         return ""
     try:
         return str(int(dataset.fingerprint()))
@@ -42,10 +45,25 @@ def _fingerprint(dataset: Any) -> str:
         return ""
 
 
-def _sizes(dataset: Any) -> Iterator[int]:
-    """The bytes of the tensors that a data set, or one below it, is made from."""
-    for tensor in getattr(dataset, "_tensors", ()):
-        if isinstance(tensor, tf.Tensor):
-            yield math.prod(tensor.shape) * tensor.dtype.size
-    for below in dataset._inputs():
-        yield from _sizes(below)
+def _is_numbered(dataset: Any) -> bool:
+    """Whether TensorFlow gives it another fingerprint whenever it is made."""
+    name = type(dataset).__name__
+    in_memory = name == "CacheDataset" and not dataset._filename.numpy()
+    return in_memory or name == "_SnapshotDataset" or bool(getattr(dataset, "_rerandomize", False))
+
+
+def _size(dataset: Any) -> int:
+    """The bytes of the tensors that a data set itself is made from."""
+    tensors = (each for each in getattr(dataset, "_tensors", ()) if isinstance(each, tf.Tensor))
+    return sum(math.prod(each.shape) * each.dtype.size for each in tensors)
+
+
+def all_below(*datasets: Any) -> Iterator[Any]:
+    """Data sets and all that they take from, each once."""
+    waiting, seen = list(datasets), set[int]()
+    while waiting:
+        dataset = waiting.pop()
+        if id(dataset) not in seen:
+            seen.add(id(dataset))
+            yield dataset
+            waiting += dataset._inputs()
