@@ -83,6 +83,34 @@ def test_what_a_layer_does_to_its_variables_when_it_loads_is_undone(writer, tmp_
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
+def test_a_layer_that_does_not_load_what_it_saves_has_its_values(tmp_path, caplog) -> None:
+    class Legacy(keras.layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.scale = self.add_weight(shape=(2,), name="scale")
+
+        def call(self, x: Any) -> Any:
+            return x * self.scale
+
+        def load_own_variables(self, store: Any) -> None:
+            self.scale.assign([7.0, 7.0])
+            self.scale.assign(store["w"])
+
+    def model() -> Any:
+        layers = [Legacy(name="first"), keras.layers.Dense(2), Legacy(name="second")]
+        return keras.Sequential([keras.Input((2,)), *layers])
+
+    old, new = filled(model(), 1), model()
+    path = tfckpt.Checkpoint(model=old).write(str(tmp_path / "ckpt"))
+    tfckpt.Checkpoint(model=new).read(path).assert_consumed()
+    for one, other in zip(old.weights, new.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for name in ("first", "second"):
+        assert (
+            f"the layer '{name}' has the values of its variables; what it makes from them may "
+            "still be of earlier ones, since its own loading raised KeyError: 'w'"
+        ) in caplog.text
+
+
 def two(k: Any, *attributes: str, variables: bool = False) -> Any:
     """A model with an equal layer, or variable, on each attribute."""
 
@@ -144,6 +172,15 @@ def test_an_underscore_makes_another_attribute(
     tfckpt.restore(path, model=new, policy={**policy, "allow_empty": True})
     for one, other in zip(parts(theirs, *after).values(), parts(new, *after).values(), strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_a_variable_that_has_become_public_is_named_by_its_attribute(tmp_path) -> None:
+    old, new = tf.Module(), tf.Module()
+    old._w, new.w = tf.Variable(1.0), tf.Variable(0.0)
+    path = tfckpt.Checkpoint(m=old).write(str(tmp_path / "ckpt"))
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(path, m=new, policy={"api": "read"})
+    assert "m/w is another attribute in the model" in " ".join(str(refused.value).split())
 
 
 def test_an_attribute_that_has_become_private_is_said_and_a_rule_settles_it(

@@ -125,3 +125,22 @@ def test_slots_of_an_optimizer_of_tensorflow_1_are_restored_beside_keras(
     step(saved), step(later)
     np.testing.assert_array_equal(saved["plain"], later["plain"])
     status.assert_consumed()
+
+
+def test_what_tensorflow_fails_to_restore_is_no_missing_checkpoint(
+    flavour, tmp_path, monkeypatch
+) -> None:
+    old, new = (holder(flavour, value) for value in (1.0, 5.0))
+    old.lazy(np.ones(3))
+    path = tfckpt.Checkpoint(held=old).write(str(tmp_path / "ckpt"))
+    before = new.layer.get_weights()
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise tf.errors.NotFoundError(None, None, "a key is not in it")
+
+    monkeypatch.setattr("tfckpt.live.late.bind_some", fail)
+    with pytest.raises(tfckpt.RestoreError, match="a key is not in it") as refused:
+        tfckpt.Checkpoint(held=new).read(path)
+    assert not isinstance(refused.value, (tf.errors.NotFoundError, FileNotFoundError))
+    for one, other in zip(before, new.layer.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)

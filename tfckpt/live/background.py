@@ -56,7 +56,8 @@ class Background:
 
     @property
     def busy(self) -> bool:
-        return self._work is not None and not self._work.done()
+        work = self._work
+        return work is not None and not work.done()
 
     def start(self, work: Callable[[], None]) -> None:
         """Begin; what was under way is finished."""
@@ -83,7 +84,8 @@ class Background:
 
     def failure(self) -> BaseException | None:
         """Wait for what is under way; its failure, which :meth:`finish` is still to raise."""
-        return None if self._work is None or self._is_here else self._work.exception()
+        work = self._work  # which another thread may have finished by the next line
+        return None if work is None or self._is_here else work.exception()
 
     def finish(self) -> None:
         """Wait for what is under way, and raise its failure.

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from tfckpt.live.parts import parts
 from tfckpt.live.variables import is_variable, raw
 
@@ -36,19 +38,34 @@ def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
     found = False
     for layer in layers:
         found = True
-        if hasattr(layer, "finalize_state"):
-            layer.finalize_state()
-        if _loads_itself(layer):
-            held = [part for v in filter(is_variable, layer.variables) for part in parts(raw(v))]
-            restored = [part.read_value() for part in held]
-            values: dict[str, Any] = {}
-            layer.save_own_variables(values)
-            layer.load_own_variables(values)
-            for part, value in zip(held, restored, strict=True):
-                part.assign(value)
+        _derive_again(layer)
     if found:
         for model in models:
             model.predict_function = model.test_function = None
+
+
+def _derive_again(layer: Any) -> None:
+    """A layer need not load what it saves, as one that reads a format of before."""
+    held = [part for v in filter(is_variable, layer.variables) for part in parts(raw(v))]
+    restored = [part.read_value() for part in held]
+    try:
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()
+        if not _loads_itself(layer):
+            return
+        values: dict[str, Any] = {}
+        layer.save_own_variables(values)
+        layer.load_own_variables(values)
+    except Exception as error:
+        logging.warning(
+            "the layer %r has the values of its variables; what it makes from them may still be "
+            "of earlier ones, since its own loading raised %s: %s",
+            layer.name,
+            type(error).__name__,
+            error,
+        )
+    for part, value in zip(held, restored, strict=True):
+        part.assign(value)
 
 
 def _finalizes(layer: Any, flavour: Flavour) -> bool:

@@ -33,6 +33,9 @@ from tfckpt.live.variables import is_variable
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.live.apply import Undo
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
@@ -63,11 +66,8 @@ def restore(
         prepared = permitted(prepared, may_come=waiting)
         keep_all = may_fail_an_assertion(prepared.plan)
         undo = carry_out(prepared, workers, keep_all=keep_all)
-        try:
+        with _assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = late.bind(prepared, checkpoint._saver)
-        except BaseException:
-            undo.roll_back()
-            raise
         forget = checkpoint._tfckpt_comes_from(prepared)
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
         again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
@@ -122,19 +122,26 @@ def _plain(
     others = live.keys() - set(ours)
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))
     about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
-    try:
-        with assigning():
-            later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
+    with _assigned_by_tensorflow(undo, prepared.stored.prefix):
+        later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
         workers.done()
-    except BaseException as error:
-        undo.roll_back()
-        if isinstance(error, tf.errors.OpError):  # whose NotFoundError means no checkpoint
-            raise not_taken(prepared.stored.prefix, error) from error
-        raise
     undo.settle()
     checkpoint.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
     forget = checkpoint._tfckpt_comes_from(prepared)
     return LoadStatus(prepared.report(), undo, forget, later=later)
+
+
+@contextlib.contextmanager
+def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
+    """Whatever ends this early has old values put back."""
+    try:
+        with assigning():
+            yield
+    except BaseException as error:
+        undo.roll_back()
+        if isinstance(error, tf.errors.OpError):  # whose NotFoundError means no checkpoint
+            raise not_taken(prefix, error) from error
+        raise
 
 
 def _now(checkpoint: Checkpoint) -> Live:

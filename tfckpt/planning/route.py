@@ -249,7 +249,8 @@ class Router:
         if not self._by_position:
             other = rebased(name, self._attributes)
             if other is not None and self._live.find(other) is None:
-                return (_Aim(None, misled=_ANOTHER.format(name.rpartition("/")[0])),)
+                above = (each for each in self._attributes if f"{name}/".startswith(f"{each}/"))
+                return (_Aim(None, misled=_ANOTHER.format(max(above, key=len))),)
             target, untold = self._untold.settle(name, other or name)
             return (_Aim(target, untold=untold),)
         place = self._positions.target(name)
