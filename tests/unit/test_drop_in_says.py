@@ -259,6 +259,45 @@ def test_a_model_that_was_given_by_itself_has_no_other_keyword(
         assert warnings() == []
 
 
+@WRITERS
+@pytest.mark.parametrize("keyword", ["model", "net"])
+def test_what_else_was_saved_beside_a_model_is_not_its_keyword(
+    writer, keyword, flavour, stack, tmp_path, warnings
+) -> None:
+    model = stack("a", "b")
+    optimizer = flavour.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    given = {keyword: model, "optimizer": optimizer, "step": tf.Variable(1)}
+    path = writer.Checkpoint(**given).save(str(tmp_path / "ckpt"))
+    tfckpt.Checkpoint(model=stack("a", "b")).restore(path).expect_partial()
+    said = [text for text in warnings() if "was saved as" in text]
+    assert [text.partition(": ")[2].partition(";")[0] for text in said] == (
+        [] if keyword == "model" else ["the model was saved as `net=` and is restored as `model=`"]
+    )
+
+
+@WRITERS
+@pytest.mark.parametrize("optimizer", [None, "adam"])
+def test_an_attribute_of_a_model_that_was_given_by_itself_is_no_keyword(
+    writer, optimizer, flavour, stack, tmp_path, warnings
+) -> None:
+    class Net(flavour.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = stack("a", "b")
+            self(tf.zeros((1, 3)))
+            if optimizer:
+                self.compile(optimizer, "mse")
+                self.optimizer.build(self.trainable_variables)
+
+        def call(self, data: Any) -> Any:
+            return self.net(data)
+
+    path = writer.Checkpoint(Net()).save(str(tmp_path / "ckpt"))
+    tfckpt.Checkpoint(model=Net()).restore(path).assert_existing_objects_matched()
+    assert warnings() == []
+
+
 def call(path: str, policy: str = "{…}") -> str:
     return f"keys of a policy are given to `tfckpt.restore({path!r}, model=…, policy={policy})`"
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from absl import logging
-from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from tfckpt.errors import RefusedError, RestoreError
 from tfckpt.live.inventory import is_model
-from tfckpt.names import MODEL, OPTIMIZER
+from tfckpt.names import MODEL
 from tfckpt.planning.coverage import SAVE_COUNTER
 from tfckpt.planning.left_out import (
     layers_in_part,
@@ -25,16 +24,15 @@ from tfckpt.planning.left_out import (
     slots_by_number,
     weights_left_out,
 )
-from tfckpt.records import Role
-from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH, edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
     from tfckpt.live.status import LoadStatus
     from tfckpt.planning import RestoreReport
+    from tfckpt.records import Inventory
 
 _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
@@ -117,44 +115,18 @@ def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
 
 def say_other_keyword(prepared: Prepared) -> None:
     """Log that a lone model was saved under another keyword; TensorFlow would not find it."""
-    kept = [k for k, root in prepared.live.roots.items() if root.kind == root.component == MODEL]
-    if len(kept) != 1 or not kept[0]:
-        return
-    saved = _keyword_of_model(prepared)
-    if saved and saved != kept[0]:
+    saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
+    if saved and live and saved != live:
         logging.warning(
             "%s: the model was saved as `%s=` and is restored as `%s=`; it is the only one on both "
             "sides, so it was restored all the same, where TensorFlow restores nothing",
             prepared.stored.prefix,
             saved,
-            kept[0],
+            live,
         )
 
 
-def _keyword_of_model(prepared: Prepared) -> str:
-    """What the only model of the checkpoint was given as; "" where that is not told."""
-    if roots := prepared.stored.inventory.roots:
-        found = [k for k, root in roots.items() if root.kind == root.component == MODEL]
-        return found[0] if len(found) == 1 else ""
-    if not prepared.stored.graph:
-        return ""
-    first = set()
-    for step in prepared.plan.assignments:
-        if step.stored is None or step.entry.role is not Role.WEIGHT:
-            continue
-        path = edges(step.stored.key)
-        if len(path) < 2 or path[1] == "_trainable_variables":  # an optimizer's
-            continue
-        # A model that was given without a keyword has its layers in that place.
-        by_itself = len(path) < len(step.source.split("/"))
-        first.add("" if by_itself or path[0].startswith(("_", "layer")) else path[0])
-    values = prepared.stored.values
-    if not first and isinstance(
-        values, Bundle
-    ):  # Keras 3's optimizer leads to all that it trains, by a shorter way
-        known = {SAVE_COUNTER, OPTIMIZER, *prepared.live.roots}
-        graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        graph.ParseFromString(values.read_string(OBJECT_GRAPH))
-        names = {child.local_name for child in graph.nodes[0].children} - known
-        first = set() if any(name.startswith("_") for name in names) else names
-    return first.pop() if len(first) == 1 else ""
+def _lone_model(side: Inventory | Live) -> str:
+    """What the only model was given as; "" where there are several, or it was given by itself."""
+    found = [k for k, root in side.roots.items() if root.kind == root.component == MODEL]
+    return found[0] if len(found) == 1 else ""

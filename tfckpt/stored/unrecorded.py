@@ -116,6 +116,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
         named.stacks,
         named.aliases,
         named.optimizers,
+        roots=reader.given,
         labels=named.labels(reader.called()),
         private=named.private,
     )

@@ -99,6 +99,7 @@ class GraphReader:
         self._made: dict[int, Node] = {}
         self._called: dict[int, str] = {}
         self._optimizers: list[tuple[int, Node]] = []
+        self.given: dict[str, Root] = {}  # by keyword, once `roots` was called
 
     def roots(self, live: Mapping[str, Root] | None = None) -> tuple[dict[str, Node], set[str]]:
         """First component → node, and which of them are Keras models.
@@ -110,6 +111,7 @@ class GraphReader:
         children = dict(self.edges[0])
         children.pop(_TFCKPT, None)
         components = graph_roots.components(self, children, live)
+        self.given = graph_roots.given(self, children, components, live or {})
         roots = {}
         root_component = components.pop("", None)
         if root_component is not None:

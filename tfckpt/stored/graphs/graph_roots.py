@@ -14,13 +14,13 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.names import MODEL, OPTIMIZER
+from tfckpt.records import Root
 from tfckpt.stored.graphs.graph_layers import stack_names
 from tfckpt.stored.graphs.roots import free_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfckpt.records import Root
     from tfckpt.stored.graphs.graph import GraphReader
 
 
@@ -38,6 +38,24 @@ def components(
     taken = {*found.values(), *children}
     others = children.keys() - found.keys() if "" not in found else ()
     return found | {edge: free_name(edge, taken) for edge in others if edge in found.values()}
+
+
+def given(
+    reader: GraphReader,
+    children: Mapping[str, int],
+    components: Mapping[str, str],
+    live: Mapping[str, Root],
+) -> dict[str, Root]:
+    """What :func:`components` found of the live side's objects, by the keyword in the file."""
+    kinds = {root.component: root.kind for root in live.values()}
+    # An object that was given by itself has attributes; no keyword has an underscore in front.
+    by_itself = is_model(reader, 0) or any(edge.startswith("_") for edge in children)
+    known = {""} if by_itself else {"", *children}
+    return {
+        edge: Root(component, kinds[component])
+        for edge, component in components.items()
+        if component in kinds and edge in known
+    }
 
 
 def _met(

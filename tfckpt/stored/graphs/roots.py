@@ -126,6 +126,10 @@ class Move:
             stacks={name(path): layers for path, layers in inventory.stacks.items()},
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
+            roots={
+                keyword: dataclasses.replace(root, component=name(root.component))
+                for keyword, root in inventory.roots.items()
+            },
             unordered=frozenset(map(name, inventory.unordered)),
             labels={name(path): label for path, label in inventory.labels.items()},
             private=inventory.private
