@@ -216,3 +216,38 @@ def test_an_attribute_of_ones_own_is_waited_for_as_well(flavour, tmp_path) -> No
     model.prepare()
     assert int(model.dense_optimizer.iterations.numpy()) == 1
     status.assert_consumed()
+
+
+@WRITERS
+def test_an_optimizer_of_a_loop_of_ones_own_is_not_put_into_that_of_fit(
+    writer, flavour, build, tmp_path, caplog
+) -> None:
+    """As in TensorFlow: only a compiled model leads to its optimizer."""
+    model, optimizer = build(), flavour.optimizers.Adam(0.01)
+    for _ in range(3):
+        optimizer.apply_gradients([(tf.ones(v.shape), v) for v in model.trainable_variables])
+    path = writer.Checkpoint(model=model, optimizer=optimizer).save(str(tmp_path / "ckpt"))
+    after = []
+    for reader in (tf.train, tfckpt):
+        model = build()
+        reader.Checkpoint(model=model).restore(path).expect_partial()
+        train(compiled(model, flavour.optimizers.Adam(1e-5)))
+        assert iterations(model) == 2
+        assert float(model.optimizer.learning_rate) == pytest.approx(1e-5)
+        after.append(model.get_weights())
+    assert warnings(caplog) == []
+    for one, other in zip(*after, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@WRITERS
+@pytest.mark.parametrize("keyword", ["model", "net", ""])
+def test_that_of_a_compiled_model_is_whatever_else_it_was_given_as(
+    writer, keyword, build, tmp_path
+) -> None:
+    saved = train(build("adam"))
+    given = {keyword or "root": saved}
+    path = writer.Checkpoint(**given, optimizer=saved.optimizer).save(str(tmp_path / "ckpt"))
+    model = build()
+    tfckpt.Checkpoint(model=model).restore(path).expect_partial()
+    assert iterations(compiled(model)) == 2

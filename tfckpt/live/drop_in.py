@@ -23,7 +23,7 @@ from tfckpt.live.delayed import (
 )
 from tfckpt.live.distribution import Restoring
 from tfckpt.live.errors import also
-from tfckpt.live.held import hold_optimizers
+from tfckpt.live.held import hold_optimizers, optimizers_to_come
 from tfckpt.live.late import Late
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import synchronous
@@ -65,13 +65,14 @@ def restore(
         waiting = bool(late) or nothing_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
         keep_all = may_fail_an_assertion(prepared.plan)
+        to_come = optimizers_to_come(prepared)
         undo = carry_out(prepared, workers, keep_all=keep_all)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = late.bind(prepared, checkpoint._saver)
         forget = checkpoint._tfckpt_comes_from(prepared)
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
         again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
-        late.held = hold_optimizers(prepared, again)
+        late.held = hold_optimizers(prepared, to_come, again)
         checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
         say_other_keyword(prepared)
         came = (lambda: came_since(prepared.live, now())) if plain else None

@@ -8,7 +8,7 @@ the optimizer; it is restored by name, like one that was there from the start.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
 from tensorflow.python.framework import ops
@@ -17,9 +17,12 @@ from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.names import MODEL, OPTIMIZER
 from tfckpt.planning import Status
 from tfckpt.planning.text import one_line
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.graph_proto import parse_object_graph
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tfckpt.live.restore import Prepared
 
@@ -29,32 +32,83 @@ _SHOWN = 3
 _HINT = "To restore all of it, compile the model as it was saved, and before it is restored"
 
 
-def hold_optimizers(prepared: Prepared, restore: Restore) -> set[str]:
-    """Wait for the optimizers that only the checkpoint has; returns the names of their values.
+class Held(NamedTuple):
+    """An optimizer that only the checkpoint has, and where it may be attached.
 
-    What an earlier restore waits for in the same place is of another checkpoint, and let go.
+    Attributes:
+        path: its canonical path.
+        model: what it is attached to.
+        edge: the attribute.
+        names: of its stored values.
+    """
 
-    Args:
-        prepared: the restore that was carried out.
-        restore: restores the optimizer of a canonical path, which is there now; returns the names
-            of what it restored, nothing where the restore was taken back.
+    path: str
+    model: Any
+    edge: str
+    names: set[str]
+
+
+def optimizers_to_come(prepared: Prepared) -> list[Held]:
+    """The optimizers that only the checkpoint has, each as an attribute of a restored model.
+
+    One that was given a keyword of its own is not the model's, which TensorFlow compiles anew.
+
+    Raises:
+        DamagedCheckpointError: the object graph, which tells that, is damaged.
     """
     live, stored = prepared.live, prepared.stored.inventory
-    for model in live.models.values():
-        for edge, waiting in list(model._deferred_dependencies.items()):
-            if any(isinstance(one, _Waiting) for one in waiting):
-                del model._deferred_dependencies[edge]
-    held: set[str] = set()
     unused = {s.source for s in prepared.plan.steps if s.status is Status.UNEXPECTED}
+    found, attributes = [], None
     for path in stored.optimizers.keys() - live.optimizers.keys():
         names = {name for name in unused if name.startswith(f"{path}/")}
         component, _, edge = (f"{MODEL}/{path}" if path == OPTIMIZER else path).partition("/")
         model = live.models.get(component)
         if model is None or not names or not edge.isidentifier():
             continue
+        if attributes is None and prepared.stored.graph:
+            attributes = _attributes_of_models(prepared)
+        if attributes is None or edge in attributes.get(component, ()):
+            found.append(Held(path, model, edge, names))
+    return found
+
+
+def _attributes_of_models(prepared: Prepared) -> dict[str, set[str]]:
+    """First component of the names of each live model → the attributes that the graph has of it."""
+    values = prepared.stored.values
+    if not isinstance(values, Bundle) or OBJECT_GRAPH in values.lost:
+        return {}
+    nodes = parse_object_graph(values.read_string(OBJECT_GRAPH), path=values.prefix).nodes
+    given = {child.local_name: child.node_id for child in nodes[0].children} | {"": 0}
+    keywords = {
+        root.component: keyword
+        for side in (prepared.live, prepared.stored.inventory)
+        for keyword, root in side.roots.items()
+        if keyword in given
+    }
+    return {
+        component: {child.local_name for child in nodes[given[keyword]].children}
+        for component, keyword in keywords.items()
+    }
+
+
+def hold_optimizers(prepared: Prepared, held: Sequence[Held], restore: Restore) -> set[str]:
+    """Wait for optimizers; returns the names of their values.
+
+    What an earlier restore waits for in the same place is of another checkpoint, and let go.
+
+    Args:
+        prepared: the restore that was carried out.
+        held: what to wait for.
+        restore: restores the optimizer of a canonical path, which is there now; returns the names
+            of what it restored, nothing where the restore was taken back.
+    """
+    for model in prepared.live.models.values():
+        for edge, waiting in list(model._deferred_dependencies.items()):
+            if any(isinstance(one, _Waiting) for one in waiting):
+                del model._deferred_dependencies[edge]
+    for path, model, edge, names in held:
         model._deferred_dependencies[edge] = [_Waiting(model, edge, path, names, restore)]
-        held |= names
-    return held
+    return {name for each in held for name in each.names}
 
 
 class _Waiting:
