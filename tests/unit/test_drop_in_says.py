@@ -298,6 +298,24 @@ def test_an_attribute_of_a_model_that_was_given_by_itself_is_no_keyword(
     assert warnings() == []
 
 
+def test_a_loop_over_checkpoints_says_once_what_each_leaves_out(stack, tmp_path, warnings) -> None:
+    checkpoint = tfckpt.Checkpoint(model=stack("a", "b"))
+    first, second = (checkpoint.save(tmp_path / "ckpt") for _ in range(2))
+    other = tfckpt.Checkpoint(critic=stack("a", "c")).save(tmp_path / "other")
+    evaluated = tfckpt.Checkpoint(model=stack("a", "stem"))
+    for _ in range(2):
+        for path in (first, second):
+            evaluated.restore(path).expect_partial()
+    assert warnings() == [left_out(first)]
+    for _ in range(2):
+        evaluated.restore(other).expect_partial()
+    keyword, weights = warnings()
+    assert "the model was saved as `critic=`" in keyword
+    assert "used by nothing: model/c/bias" in weights
+    tfckpt.Checkpoint(model=stack("a", "stem")).restore(first).expect_partial()
+    assert warnings() == [left_out(first)]
+
+
 def call(path: str, policy: str = "{…}") -> str:
     return f"keys of a policy are given to `tfckpt.restore({path!r}, model=…, policy={policy})`"
 

@@ -86,44 +86,49 @@ def say_replaced(report: RestoreReport, call: Call) -> None:
         logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
 
 
-def say(status: LoadStatus, call: Call, *, returned: bool) -> None:
+def say(status: LoadStatus, call: Call, told: set[str], *, returned: bool) -> None:
     """Log what a restore replaced in the code, and what it left out.
 
     Args:
         status: of the restore.
         call: restores the same by a policy.
+        told: what was said of left-out values before, which is not said again; added to.
         returned: whether the caller gets the status, and may assert on it.
     """
     report = status.report
     say_replaced(report, call)
     if left := weights_left_out(report.plan, status.waiting):
         rules = renamed(report.plan) or '{"checkpoint": …, "model": …}'
-        logging.warning(
-            "%s: %s. Where layers were renamed: %s. To refuse that anything is missing: "
-            "`checkpoint.restore(…).assert_existing_objects_matched()`",
-            report.path,
-            left,
-            call.by(f'"rename": [{rules}]'),
+        rename = call.by(f'"rename": [{rules}]')
+        advice = (
+            f". Where layers were renamed: {rename}. To refuse that anything is missing: "
+            "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
+        _say_once(told, report.path, left, advice)
     elif (left := layers_in_part(report.plan, status.waiting)) or (
         left := slots_by_number(report.plan)
     ):
-        logging.warning("%s: %s", report.path, left)
+        _say_once(told, report.path, left)
     elif not returned and (text := missing(report.plan)):
-        logging.warning("%s: %s", report.path, text)
+        _say_once(told, report.path, text)
 
 
-def say_other_keyword(prepared: Prepared) -> None:
-    """Log that a lone model was saved under another keyword; TensorFlow would not find it."""
+def say_other_keyword(prepared: Prepared, told: set[str]) -> None:
+    """Log once that a lone model was saved under another keyword; TensorFlow would not find it."""
     saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
     if saved and live and saved != live:
-        logging.warning(
-            "%s: the model was saved as `%s=` and is restored as `%s=`; it is the only one on both "
-            "sides, so it was restored all the same, where TensorFlow restores nothing",
-            prepared.stored.prefix,
-            saved,
-            live,
+        text = (
+            f"the model was saved as `{saved}=` and is restored as `{live}=`; it is the only one "
+            "on both sides, so it was restored all the same, where TensorFlow restores nothing"
         )
+        _say_once(told, prepared.stored.prefix, text)
+
+
+def _say_once(told: set[str], path: str, text: str, advice: str = "") -> None:
+    """Log a text that was not told yet: an evaluation restores hundreds of checkpoints."""
+    if text not in told:
+        told.add(text)
+        logging.warning("%s: %s%s", path, text, advice)
 
 
 def _lone_model(side: Inventory | Live) -> str:

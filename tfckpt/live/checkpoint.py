@@ -315,7 +315,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """Restore, together with other workers where there are any."""
         with advising(call := Call.of(prefix, *self._tfckpt_objects())):
             status = restore(self, prefix, policy, options, workers)
-        say(status, call, returned=returned)
+        say(status, call, self._tfckpt_known.told, returned=returned)
         return status
 
     def _tfckpt_objects(self) -> tuple[dict[str, Any], Any]:

@@ -74,7 +74,7 @@ def restore(
         again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
         late.held = hold_optimizers(prepared, to_come, again)
         checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
-        say_other_keyword(prepared)
+        say_other_keyword(prepared, checkpoint._tfckpt_known.told)
         came = (lambda: came_since(prepared.live, now())) if plain else None
         return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
 

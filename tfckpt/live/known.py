@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 class Known:
     """The names of a checkpoint's values, and where TensorFlow's saver finds them.
 
+    Attributes:
+        told: what was said of what is left out, each of which is said once.
+
     Args:
         keep: whether the objects may be held; otherwise all is found out each time.
     """
 
     def __init__(self, *, keep: bool = True) -> None:
         self._keep = keep
-        self._told: set[str] = set()  # of what is left out
+        self.told: set[str] = set()
         self._watch: Watch | None = None
         self._keywords: tuple[str, ...] = ()
         self._given: tuple[Any, ...] = ()
@@ -73,7 +76,7 @@ class Known:
         if live is None:
             live = collect(objects, root)
         gathered, snapshot = take(
-            saver, live, leave_out=leave_out, told=self._told, by_tensorflow=by_tensorflow
+            saver, live, leave_out=leave_out, told=self.told, by_tensorflow=by_tensorflow
         )
         self._remember(objects, root, live, gathered if gathered.repeatable else None)
         return snapshot
