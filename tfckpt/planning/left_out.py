@@ -22,8 +22,8 @@ _OF_MODEL = "not in the checkpoint, unchanged in the model"
 _OF_CHECKPOINT = "in the checkpoint, used by nothing"
 _OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
 _OF_NOBODY = (
-    "in the checkpoint, used by nothing, whose variables it tells by their position alone, which "
-    "is not that of the optimizer's"
+    "in the checkpoint, not used: the file tells their variables by position only, and the "
+    "optimizer has others, or in another order"
 )
 _OTHER_SHAPE = "of another shape in the checkpoint, unchanged in the model"
 
@@ -77,6 +77,8 @@ def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
 
 def slots_by_number(plan: Plan) -> str:
     """Slots that are left over since the file tells their variables by position; "" for none."""
+    if not any(step.name and step.entry.role is Role.SLOT for step in plan.steps):
+        return ""  # no optimizer was given
     left = [s for s in plan.steps if s.status is Status.UNEXPECTED and is_numbered(s.entry)]
     return _counted("slot", _OF_NOBODY, left) if left else ""
 
