@@ -152,7 +152,10 @@ def test_branches_in_another_order_are_refused(flavour, library, edit, tmp_path)
 def test_a_layer_under_another_ones_attribute_is_refused(flavour, tmp_path):
     path = saved(tfckpt, subclassed(flavour, in_attributes, "x", "y"), tmp_path)
     said = refused(path, subclassed(flavour, in_attributes, "y", "x"))
-    assert "model/a is the layer 'y' here and 'x' in the checkpoint, which is model/b here" in said
+    text = (
+        "model/a is the layer 'y' in the model and 'x' in the checkpoint, which is model/b in the"
+    )
+    assert f"{text} model" in said
     new = subclassed(flavour, in_attributes, "x", "new")
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()  # the attribute is its name
 

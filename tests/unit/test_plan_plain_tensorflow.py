@@ -107,8 +107,10 @@ def listed(flavour, *layers) -> Any:
 def test_layers_that_change_places_in_a_list_do_not_get_each_others_weights(flavour, tmp_path):
     path = tfckpt.Checkpoint(model=fill(listed(flavour, "a", "b"), 7)).save(str(tmp_path / "c"))
     other = fill(listed(flavour, "b", "a"), 1)
-    with pytest.raises(tfckpt.RefusedError, match="'b' here and 'a' in the checkpoint"):
+    with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.Checkpoint(model=other).restore(path)
+    said = " ".join(str(refused.value).split())
+    assert "'b' in the model and 'a' in the checkpoint" in said
     assert contents(other) == {1}
     same = fill(listed(flavour, "a", "b"), 1)
     tfckpt.Checkpoint(model=same).restore(path).assert_consumed()

@@ -195,9 +195,10 @@ def test_layers_that_change_places_in_a_list_are_suspect_with_their_slots():
 def test_the_reason_names_both_layers_of_a_list_and_where_the_stored_one_is():
     plan = make_plan(Policy(), listed("a", "b"), listed("b", "c"))
     reasons = {step.name: step.reason for step in plan.errors}
-    assert "'b' here and 'a' in the checkpoint, not here" in reasons["model/blocks/0/kernel"]
+    lost = "'b' in the model and 'a' in the checkpoint, which is not in the model"
+    assert lost in reasons["model/blocks/0/kernel"]
     assert (
-        "'c' here and 'b' in the checkpoint, which is model/blocks/0 here"
+        "'c' in the model and 'b' in the checkpoint, which is model/blocks/0 in the model"
         in (reasons["model/blocks/1/kernel"])
     )
 

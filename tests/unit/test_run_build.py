@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfckpt
 
@@ -92,8 +93,10 @@ def test_a_wrong_spec_is_said(subclassed, prefix) -> None:
     path = tfckpt.Checkpoint(model=source).save(prefix)
     with pytest.raises(tfckpt.NotBuiltError, match="zeros of the declared shape"):
         tfckpt.restore(config(path, build={"model": SPEC}), model=subclassed(2))
-    with pytest.raises(tfckpt.NotBuiltError, match="'modle' is no Keras model or layer"):
+    with pytest.raises(tfckpt.NotBuiltError, match="was given as 'modle', only as model"):
         tfckpt.restore(config(path, build={"modle": SPEC}), model=subclassed(2))
+    with pytest.raises(tfckpt.NotBuiltError, match="was given as 'model', only others as step"):
+        tfckpt.restore(config(path, build={"model": SPEC}), step=tf.Variable(1))
     wide = [{"shape": [None, 7]}] * 2
     with pytest.raises(tfckpt.RefusedError, match="model/branches"):
         tfckpt.restore(config(path, build={"model": wide}), model=subclassed(2))

@@ -42,7 +42,7 @@ def firsts(found: Sequence[Any]) -> list[float]:
         ("abc", "ac", "the list is of length 2 in the model, 3 in the checkpoint"),
         ("ac", "abc", "the list is of length 3 in the model, 2 in the checkpoint"),
         (["", "", ""], ["", ""], "the list is of length 2 in the model, 3 in the checkpoint"),
-        ("abc", "acb", "vs/1 is the variable 'c' here and 'b' in the checkpoint"),
+        ("abc", "acb", "vs/1 is the variable 'c' in the model and 'b' in the checkpoint"),
         (["x/w", "y/w", "z/w"], ["x/w", "z/w"], "the list is of length 2 in the model"),
     ],
 )
@@ -55,6 +55,32 @@ def test_an_index_is_not_believed_where_the_list_or_the_names_differ(
         tfckpt.Checkpoint(vs=now).restore(prefix)
     assert said in " ".join(str(refused.value).split())
     assert firsts(now) == [0.0] * len(now)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_list_that_grows_after_the_restore_is_refused_with_the_way_out(
+    writer: Any, tmp_path: Path
+) -> None:
+    """Which of the three stored ones the first two are, nothing tells."""
+
+    class Net(tf.Module):  # type: ignore[misc]
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.parts = [Scale(float(at)) for at in range(count)]
+
+    prefix = writer(net=Net(3)).save(str(tmp_path / "ckpt"))
+    grows = "in the model, 3 in the checkpoint; a list that grows later has to be whole before the"
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.Checkpoint(net=Net(2)).restore(prefix)
+    assert grows in " ".join(str(refused.value).split())
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.Checkpoint(net=Net(4)).restore(prefix)
+    assert "grows later" not in str(refused.value)
+    net = Net(3)
+    for part in net.parts:
+        part.factor.assign([9.0, 9.0])
+    tfckpt.Checkpoint(net=net).restore(prefix).assert_consumed()
+    assert firsts([part.factor for part in net.parts]) == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("writer", WRITERS)

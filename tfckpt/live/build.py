@@ -19,7 +19,7 @@ from tfckpt.planning import Status
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.live.inventory import Live
     from tfckpt.planning import Plan, Step
@@ -47,10 +47,8 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
             alone = [obj for obj in models.values() if is_model(obj)] or [*models.values()]
             model = alone[0] if len(alone) == 1 else None
         if model is None:
-            raise NotBuiltError(
-                f"build: {keyword!r} is no Keras model or layer that was given"
-                f" ({', '.join(models) or 'there are none'})"
-            )
+            what = _given(models, objects)
+            raise NotBuiltError(f"build: no Keras model or layer was given as {keyword!r}, {what}")
         if all(layer.built for layer in model._flatten_layers()):
             continue
         try:
@@ -62,6 +60,12 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
                 f"build: {keyword!r} cannot be called on zeros of the declared shape: {error}",
                 hint="the spec is that of one batch, the batch size first: {shape: [null, 28, 28]}",
             ) from error
+
+
+def _given(models: Collection[str], objects: Collection[str]) -> str:
+    if models:
+        return f"only as {', '.join(models)}"
+    return f"only others as {', '.join(objects)}" if objects else "and nothing else"
 
 
 def _is_layer(obj: Any) -> bool:

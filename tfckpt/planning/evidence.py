@@ -40,7 +40,9 @@ def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[st
 
 def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
     if len(there) != len(here):
-        return f"the list is of length {len(here)} in the model, {len(there)} in the checkpoint"
+        text = f"the list is of length {len(here)} in the model, {len(there)} in the checkpoint"
+        grows = "; a list that grows later has to be whole before the restore"
+        return text + grows * (len(here) < len(there))
     for old, new in zip(there, here, strict=True):
         if old.name != new.name:
             return f"the checkpoint has index {old.name} where the model has {new.name}"

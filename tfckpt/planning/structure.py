@@ -249,8 +249,8 @@ def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool
         base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
         if base and old[base] != new[base]:
             found[layer.name] = (
-                f"{text} {new[base]} layers of that kind here and {old[base]} in the checkpoint, "
-                "which does not tell their order"
+                f"{text} {new[base]} layers of that kind in the model and {old[base]} in the "
+                "checkpoint, which does not tell their order"
             )
         elif base in numbered and not met and not in_order_of_making(here, base):
             found[layer.name] = (
@@ -261,11 +261,11 @@ def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool
 
 
 def _unnumbered(path: str, there: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why its name cannot be believed, where attributes name what is here."""
+    """Layer → why its name cannot be believed, where attributes name the live ones."""
     return {
         layer.name: (
             f"{layer.name!r} is an automatic name, {own_name(layer)!r} in the file, and the parts "
-            f"of {path!r} here have names that are not counted"
+            f"of {path!r} in the model have names that are not counted"
         )
         for layer in there
         if layer.base and own_name(layer) != layer.name
@@ -289,9 +289,10 @@ def _relabelled(
         renamed = label and layer.label and not attributes and layer.kind != VARIABLE
         if label == layer.label or not (renamed or layer.label in before or label in places):
             continue
-        now = f"which is {path}/{places[label]} here" if label in places else "not here"
+        place = f"is {path}/{places[label]}" if label in places else "is not"
+        now = f"which {place} in the model"
         if label and layer.label:
-            what = f"{layer.label!r} here and {label!r} in the checkpoint, {now}"
+            what = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
         elif layer.label:
             was = f"{path}/{before[layer.label]} in the checkpoint"
             what = f"{layer.label!r} in the model, which is {was}"
@@ -328,7 +329,8 @@ def _reason(
 ) -> str:
     (old, old_at), (new, new_at) = stored, live
     position, named = new_at[layer.name], old_at[layer.name]
-    text = f"{layer.name!r} is an automatic name, at position {position + 1} of {path!r} here"
+    at = f"at position {position + 1} of {path!r} in the model"
+    text = f"{layer.name!r} is an automatic name, {at}"
     if position != named:
         there = repr(old[position].name) if position < len(old) else "nothing"
         return (
@@ -337,7 +339,7 @@ def _reason(
         )
     return (
         f"{text} and in the checkpoint, but the layers around differ: "
-        f"{_around(new, position)} here, {_around(old, named)} in the checkpoint"
+        f"{_around(new, position)} in the model, {_around(old, named)} in the checkpoint"
     )
 
 
