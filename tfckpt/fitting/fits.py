@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.fitting import states
+from tfckpt.fitting.extra_state import Beginning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,14 +24,14 @@ class Fits:
     Attributes:
         begun: how many there were, the one that is running included.
         histories: of those before that one, as JSON values.
-        first_values: plain values of the program, as they were before the first step of all.
+        beginning: what the program's own code held before the first epoch of all.
         interrupted: whether the last one has not come to its end.
     """
 
     def __init__(self) -> None:
         self.begun = 0
         self.histories: list[Any] = []
-        self.first_values: dict[str, Any] = {}
+        self.beginning = Beginning()
         self.interrupted = False
         self._again = False
         self._running: list[Any] = []

@@ -122,6 +122,18 @@ def list_of(callback: Any) -> Any:
     )
 
 
+def before_first_epoch(callbacks: Any, function: Callable[[], None]) -> None:
+    """Have Keras's list of callbacks call a function before it tells any of the first epoch."""
+    tell = callbacks.on_epoch_begin
+
+    def call_and_tell(*args: Any, **more: Any) -> None:
+        callbacks.on_epoch_begin = tell
+        function()
+        tell(*args, **more)
+
+    callbacks.on_epoch_begin = call_and_tell
+
+
 def with_variables(model: Any, find: Callable[[], _T]) -> _T:
     """What ``find`` finds, where need be with the variables that the first step would make."""
     try:

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.fitting import refusals, statements, states
 from tfckpt.fitting.extra_state import ExtraState
 from tfckpt.fitting.feed import Feed
-from tfckpt.fitting.keras_side import Functions, batches_of_a_call, list_of, start_at
+from tfckpt.fitting.keras_side import (
+    Functions,
+    batches_of_a_call,
+    before_first_epoch,
+    list_of,
+    start_at,
+)
 from tfckpt.fitting.position import Position
 from tfckpt.fitting.resumption import described
 from tfckpt.fitting.undo import Before
@@ -68,7 +74,7 @@ class Loop:
         self.batches_of_last_call = 0
         self._ended = self._direct = self._going = self._asked = False
         self._feed = Feed()
-        self._extra = ExtraState(self._model, objects, self._others, fits.first_values)
+        self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
         self._logs: Any = None
         self._to_judge = 2  # before the first step, and after it
         self._said: set[str] = set()
@@ -100,6 +106,7 @@ class Loop:
         self._tell(*states.inexact(self._others, self._named), *statements.about_model(self._model))
         self._before = Before(self._model, self._objects, self._extra)
         self._list.callbacks = [*self._others, self._callback]
+        before_first_epoch(self._list, self._extra.begins)
         with self._or_as_before():
             start_at(self._model, self._first_epoch(find()))
             self._functions.train_by(self._step)
@@ -176,7 +183,8 @@ class Loop:
             epoch, calls, ended = epoch - 1, self._last_calls, True
         seed, feed = generators.global_seed(), self._feed
         kind, iterator, of_data = feed.saved(seeded=seed is not None)
-        values, extra = self._extra.collect()
+        values, extra, not_saved = self._extra.collect()
+        self._tell(*not_saved)
         arrays = {**states.arrays(self._others), **of_data, **extra}
         held = None
         if arrays or iterator is not None:
@@ -294,7 +302,7 @@ class Loop:
         batches = self._batches()
         feed.before_first(target, self._resumption)
         if self._logs is None:
-            with self._before.unchanged(feed.handles):
+            with self._before.unchanged(feed.handles), self._extra.unchanged():
                 self._logs = self._functions.train(iterator)
             feed.rest(target)
             feed.taken += batches

@@ -21,16 +21,15 @@ that ``on_train_begin`` of another appends is last in this very round.
 from __future__ import annotations
 
 import dataclasses
-import dis
 import functools
-import types
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfckpt.errors import TfckptError
 from tfckpt.fitting.values import NoJSONError, decode, encode
-from tfckpt.live.reachable import names_in_keras, saved_itself
+from tfckpt.live.origins import names_in_keras, package, set_in_methods
+from tfckpt.live.reachable import saved_itself
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -287,35 +286,15 @@ class _Described:
         """Its attributes that Keras knows nothing of, and that are not saved by themselves."""
         cls: Any = type(self.callback)
         held = {name for name, value in _dict_of(self.callback).items() if saved_itself(value)}
-        own = _dict_of(self.callback).keys() | _set_in_methods(cls)
+        own = _dict_of(self.callback).keys() | _set_by_program(cls)
         return sorted(own - names_in_keras(cls) - held)
 
 
 @functools.cache
-def _set_in_methods(cls: Any) -> set[str]:
+def _set_by_program(cls: Any) -> set[str]:
     """Attributes that methods set on the object itself, be it long after it was made."""
-    names = set()
-    for parent in cls.__mro__:
-        for method in vars(parent).values():
-            if _package(parent) in _FLAVOURS or not isinstance(method, types.FunctionType):
-                continue
-            before = None
-            for each in dis.get_instructions(method):
-                if each.opname == "STORE_ATTR" and before is not None and _is_of_self(before):
-                    names.add(each.argval)
-                before = each
-    return names
-
-
-def _is_of_self(before: dis.Instruction) -> bool:
-    """Whether what comes before a store is ``self``, or the exchange that ends ``self.a += 1``."""
-    last = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
-    loaded = before.opname.startswith("LOAD_FAST") and last == "self"
-    return loaded or before.opname in ("SWAP", "ROT_TWO")
-
-
-def _package(cls: type) -> str:
-    return cls.__module__.partition(".")[0]
+    parents = [each for each in cls.__mro__ if package(each) not in _FLAVOURS]
+    return {name for each in parents for name in set_in_methods(each)}
 
 
 def _attempt(value: Any) -> tuple[Any, str]:
@@ -335,8 +314,8 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
             continue
         name = cls.__name__
         seen[name] = number = seen.get(name, 0) + 1
-        parents = [each for each in cls.__mro__ if _package(each) in _FLAVOURS]
-        flavour = _package(parents[0]) if parents else ""
+        parents = [each for each in cls.__mro__ if package(each) in _FLAVOURS]
+        flavour = package(parents[0]) if parents else ""
         base = next((each.__name__ for each in parents if each.__name__ in _ATTRIBUTES), "")
         attributes = tuple(named[name]) if name in named else None
         key = name if number == 1 else f"{name} {number}"

@@ -38,6 +38,7 @@ class Before:
         self._extra = extra
         self._generators = generators.take()
         self._reset = _values(self._reset_by_keras())
+        self._plain = extra.values()
 
     @contextlib.contextmanager
     def unchanged(self, but: frozenset[int] = frozenset()) -> Iterator[None]:
@@ -59,7 +60,7 @@ class Before:
         """What Keras resets in each epoch, and what the data may have drawn from."""
         _assign(self._reset)
         generators.put(self._generators)
-        self._extra.put_back()
+        self._extra.put_back(self._plain)
 
     def _reset_by_keras(self) -> Iterator[Any]:
         for objects in (self._objects, {"model": self._model}):

@@ -1,0 +1,126 @@
+"""Whose a module or a class is: the program's own, Keras's, or another package's.
+
+What a program's code uses, and which attributes a class sets on its objects, is read from the
+instructions of its methods (https://docs.python.org/3/library/dis.html).
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KERAS = ("keras", "tf_keras")
+
+
+def package(cls: type) -> str:
+    return str(cls.__module__).partition(".")[0]
+
+
+def is_of_keras(cls: type) -> bool:
+    """Whether a class is one of Keras's, or inherits from one."""
+    return any(package(each) in KERAS for each in cls.__mro__)
+
+
+@functools.cache
+def is_own(module: Any) -> bool:
+    """Whether a module is the program's: neither Python's nor of a package that was installed."""
+    top = str(module).partition(".")[0]
+    if top == "tfckpt" or top in sys.stdlib_module_names - {"__main__"}:
+        return False
+    path = str(getattr(sys.modules.get(str(module)), "__file__", None) or "")
+    return not {"site-packages", "dist-packages"} & set(path.replace("\\", "/").split("/"))
+
+
+@functools.cache
+def names_in_keras(cls: Any) -> set[str]:
+    """Every name that the classes of Keras, from which a class inherits, define or use."""
+    names: set[str] = set()
+    for parent in cls.__mro__:
+        if package(parent) in KERAS:
+            names.update(vars(parent))
+            for method in vars(parent).values():
+                code = getattr(getattr(method, "fget", method), "__code__", None)
+                names.update(code.co_names if code else ())
+    return names
+
+
+@functools.cache
+def names_of_others(cls: Any) -> set[str]:
+    """What the classes from which one inherits, but those of the program, define or set."""
+    names = {name for name in names_in_keras(cls) if name.startswith("_")}
+    for parent in cls.__mro__:
+        if not is_own(parent.__module__):
+            names |= vars(parent).keys() | set_in_methods(parent)
+    return names
+
+
+@functools.cache
+def set_in_methods(cls: Any) -> set[str]:
+    """Attributes that the methods of a class set on the object itself."""
+    names: set[str] = set()
+    for method in vars(cls).values():
+        for function in _functions(method):
+            names.update(_set_on_self(list(dis.get_instructions(function))))
+    return names
+
+
+@functools.cache
+def globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that a function reads or writes, the functions inside it included."""
+    found = [
+        each.argval
+        for each in dis.get_instructions(code)
+        if each.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")
+    ]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += globals_of(constant)
+    return tuple(dict.fromkeys(found))
+
+
+def _functions(method: Any) -> Iterator[types.FunctionType]:
+    if isinstance(method, property):
+        for each in (method.fget, method.fset):
+            yield from _functions(each)
+    elif isinstance(method, (classmethod, staticmethod)):
+        yield from _functions(method.__func__)
+    elif isinstance(method, types.FunctionType):
+        function = inspect.unwrap(method)
+        if isinstance(function, types.FunctionType):
+            yield function
+
+
+def _set_on_self(instructions: list[dis.Instruction]) -> Iterator[str]:
+    for place, each in enumerate(instructions):
+        if each.opname != "STORE_ATTR" or not place:
+            continue
+        before = instructions[place - 1]
+        if before.opname in ("SWAP", "ROT_TWO"):  # which ends `self.a += 1`
+            before = _owner_of_loaded(each.argval, instructions[:place])
+        if _is_self(before):
+            yield each.argval
+
+
+def _owner_of_loaded(name: str, before: list[dis.Instruction]) -> Any:
+    """What loads the object whose attribute was loaded last by a name."""
+    while before:
+        last = before.pop()
+        if last.opname == "LOAD_ATTR" and last.argval == name:
+            break
+    while before and before[-1].opname in ("COPY", "DUP_TOP", "SWAP", "ROT_TWO"):
+        before.pop()
+    return before[-1] if before else None
+
+
+def _is_self(loaded: Any) -> bool:
+    if loaded is None:
+        return False
+    last = loaded.argval[-1] if isinstance(loaded.argval, tuple) else loaded.argval
+    return bool(loaded.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) and last == "self")
