@@ -41,19 +41,9 @@ _SCALARS = (bool, int, float, str, type(None))
 _TRACKING = ("tensorflow", *KERAS)  # whose lists and dicts are Python's, observed
 _CONTAINERS = (dict, list, tuple)
 _ALONE = (set, deque, collections.Counter, collections.defaultdict, collections.OrderedDict)
-_SHOWN = (
-    *(
-        bytes,
-        bytearray,
-        complex,
-        range,
-        datetime.date,
-        datetime.time,
-        datetime.timedelta,
-        decimal.Decimal,
-    ),
-    *(datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, itertools.count),
-)
+_NUMBERS = (complex, range, decimal.Decimal, fractions.Fraction)
+_DATES = (datetime.date, datetime.time, datetime.timedelta)
+_SHOWN = (bytes, bytearray, uuid.UUID, pathlib.PurePath, itertools.count, *_NUMBERS, *_DATES)
 _OF_THIS_PROCESS = (threading.Thread, logging.Handler, logging.Logger, socket.socket, io.IOBase)
 
 
