@@ -182,6 +182,22 @@ def test_what_is_neither_is_said_with_what_it_holds(counting, flavour) -> None:
     assert fresh.wait == 2  # what it has of Keras's class is known
 
 
+def test_what_every_epoch_begins_with_is_not_lost(flavour) -> None:
+    class Told(flavour.callbacks.Callback):
+        turns = 0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+            self.batches = 0
+            self.turns = self.turns + 1
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.batches += 1
+
+    (said,) = states.inexact([Told()])
+    assert said.startswith("Told begins anew in a training that is resumed (batches, turns)")
+
+
 def test_a_name_that_fits_nothing_is_refused(counting) -> None:
     with pytest.raises(TfckptError, match=r"no callback is a Countng\n  there are: Counting"):
         states.collect([counting()], {"Countng": ["seen"]})

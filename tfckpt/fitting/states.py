@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import types
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfckpt.errors import TfckptError
 from tfckpt.fitting.values import NoJSONError, decode, encode
-from tfckpt.live.origins import names_in_keras, package, set_in_methods
+from tfckpt.live.origins import names_in_keras, package, set_anew, set_in, set_in_methods
 from tfckpt.live.reachable import saved_itself
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ _ARRAYS = {"EarlyStopping": "best_weights"}
 _SETTINGS = ("monitor", "mode")  # of another one, `best` would be compared with something else
 _OURS = "tfckpt.fitting.keras_callback"  # what another run keeps, it keeps by itself
 _FLAVOURS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
+_BEGINS = ("on_train_begin", "on_epoch_begin")
 
 
 def collect(
@@ -287,7 +289,22 @@ class _Described:
         cls: Any = type(self.callback)
         held = {name for name, value in _dict_of(self.callback).items() if saved_itself(value)}
         own = _dict_of(self.callback).keys() | _set_by_program(cls)
-        return sorted(own - names_in_keras(cls) - held)
+        return sorted(own - names_in_keras(cls) - held - _set_anew(cls))
+
+
+@functools.cache
+def _set_anew(cls: Any) -> set[str]:
+    """Attributes that it sets as every training or epoch begins, one resumed too, and only then."""
+    methods = (getattr(cls, name) for name in _BEGINS)
+    own = [each for each in methods if isinstance(each, types.FunctionType)]
+    others = [
+        method
+        for parent in cls.__mro__
+        for name, method in vars(parent).items()
+        if name not in (*_BEGINS, "__init__") and package(parent) not in _FLAVOURS
+    ]
+    later = {name for each in others for name in set_in(each)}
+    return {name for each in own for name in set_anew(each)} - later
 
 
 @functools.cache

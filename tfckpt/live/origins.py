@@ -64,10 +64,26 @@ def names_of_others(cls: Any) -> set[str]:
 @functools.cache
 def set_in_methods(cls: Any) -> set[str]:
     """Attributes that the methods of a class set on the object itself."""
-    names: set[str] = set()
-    for method in vars(cls).values():
-        for function in _functions(method):
-            names.update(_set_on_self(list(dis.get_instructions(function))))
+    return {name for method in vars(cls).values() for name in set_in(method)}
+
+
+def set_in(method: Any) -> set[str]:
+    """Attributes that one method, or property, sets on the object itself."""
+    found = (_set_on_self(list(dis.get_instructions(each))) for each in _functions(method))
+    return {name for names in found for name in names}
+
+
+def set_anew(function: types.FunctionType) -> set[str]:
+    """Attributes that a method sets on the object whatever they were, and before it decides."""
+    names, loaded = set(), set()
+    instructions = list(dis.get_instructions(function))
+    for place, each in enumerate(instructions):
+        if "JUMP" in each.opname or each.opname == "FOR_ITER":
+            break
+        if each.opname == "LOAD_ATTR":
+            loaded.add(each.argval)
+        elif each.opname == "STORE_ATTR" and place and each.argval not in loaded:
+            names.update([each.argval] if _is_self(instructions[place - 1]) else [])
     return names
 
 
