@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -314,3 +315,32 @@ def test_a_failure_that_nobody_asked_for_is_said_at_the_end(ended) -> None:
     assert "the last save, in the background, failed" in done.stderr
     assert "No space left" in done.stderr
     assert [each.name for each in (place / "full").glob("[!.]*")] == []
+
+
+def test_a_save_that_another_thread_finishes_meanwhile_is_finished(monkeypatch) -> None:
+    background = Background()
+    background.start(lambda: None)
+
+    def is_here(self: Background) -> bool:  # asked for after the work was found
+        self._work = None
+        return False
+
+    monkeypatch.setattr(Background, "_is_here", property(is_here))
+    assert background.failure() is None
+
+
+def test_a_thread_that_waits_for_a_save_has_its_turn(value, monkeypatch) -> None:
+    checkpoint, calls = tfckpt.Checkpoint(value=value), []
+    genuine = Background.turn
+
+    @contextlib.contextmanager
+    def turn(self: Background) -> Iterator[None]:
+        with genuine(self):
+            calls.append("begins")
+            yield
+            calls.append("ends")
+
+    monkeypatch.setattr(Background, "turn", turn)
+    monkeypatch.setattr(Background, "finish", lambda _: calls.append("finish"))
+    checkpoint.sync()
+    assert calls == ["begins", "finish", "ends"]

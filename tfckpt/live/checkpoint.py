@@ -143,6 +143,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """
         return self._write(file_prefix, options)
 
+    @in_turn("_tfckpt_background")
     def sync(self) -> None:
         """Wait for a save in the background.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfckpt.names import VARIABLE
 from tfckpt.stored.tf1.numbered import own_name
 
 if TYPE_CHECKING:
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
     Alike = Callable[[Layer, Layer], bool]
 
-WHICH_HINT = (
-    "`rename` says which is which; names that you give to the layers where the model is built "
-    "leave no doubt"
-)
+
+def which_hint(kind: str = "") -> str:
+    """What to do where a layer, or by its kind a variable in a list, may be another one."""
+    what = "variables" if kind == VARIABLE else "layers"
+    return (
+        f"`rename` says which is which; names that you give to the {what} where the model is built "
+        "leave no doubt"
+    )
 
 
 def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from tfckpt.names import VARIABLE
 from tfckpt.planning.evidence import (
-    WHICH_HINT,
     all_made_alike,
     misnamed,
     renumbered,
     same_class,
     shifted,
     told_apart,
+    which_hint,
 )
 from tfckpt.records import Layer, Role
 from tfckpt.stored.tf1.numbered import in_order_of_making, own_name
@@ -145,7 +145,8 @@ class Layers:
                 layer = tail[1:].partition("/")[0]
                 reason = self._compared(there, here).get(layer)
                 if reason and not (there == here and self._renames.keep(f"{there}/{layer}")):
-                    return reason, WHICH_HINT
+                    kinds = {each.name: each.kind for each in self._live.get(here, ())}
+                    return reason, which_hint(kinds.get(layer, ""))
             end = stored.find("/", end + 1)
         return "", ""
 

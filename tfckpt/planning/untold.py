@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.evidence import WHICH_HINT, all_made_alike, given_elsewhere
+from tfckpt.planning.evidence import all_made_alike, given_elsewhere, which_hint
 from tfckpt.planning.orders import Orders
 from tfckpt.records import Role
 
@@ -130,7 +130,7 @@ class Untold:
             alike = [pair for pair in alike if pair.here == layer or pair.here not in told]
             alike = [pair for pair in alike if self._agree(pair)]
             if len(alike) != 1 or alike[0].here != layer:
-                return reason, WHICH_HINT
+                return reason, which_hint()
             rule = f'{{checkpoint: "{alike[0].there}/**", model: "{layer}/**"}}'
             return reason, f"if they are one: rename: [{rule}]"
         return "", ""
