@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live import datasets
+from tfckpt.fitting.feed import Feed
+from tfckpt.live import data, datasets
+from tfckpt.live.captured import captured
 from tfckpt.stored.commits import commit
 
 if TYPE_CHECKING:
@@ -213,10 +216,22 @@ def test_a_cache_in_files_tells(tmp_path: Path) -> None:
 
 
 def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
-    dataset = RANGE(1)
+    dataset = SLICES([1.0]).map(add_one).shuffle(2)
     for _ in range(60):  # which are 2 ** 60 ways down
         dataset = dataset.concatenate(dataset)
-    assert len(list(datasets.all_below(dataset))) == 61
+    assert len(list(datasets.all_below(dataset))) == 63
+    found, iterator = captured(dataset), SimpleNamespace(_dataset=dataset)
+    assert "AddV2" in found.operations
+    assert data.content_of(iterator) == data.content_of(iter(SLICES([1.0])))
+    assert data.draws(iterator, found, seeded=True)
+
+
+def test_a_save_does_not_look_at_the_functions_of_the_data_again(monkeypatch) -> None:
+    feed = Feed()
+    feed.given(iter(RANGE(4).map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64))))
+    next(feed.iterator)
+    monkeypatch.setattr("tfckpt.live.captured._operations", None)
+    assert feed.saved(seeded=True)[0] == data.COUNTED
 
 
 def test_the_record_says_what_there_was(tmp_path: Path) -> None:
