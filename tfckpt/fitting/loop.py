@@ -270,8 +270,9 @@ class Loop:
 
     def _step(self, iterator: Any) -> Any:
         """What Keras calls for a step."""
-        if not self._asked:  # by another `fit`: this one has ended by an error
-            self._functions.give_back()
+        if not self._asked:  # by another `fit` after an error in this one, or by `train_on_batch`
+            if not self._going:
+                self._functions.give_back()
             return self._functions.train(iterator)
         self._asked = False
         fresh = self._feed.given(iterator)

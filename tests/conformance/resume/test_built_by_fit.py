@@ -241,3 +241,16 @@ def test_a_step_that_cannot_be_traced_is_named(flavour, tmp_path) -> None:
     with pytest.raises(tfckpt.NotBuiltError, match="'net' has variables that its") as e:
         start(flavour, program, tmp_path / "run")
     assert "call the model once on a batch before `fit`" in str(e.value)
+
+
+def test_a_callback_may_train_a_batch_of_its_own(flavour, tmp_path, stop) -> None:
+    class Replays(flavour.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.train_on_batch(X[:4], Y[:4])
+
+    whole = start(flavour, subclass, tmp_path / "whole", Replays())
+    for place in ((1, 1), (2, 0)):
+        with pytest.raises(KeyboardInterrupt):
+            start(flavour, subclass, tmp_path / "run", Replays(), stop(*place))
+    found = start(flavour, subclass, tmp_path / "run", Replays())
+    np.testing.assert_equal(found, whole)
