@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEY = "values"
 _ARRAYS = "extra/"
-_NOT_SAVED = ""  # the key of their names
+_NOT_SAVED, _UNCHANGED = "not saved", "unchanged"  # no path is like these
 _LARGE = 1 << 16  # bytes, of a variable
 _LOST = "begins anew, since the checkpoint does not have it like this: training is not exact"
 _OTHER = (
@@ -41,8 +41,8 @@ _REPLACED = "is another object now than before the first epoch"
 _CHANGES = "changes in training and cannot be saved"
 _ANEW = "begins anew in a training that is resumed, which is not exact"
 _TOO_MANY = (
-    f"the program's code holds more than {MOST_OBJECTS:,} objects: what changes in those that are "
-    "not looked at begins anew in a training that is resumed, which is not exact"
+    f"the program's code holds more than {MOST_OBJECTS:,} objects or values: of those beyond, what "
+    "changes begins anew in a training that is resumed, which is not exact"
 )
 _COUNTERS = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_execution")
 
@@ -130,6 +130,8 @@ class ExtraState:
         beginning, found = self._beginning, self._found()
         now, marks = _encoded(found)
         values = {n: v for n, v in now.items() if v != beginning.values.get(n, _NOTHING)}
+        if same := {n: keys for n in values if (keys := self._unchanged(n, values[n]))}:
+            values[_UNCHANGED] = same
         arrays = {}
         for name, array in self._arrays(found):
             known = beginning.checksums.get(name)
@@ -154,7 +156,7 @@ class ExtraState:
         self.begins()
         found = self._found()
         values = dict(values) if isinstance(values, dict) else {}
-        names = values.pop(_NOT_SAVED, None)
+        names, same = values.pop(_NOT_SAVED, None), values.pop(_UNCHANGED, None)
         lost = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
         saved = {n.removeprefix(_ARRAYS): v for n, v in arrays.items() if n.startswith(_ARRAYS)}
         sums = {n: values.pop(n) for n in [*values] if n.startswith(_ARRAYS)}
@@ -171,6 +173,9 @@ class ExtraState:
                 for part, piece in pieces(variable, value):
                     part.assign(piece)
         lost += [*saved, *(name.removeprefix(_ARRAYS) for name in sums)]
+        for name, keys in same.items() if isinstance(same, dict) else ():
+            if name in values:
+                values[name] = self._as_at_first(name, values[name], keys)
         lost += self._write(found, {**self._beginning.values, **values}, values.keys())
         return [f"{name}: {_LOST}" for name in lost] + [f"{name}: {_OTHER}" for name in other]
 
@@ -207,6 +212,23 @@ class ExtraState:
             for name, variables in found.unnamed.items()
             if variables
         }
+
+    def _unchanged(self, name: str, value: Any) -> list[Any]:
+        """Keys of a mapping, which has changed, whose values have not."""
+        first, now = decode(self._beginning.values.get(name)), decode(value)
+        if not isinstance(first, dict) or not isinstance(now, dict):
+            return []
+        same = [key for key in now if key in first and encode(now[key]) == encode(first[key])]
+        return [encode(key) for key in same]
+
+    def _as_at_first(self, name: str, value: Any, keys: Any) -> Any:
+        """A mapping that was saved; what had not changed is as the program of now has set it."""
+        with contextlib.suppress(TypeError, ValueError, KeyError, OverflowError):
+            first, new = decode(self._beginning.values[name]), decode(value)
+            if isinstance(first, dict) and isinstance(new, dict):
+                new.update({key: first[key] for key in map(decode, keys) if key in first})
+                return encode(new)
+        return value
 
     def _new(self, names: Iterable[str]) -> list[str]:
         new = sorted(set(names) - self._said)

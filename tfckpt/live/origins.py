@@ -51,14 +51,25 @@ def names_in_keras(cls: Any) -> set[str]:
     return names
 
 
+def is_of_program(cls: Any, name: str) -> bool:
+    """Whether an attribute is the program's, and not one of a class it inherits from."""
+    of_others, of_program, foreign = _names(cls)
+    if name.startswith("_self_") or name in of_others:
+        return False
+    if not name.startswith("_") or name in of_program:
+        return True
+    return not foreign and name not in names_in_keras(cls)
+
+
 @functools.cache
-def names_of_others(cls: Any) -> set[str]:
-    """What the classes from which one inherits, but those of the program, define or set."""
-    names = {name for name in names_in_keras(cls) if name.startswith("_")}
-    for parent in cls.__mro__:
-        if not is_own(parent.__module__):
-            names |= vars(parent).keys() | set_in_methods(parent)
-    return names
+def _names(cls: Any) -> tuple[set[str], set[str], bool]:
+    """What others' classes define or set, what the program's set, and whether others' set any."""
+    others = [each for each in cls.__mro__ if not is_own(each.__module__)]
+    own = [each for each in cls.__mro__ if is_own(each.__module__)]
+    of_others = {name for each in others for name in set_in_methods(each)}
+    foreign = not own or (bool(of_others) and not is_of_keras(cls))
+    of_others.update(name for each in others for name in vars(each))
+    return of_others, {name for each in own for name in set_in_methods(each)}, foreign
 
 
 @functools.cache

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.live import plain
-from tfckpt.live.origins import globals_of, is_of_keras, is_own, names_of_others
+from tfckpt.live.origins import globals_of, is_of_keras, is_of_program, is_own
 from tfckpt.live.variables import Trackable, is_variable, raw
 from tfckpt.live.watch import BOOKS
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from tfckpt.live.plain import Place, Write
 
-MOST_OBJECTS = 100_000
-_MOST_VALUES = 200_000
+MOST_OBJECTS = MOST_VALUES = 200_000
 _LEFT_OUT = BOOKS | {"_total_loss_mean"}  # which tf_keras makes, and a train_step may never use
 _CLOSED = (tf.data.Dataset, tf.data.Iterator, tf.Tensor, types.ModuleType)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
@@ -58,7 +57,7 @@ class Reachable:
         places: of plain values.
         marks: of values that cannot be saved, which differ once those do.
         unnamed: variables without a path, by that of the container.
-        too_many: whether there are more objects than are looked at.
+        too_many: whether there are more objects or values than are looked at.
     """
 
     def __init__(
@@ -83,13 +82,13 @@ class Reachable:
         self._found: set[int] = set()
         self._without_values = {id(roots[name]) for name in without_values}
         self._seen: dict[int, Any] = {}
-        self._left = _MOST_VALUES
+        self._left = MOST_VALUES
         self._without_names: list[tuple[str, list[Any], bool]] = []
         self._waiting = deque((name, obj, False) for name, obj in roots.items())
         self._walk()
         while self._without_names:
             self._watch(*self._without_names.pop())
-        self.too_many = bool(self._waiting)
+        self.too_many = bool(self._waiting) or self._left < 0
         self._before = None
 
     def takes(self, name: str) -> Write | None:
@@ -103,7 +102,7 @@ class Reachable:
         slot = isinstance(default, types.MemberDescriptorType)
         if not slot and (hasattr(type(default), "__get__") or not hasattr(obj, "__dict__")):
             return None
-        if attribute in dict(_attributes(obj)) or not _is_free(cls, attribute):
+        if attribute in dict(_attributes(obj)) or not is_of_program(cls, attribute):
             return None
         return functools.partial(setattr, obj, attribute)
 
@@ -185,7 +184,7 @@ class Reachable:
             self._objects[path] = obj
         for name, value in _attributes(obj):
             if name not in _LEFT_OUT:
-                free = own and _is_free(cls, name)
+                free = own and is_of_program(cls, name)
                 write = functools.partial(setattr, obj, name)
                 self._value(f"{path}.{name}", value, write, own=values and free, bound=free)
         for each in cls.__mro__:
@@ -231,9 +230,11 @@ class Reachable:
 
     def _add(self, path: str, value: Any, write: Write, *, own: bool, bound: bool) -> None:
         if own:
-            found = plain.place_of(path, value, write) if self._left > 0 else None
+            found = plain.place_of(path, value, write)
             if found is not None:
                 self._left -= found.size
+                if self._left < 0:
+                    return
                 if issubclass(plain.kind_of(value), _MUTABLE):
                     if id(value) in self._seen:
                         return
@@ -293,16 +294,6 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
             for name, slot in list(vars(cls).items()):
                 if isinstance(slot, types.MemberDescriptorType) and hasattr(obj, name):
                     yield name, getattr(obj, name)
-
-
-def _is_free(cls: Any, name: str) -> bool:
-    """Whether an attribute is the program's, and not set or used by a class of somebody else."""
-    if name.startswith("_self_") or name in names_of_others(cls):
-        return False
-    others = [each for each in cls.__mro__ if each is not object and not is_own(each.__module__)]
-    foreign = [each for each in others if not (is_of_keras(each) or issubclass(each, Trackable))]
-    private = not is_own(cls.__module__) or bool(foreign and not is_of_keras(cls))
-    return not (private and name.startswith("_"))
 
 
 def _refuse(_: Any) -> None:
