@@ -295,7 +295,7 @@ class _Described:
 @functools.cache
 def _set_anew(cls: Any) -> set[str]:
     """Attributes that it sets as every training or epoch begins, one resumed too, and only then."""
-    methods = (getattr(cls, name) for name in _BEGINS)
+    methods = (getattr(cls, name, None) for name in _BEGINS)
     own = [each for each in methods if isinstance(each, types.FunctionType)]
     others = [
         method
