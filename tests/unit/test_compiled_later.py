@@ -251,3 +251,19 @@ def test_that_of_a_compiled_model_is_whatever_else_it_was_given_as(
     model = build()
     tfckpt.Checkpoint(model=model).restore(path).expect_partial()
     assert iterations(compiled(model)) == 2
+
+
+@WRITERS
+def test_that_of_another_keyword_is_not_put_into_the_compiled_one(
+    writer, flavour, build, tmp_path, caplog
+) -> None:
+    saved, other = train(build("adam")), flavour.optimizers.Adam(0.01)
+    for _ in range(5):
+        other.apply_gradients([(tf.ones(v.shape), v) for v in saved.trainable_variables])
+    path = writer.Checkpoint(model=saved, optimizer=other).save(str(tmp_path / "ckpt"))
+    model = build()
+    tfckpt.Checkpoint(model=model).restore(path).expect_partial()
+    caplog.clear()
+    assert iterations(compiled(model, flavour.optimizers.Adam(0.01))) == 0
+    (text,) = warnings(caplog)
+    assert text.startswith("model/optimizer begins anew: ")

@@ -81,16 +81,16 @@ def restore(
 
 def _restore_optimizer(
     checkpoint: Checkpoint, late: Late, choice: Choice, digest: str, path: str, *, known: Any
-) -> set[str]:
+) -> set[str] | None:
     """Restore an optimizer that came after the rest was restored, from the same checkpoint.
 
-    Returns the names of the stored values.
+    Returns the names of the stored values, None where the restore was taken back.
 
     Raises:
         RestoreError: it cannot be, or the checkpoint is another one now.
     """
     if late.stopped:
-        return set()
+        return None
     objects, root = checkpoint._tfckpt_objects()
     include = {"include": (f"{path}/**",), "allow_empty": True}
     choice = Choice(choice.place, choice.policy.model_copy(update=include))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfckpt.live.restore import Prepared
 
-    Restore = Callable[[str], set[str]]
+    Restore = Callable[[str], set[str] | None]
 
 _SHOWN = 3
 _HINT = "To restore all of it, compile the model as it was saved, and before it is restored"
@@ -67,13 +67,14 @@ def optimizers_to_come(prepared: Prepared) -> list[Held]:
             continue
         if attributes is None and prepared.stored.graph:
             attributes = _attributes_of_models(prepared)
-        if attributes is None or edge in attributes.get(component, ()):
+        keys = {stored.entries[name].key for name in names}
+        if attributes is None or keys & attributes.get((component, edge), set()):
             found.append(Held(path, model, edge, names))
     return found
 
 
-def _attributes_of_models(prepared: Prepared) -> dict[str, set[str]]:
-    """First component of the names of each live model → the attributes that the graph has of it."""
+def _attributes_of_models(prepared: Prepared) -> dict[tuple[str, str], set[str]]:
+    """First component of a live model's names, stored attribute → the keys of its own values."""
     values = prepared.stored.values
     if not isinstance(values, Bundle) or OBJECT_GRAPH in values.lost:
         return {}
@@ -86,8 +87,13 @@ def _attributes_of_models(prepared: Prepared) -> dict[str, set[str]]:
         if keyword in given
     }
     return {
-        component: {child.local_name for child in nodes[given[keyword]].children}
+        (component, attribute.local_name): {
+            value.checkpoint_key
+            for child in nodes[attribute.node_id].children
+            for value in nodes[child.node_id].attributes
+        }
         for component, keyword in keywords.items()
+        for attribute in nodes[given[keyword]].children
     }
 
 
@@ -100,7 +106,7 @@ def hold_optimizers(prepared: Prepared, held: Sequence[Held], restore: Restore) 
         prepared: the restore that was carried out.
         held: what to wait for.
         restore: restores the optimizer of a canonical path, which is there now; returns the names
-            of what it restored, nothing where the restore was taken back.
+            of what it restored, None where the restore was taken back.
     """
     for model in prepared.live.models.values():
         for edge, waiting in list(model._deferred_dependencies.items()):
@@ -138,7 +144,7 @@ class _Waiting:
             logging.warning("%s begins anew: %s. %s", self._path, one_line(why), _HINT)
             return
         # Keras 3 puts a loss-scale optimizer around it only then, which is not waited for.
-        left = sorted(set(self._names) - restored) if restored else []
+        left = sorted(set(self._names) - restored) if restored is not None else []
         if left:
             what = f"{len(left)} values not restored: {', '.join(left[:_SHOWN])}"
             logging.warning("%s: %s. %s", self._path, what, _HINT)
