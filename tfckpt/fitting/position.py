@@ -68,7 +68,8 @@ class Position:
         logs: of the last call, those that are numbers.
         generators: state of the process's random generators.
         callbacks: state of the other callbacks.
-        arrays: names of what the checkpoint holds for them.
+        arrays: names of what the checkpoint holds for them, for the data and for variables that no
+            object of the run holds.
     """
 
     fit: int

@@ -1,7 +1,8 @@
 """What a checkpoint holds of a ``fit`` besides the objects given to it, and how it comes back.
 
-It hangs under one keyword, ``training``: the iterator, and what callbacks hold of arrays. When the
-restore is planned neither is there to take it, so that the plan leaves it out.
+It hangs under one keyword, ``training``: the iterator, what callbacks hold of arrays, and variables
+that no object of the run holds. When the restore is planned none of them is there to take it, so
+that the plan leaves it out.
 """
 
 from __future__ import annotations
