@@ -2,9 +2,9 @@
 
 TensorFlow restores an iterator's place into any pipeline whose operations have the same names. Its
 fingerprint of a data set is of all that the pipeline is made of, functions and data in memory
-included, and the same in every process; contents of files are no part of it. Three operations are
-numbered within the process, and the fingerprint with them: a cache in memory, a snapshot, and
-random numbers that each iteration draws anew.
+included, and the same in every process; contents of files are no part of it. It may be another one
+whenever the same pipeline is made where one of three operations is in it: a cache in memory, a
+snapshot, and random numbers that each iteration draws anew.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def dataset_of(iterator: Any) -> Dataset | None:
 
 def _fingerprint(dataset: Any) -> str:
     pipeline = list(all_below(dataset))
-    if any(map(_is_numbered, pipeline)) or sum(map(_size, pipeline)) > MOST_BYTES:
+    if any(map(_is_new_each_time, pipeline)) or sum(map(_size, pipeline)) > MOST_BYTES:
         return ""
     try:
         return str(int(dataset.fingerprint()))
@@ -45,8 +45,8 @@ def _fingerprint(dataset: Any) -> str:
         return ""
 
 
-def _is_numbered(dataset: Any) -> bool:
-    """Whether TensorFlow gives it another fingerprint whenever it is made."""
+def _is_new_each_time(dataset: Any) -> bool:
+    """Whether TensorFlow may give it another fingerprint whenever it is made."""
     name = type(dataset).__name__
     in_memory = name == "CacheDataset" and not dataset._filename.numpy()
     return in_memory or name == "_SnapshotDataset" or bool(getattr(dataset, "_rerandomize", False))
