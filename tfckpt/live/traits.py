@@ -47,7 +47,7 @@ def given_names(tree: Tree) -> frozenset[int]:
 
 
 def _in_turn(nodes: Sequence[Node], flavour: Flavour) -> set[str]:
-    """The automatic names that are numbered in turn from 0, or from where Keras's count has been.
+    """The automatic names that are numbered in turn from 0, or from a number that Keras has given.
 
     Keras has given them where it has begun its count anew since, or keeps another one for this
     thread (keras/src/backend/common/global_state.py).
@@ -58,7 +58,7 @@ def _in_turn(nodes: Sequence[Node], flavour: Flavour) -> set[str]:
     return {
         base
         for base, (first, *others) in numbers.items()
-        if first <= flavour.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
+        if first < flavour.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
     }
 
 

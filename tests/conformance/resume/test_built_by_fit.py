@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,9 @@ import tensorflow as tf
 import tfckpt
 import tfckpt.callbacks
 from tfckpt.live.inventory import collect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
 Y = np.stack([X.sum(1), X.prod(1)], 1)
@@ -184,6 +187,15 @@ def divided(keras: Any) -> tuple[Any, dict[str, Any]]:
 
 
 PROGRAMS = [sequential, subclass, of_mappings, of_a_generator, gan, accumulating, divided]
+
+
+@pytest.fixture(autouse=True)
+def as_before(flavour: Any) -> Iterator[None]:
+    """tf_keras's random generators are for all that the process makes later."""
+    yield
+    tf.random.set_seed(None)
+    if flavour.__name__ == "tf_keras":
+        flavour.backend.experimental.disable_tf_random_generator()
 
 
 def start(keras: Any, program: Any, directory: Any, *callbacks: Any, verbose: int = 0) -> Any:
