@@ -28,18 +28,19 @@ class Earlier:
     Attributes:
         directory: that it saved into.
         run: that it was of.
-        function: what it trained by; made anew where the model is compiled again.
+        function: what it trained by; made anew where the model is compiled again. None in a loop
+            of one's own.
         trainable: which of the model's layers were, by their ids.
     """
 
     directory: str
     run: Any
-    function: weakref.ref[Any]
+    function: Any
     trainable: Mapping[int, bool]
 
     def is_followed_by_another(self, model: Any) -> bool:
         """Whether the one that begins is another one, and not the same again."""
-        if self.function() is own_train_function(model):
+        if self.function == own_train_function(model):  # a method is another object each time
             return False
         now = _trainable(model)
         other_layers = any(now.get(layer, flag) != flag for layer, flag in self.trainable.items())
@@ -55,8 +56,7 @@ def earlier(model: Any, directory: str) -> Earlier | None:
 def remember(model: Any, directory: str, run: Any) -> None:
     """Another one of the model has begun."""
     _over.pop(directory, None)
-    function = weakref.ref(own_train_function(model))
-    vars(model)[_ATTRIBUTE] = Earlier(directory, run, function, _trainable(model))
+    vars(model)[_ATTRIBUTE] = Earlier(directory, run, own_train_function(model), _trainable(model))
 
 
 def is_over(model: Any, directory: str) -> None:

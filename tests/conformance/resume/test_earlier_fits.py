@@ -170,3 +170,15 @@ def test_models_in_directories_of_their_own_are_left_alone(build, tmp_path, caps
         fit(model, tfckpt.callbacks.resume(model, tmp_path / str(fold)), epochs=1)
         assert steps(model) == STEPS
     assert "another model" not in capsys.readouterr().out
+
+
+def test_a_loop_of_ones_own_may_call_the_callback(build, flavour, tmp_path, capsys) -> None:
+    """Keras has made no train function by then."""
+    model = build()
+    callback = tfckpt.callbacks.resume(model, tmp_path / "run")
+    callbacks = flavour.callbacks.CallbackList([callback], model=model, epochs=1, steps=1)
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    callbacks.on_epoch_end(0, {})
+    callbacks.on_train_end()
+    assert "saved ckpt-1" in capsys.readouterr().out
