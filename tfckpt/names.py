@@ -50,8 +50,6 @@ VARIABLE = "variable"  # in a list, in place of a layer's class
 # tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
 # kernel beside it, keeps both names in both flavours.
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
-
-
 # Variables that Keras 3 keeps under a private name, tf_keras under a public one.
 _OF_KERAS = ("bias", "diag", "embeddings", "kernel")
 

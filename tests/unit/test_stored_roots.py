@@ -34,6 +34,13 @@ def net(k: Any, fill: float, compiled: bool = False) -> Any:
     return model
 
 
+def solver(k: Any, model: Any, steps: int) -> Any:
+    optimizer = k.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    optimizer.iterations.assign(steps)
+    return optimizer
+
+
 def slots(optimizer: Any) -> list[Any]:
     return [v for v in optimizer.variables if len(v.shape) and v.dtype != "int64"]
 
@@ -123,15 +130,10 @@ def test_no_value_is_lost_or_changed_by_moving(data: st.DataObject) -> None:
 
 
 def test_an_optimizer_is_restored_into_the_one_of_its_keyword(flavour, tmp_path) -> None:
-    def solver(model: Any, steps: int) -> Any:
-        optimizer = flavour.optimizers.SGD(0.1, momentum=0.9)
-        optimizer.build(model.trainable_variables)
-        optimizer.iterations.assign(steps)
-        return optimizer
-
     model = net(flavour, 7)
-    path = tfckpt.Checkpoint(model=model, opt_b=solver(model, 7)).write(str(tmp_path / "ckpt"))
-    optimizers = {"optimizer": solver(model, 1), "opt_b": solver(model, 2)}
+    saved = tfckpt.Checkpoint(model=model, opt_b=solver(flavour, model, 7))
+    path = saved.write(str(tmp_path / "ckpt"))
+    optimizers = {"optimizer": solver(flavour, model, 1), "opt_b": solver(flavour, model, 2)}
     tfckpt.Checkpoint(model=model, **optimizers).read(path).expect_partial()
     assert [int(each.iterations.numpy()) for each in optimizers.values()] == [1, 7]
 
@@ -190,15 +192,9 @@ def test_a_part_that_was_saved_beside_its_whole_is_found_by_its_keyword(
 def test_two_optimizers_stay_under_their_keywords_where_one_alone_is_live(
     flavour, tmp_path
 ) -> None:
-    def solver(model: Any, steps: int) -> Any:
-        optimizer = flavour.optimizers.SGD(0.1, momentum=0.9)
-        optimizer.build(model.trainable_variables)
-        optimizer.iterations.assign(steps)
-        return optimizer
-
     model = net(flavour, 7)
-    both = {"optimizer": solver(model, 3), "solver": solver(model, 7)}
-    alone = solver(model, 1)
+    both = {"optimizer": solver(flavour, model, 3), "solver": solver(flavour, model, 7)}
+    alone = solver(flavour, model, 1)
     for number, saver in enumerate((tf.train, tfckpt)):
         path = saver.Checkpoint(model=model, **both).write(str(tmp_path / f"ckpt-{number}"))
         alone.iterations.assign(1)

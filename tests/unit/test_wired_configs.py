@@ -13,9 +13,9 @@ from collections import OrderedDict
 import h5py
 import numpy as np
 import pytest
+from zoo.edits import alike, behind_named, edited, suspect, two_ways
 
 import tfckpt
-from tests.unit.test_exchanged_layers import alike, refused, two_ways
 from tfckpt.live.inventory import collect
 from tfckpt.stored.checkpoint import open_checkpoint
 
@@ -35,7 +35,7 @@ def test_layers_that_feed_what_another_one_fed_are_refused(flavour, kind, tmp_pa
     old = two_ways(flavour, False)
     if (path := written(old, tmp_path / "model", kind)) is None:
         return
-    said = refused(path, two_ways(flavour, True))
+    said = suspect(path, two_ways(flavour, True))
     assert "model/dense in the model feeds what model/dense_1 fed in the checkpoint" in said
     same = two_ways(flavour, False)
     tfckpt.Checkpoint(model=same).restore(path).expect_partial()
@@ -44,20 +44,12 @@ def test_layers_that_feed_what_another_one_fed_are_refused(flavour, kind, tmp_pa
 
 @KINDS
 def test_layers_that_are_fed_by_what_fed_another_one_are_refused(flavour, kind, tmp_path):
-    def model(swapped):
-        inputs = flavour.Input((3,))
-        left, right = (flavour.layers.Dense(3, name=name)(inputs) for name in ("l", "r"))
-        ends = [flavour.layers.ReLU()(left), right]
-        layers = flavour.layers.Dense(3), flavour.layers.Dense(3)
-        pairs = zip(layers, ends[::-1] if swapped else ends, strict=True)
-        return flavour.Model(inputs, flavour.layers.Subtract()([one(x) for one, x in pairs]))
-
-    old = model(False)
+    old = behind_named(flavour, False)
     if (path := written(old, tmp_path / "model", kind)) is None:
         return
-    said = refused(path, model(True))
+    said = suspect(path, behind_named(flavour, True))
     assert "model/dense in the model is fed by what fed model/dense_1 in the checkpoint" in said
-    same = model(False)
+    same = behind_named(flavour, False)
     tfckpt.Checkpoint(model=same).restore(path).expect_partial()
     alike(old, same)
 
@@ -65,19 +57,7 @@ def test_layers_that_are_fed_by_what_fed_another_one_are_refused(flavour, kind, 
 @KINDS
 @pytest.mark.parametrize("edit", ["dropout", "append", "head"])
 def test_an_edit_that_moves_no_layer_is_restored(flavour, kind, edit, tmp_path):
-    def model(edit):
-        inputs = flavour.Input((3,))
-        one, other = flavour.layers.Dense(3), flavour.layers.Dense(3)
-        found = flavour.layers.Add()([one(inputs), other(inputs)])
-        if edit == "dropout":
-            found = flavour.layers.Dropout(0.5)(found)
-        found = flavour.layers.Dense(3)(found)
-        found = flavour.layers.Dense(3, name="new" if edit == "head" else "head")(found)
-        if edit == "append":
-            found = flavour.layers.LayerNormalization(name="norm")(found)
-        return flavour.Model(inputs, found)
-
-    old, new = model(""), model(edit)
+    old, new = edited(flavour, ""), edited(flavour, edit)
     if (path := written(old, tmp_path / "model", kind)) is None:
         return
     tfckpt.Checkpoint(model=new).restore(path).expect_partial()
@@ -300,7 +280,7 @@ def test_arguments_are_compared_by_their_names_across_flavours(order, tmp_path):
 
     old, new = (model(library) for library in ("keras", "tf_keras")[::order])
     path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
-    said = refused(path, new)
+    said = suspect(path, new)
     assert "model/dense_1 in the model feeds what model/dense_2 fed in the checkpoint" in said
 
 

@@ -45,7 +45,7 @@ class Before:
         """Variables that exist keep their values, whatever assigns others to them inside.
 
         Args:
-            but: identities of the handles of those that the data has changed.
+            but: identities of the handles of those that the functions of the data use.
         """
         build.build_compiled(self._model)
         own = (*own_variables(self._model, self._objects), *self._counter())
