@@ -1,7 +1,9 @@
 """Training by several processes that is killed and started again ends as if nobody had been killed.
 
 A worker of two ends by SIGKILL at some step, the other by what TensorFlow then raises; both start
-again until they come to the end. Compared are all values and, of ``fit``, History.
+again until they come to the end. Compared are all values and, of ``fit``, History. A sum over the
+workers of an epoch that was resumed is added in another order (docs/distribute.md): it may differ
+in the last bit of a float32, and nothing else may.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def killed_and_resumed(server: ForkServer, training: str, places: list[Any], pat
         assert outcomes[place[-1]].signal == signal.SIGKILL, outcomes[place[-1]]
         assert outcomes[1 - place[-1]].error, "the other one went on alone"
     ended = run_workers(server, 2, training, str(path / "killed"), None)
-    assert results(ended) == whole
+    for (exact, summed), (values, sums) in zip(results(ended), whole, strict=True):
+        assert exact == values
+        assert summed == pytest.approx(sums, rel=2**-22)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long)])

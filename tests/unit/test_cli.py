@@ -117,12 +117,13 @@ def test_inspect_as_json_agrees_with_tensorflow(runs, capsys):
     assert document["nbytes"] == 60 + 40 + 4 + 4 + 4 + 8
 
 
-def test_inspect_of_a_directory_shows_the_newest_and_lists_the_rest(runs, capsys):
-    assert run("inspect", runs) == 0
+def test_inspect_of_a_directory_shows_the_newest_and_lists_the_rest(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert run("inspect", runs.name) == 0
     out = capsys.readouterr().out
-    assert f"{runs}/ckpt-2  foreign  shown below" in out
-    assert f"{runs}/ckpt-1  foreign" in out
-    assert f"{runs}/ckpt-2: written by TensorFlow" in out
+    assert f"{runs.name}/ckpt-2  foreign  shown below" in out
+    assert f"{runs.name}/ckpt-1  foreign" in out
+    assert f"{runs.name}/ckpt-2: written by TensorFlow" in out
 
 
 def test_inspect_passes_over_what_it_cannot_read_and_says_so(runs, tmp_path, capsys):

@@ -171,16 +171,17 @@ def test_other_than_two_sides_is_misuse(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("person", [False, True])
 def test_no_name_is_cut_in_80_columns(
-    write: Callable[..., str], person: bool, monkeypatch: pytest.MonkeyPatch
+    write: Callable[..., str], person: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tfckpt.cli import tables
 
     monkeypatch.setattr(tables, "for_a_person", lambda: person)
     monkeypatch.setenv("COLUMNS", "80")
     values = {f"net__block_{n}_up__kernel": RANDOM.normal(size=(640, 2, 1, 640)) for n in range(2)}
-    a = write("a", **{n: v.astype("float32") for n, v in values.items()})
-    b = write("b", **{n: v.astype("float64") for n, v in values.items()})
-    out = run("diff", a, b, "--values").out
+    write("a", **{n: v.astype("float32") for n, v in values.items()})
+    write("b", **{n: v.astype("float64") for n, v in values.items()})
+    monkeypatch.chdir(tmp_path)
+    out = run("diff", "a", "b", "--values").out
     assert max(map(len, out.splitlines())) <= 80
     for n in range(2):
         place = out.splitlines().index(f"net/block_{n}_up/kernel")

@@ -167,7 +167,10 @@ def die(where: Any, *here: Any) -> None:
 
 
 def fit(strategy: Any, index: int, directory: str, where: Any, flavour: str = "tf_keras") -> Any:
-    """``fit`` of a model; ``where`` is the epoch, the batch and the worker that is killed."""
+    """``fit`` of a model; ``where`` is the epoch, the batch and the worker that is killed.
+
+    Returns the values, and apart from them what is summed over the workers.
+    """
     keras = importlib.import_module(flavour)
     model = small(strategy, flavour)
 
@@ -184,7 +187,12 @@ def fit(strategy: Any, index: int, directory: str, where: Any, flavour: str = "t
     history = model.fit(
         batches(), epochs=3, verbose=0, callbacks=[Killed(), run.callback(verbose=0)]
     )
-    return [found({"model": model}), history.history]
+    values = collect({"model": model}).variables
+    summed = {n: float(raw(v).numpy()) for n, v in values.items() if n.startswith("metrics/")}
+    for name, epochs in history.history.items():
+        summed |= {f"{name} of epoch {epoch}": value for epoch, value in enumerate(epochs)}
+    exact = {name: text for name, text in found({"model": model}).items() if name not in summed}
+    return [exact, summed]
 
 
 def loop(strategy: Any, index: int, directory: str, where: Any, flavour: str = "keras") -> Any:
@@ -214,7 +222,7 @@ def loop(strategy: Any, index: int, directory: str, where: Any, flavour: str = "
         step.assign_add(1)
         run.save_if_due()
     run.sync()
-    return [found({"model": model})]
+    return [found({"model": model}), {}]
 
 
 def save_until_killed(
