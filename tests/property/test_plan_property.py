@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tfckpt.planning import Severity, Status, make_plan, render_text, union_of
 from tfckpt.planning.compare import Comparison
-from tfckpt.planning.plan import ASSIGNED
 from tfckpt.planning.route import Router
+from tfckpt.planning.step import ASSIGNED
 from tfckpt.policy import Policy
 from tfckpt.records import Entry, Inventory, Layer, Role
 

@@ -18,7 +18,7 @@ from tfckpt.cli.finding import find, passed_over
 from tfckpt.cli.progress import progress
 from tfckpt.cli.selection import RULES, opened, policy_of, selected, tell
 from tfckpt.cli.writing import Reader
-from tfckpt.planning.plan import ASSIGNED, Severity, Status
+from tfckpt.planning.step import ASSIGNED, Severity, Status
 from tfckpt.planning.text import printable
 from tfckpt.policy import Config, Policy, Restore, Source
 from tfckpt.records import Role

@@ -15,7 +15,7 @@ from tfckpt.cli.document import show_json
 from tfckpt.cli.finding import files_of, find, passed_over
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.planning.derive import derive
-from tfckpt.planning.plan import Status
+from tfckpt.planning.step import Status
 from tfckpt.planning.text import printable, size
 from tfckpt.policy import Policy, load_config
 from tfckpt.policy.model import OptimizerRules

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.derive import structure
-from tfckpt.planning.plan import Status
+from tfckpt.planning.step import Status
 from tfckpt.records import Restored, Role
 from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle

@@ -27,7 +27,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.errors import RestoreError
-from tfckpt.live import buffers, delayed
+from tfckpt.live import buffers, tf_restore
 from tfckpt.live.distribution import ALONE
 from tfckpt.live.incoming import Incoming, cast_for, limit
 from tfckpt.live.interrupts import interrupt_waits
@@ -309,11 +309,11 @@ def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
 def _restore_objects(objects: Mapping[str, Mapping[str, Any]]) -> None:
     prefix = ""
     try:
-        with delayed.put_back_on_failure(obj for of in objects.values() for obj in of.values()):
+        with tf_restore.put_back_on_failure(obj for of in objects.values() for obj in of.values()):
             for prefix, found in objects.items():
-                delayed.restore_objects(prefix, found)
+                tf_restore.restore_objects(prefix, found)
     except (AssertionError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
-        raise delayed.not_taken(prefix, error) from error
+        raise tf_restore.not_taken(prefix, error) from error
 
 
 def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:

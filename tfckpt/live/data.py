@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from tfckpt.live.captured import Saved, serialized
 from tfckpt.live.datasets import all_below
-from tfckpt.live.delayed import restore_objects
+from tfckpt.live.tf_restore import restore_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,7 +16,6 @@ from tfckpt.live.delayed import (
     came_since,
     is_tensor,
     may_come,
-    not_taken,
     nothing_at_all,
     nothing_left,
     restore_rest,
@@ -28,6 +27,7 @@ from tfckpt.live.late import Late
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import synchronous
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
+from tfckpt.live.tf_restore import not_taken
 from tfckpt.live.turns import assigning
 from tfckpt.live.variables import is_variable
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.coverage import is_save_counter
-from tfckpt.planning.plan import ASSIGNED
+from tfckpt.planning.step import ASSIGNED
 from tfckpt.records import Restored, Role
 from tfckpt.stored.files import absolute, same_directory
 

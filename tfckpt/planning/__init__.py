@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfckpt.planning.match import make_plan
     from tfckpt.planning.outcome import RestoreReport
-    from tfckpt.planning.plan import Plan, Severity, Status, Step
+    from tfckpt.planning.plan import Plan
     from tfckpt.planning.report import render_text
+    from tfckpt.planning.step import Severity, Status, Step
     from tfckpt.planning.union import union_of
 
 _LAZY = {
     "Plan": "plan",
     "RestoreReport": "outcome",
-    "Severity": "plan",
-    "Status": "plan",
-    "Step": "plan",
+    "Severity": "step",
+    "Status": "step",
+    "Step": "step",
     "make_plan": "match",
     "render_text": "report",
     "union_of": "union",

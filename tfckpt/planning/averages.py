@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.plan import ASSIGNED, Severity, Status, Step
+from tfckpt.planning.step import ASSIGNED, Severity, Status, Step
 from tfckpt.records import Role
 from tfckpt.selectors import Selector
 

@@ -15,7 +15,7 @@ from tfckpt.planning import datasets, vocabularies
 from tfckpt.planning.casting import castable
 from tfckpt.planning.changes import Change, Impossible, Kind
 from tfckpt.planning.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
-from tfckpt.planning.plan import Severity, Status, Step
+from tfckpt.planning.step import Severity, Status, Step
 from tfckpt.planning.structure import Layers
 from tfckpt.records import Role
 

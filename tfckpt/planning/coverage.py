@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import Problem
 from tfckpt.planning.hints import RENAMED
-from tfckpt.planning.plan import ASSIGNED, Severity, Status
+from tfckpt.planning.step import ASSIGNED, Severity, Status
 from tfckpt.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfckpt.planning.plan import Step
+    from tfckpt.planning.step import Step
     from tfckpt.policy import Policy
     from tfckpt.records import Entry, Inventory
 

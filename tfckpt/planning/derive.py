@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.planning.coverage import is_save_counter
 from tfckpt.planning.match import make_plan
-from tfckpt.planning.plan import Status
+from tfckpt.planning.step import Status
 from tfckpt.planning.structure import slot_tail
 from tfckpt.records import Inventory
 from tfckpt.stored.bundles.index import ITEM_BYTES

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfckpt.planning.coverage import SAVE_COUNTER
 from tfckpt.planning.hints import rule_of
-from tfckpt.planning.plan import ASSIGNED, Severity, Status
 from tfckpt.planning.positions import is_numbered
+from tfckpt.planning.step import ASSIGNED, Severity, Status
 from tfckpt.planning.text import printable
 from tfckpt.planning.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.records import Role
@@ -15,7 +15,8 @@ from tfckpt.records import Role
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from tfckpt.planning.plan import Plan, Step
+    from tfckpt.planning.plan import Plan
+    from tfckpt.planning.step import Step
 
 _FEW, _MANY = 3, 10
 _OF_MODEL = "not in the checkpoint, unchanged in the model"
@@ -31,7 +32,8 @@ _OTHER_SHAPE = "of another shape in the checkpoint, unchanged in the model"
 def warned_of(plan: Plan) -> str:
     """What a policy says to warn of; "" for nothing.
 
-    >>> from tfckpt.planning.plan import Plan, Step
+    >>> from tfckpt.planning.plan import Plan
+    >>> from tfckpt.planning.step import Step
     >>> from tfckpt.records import Entry
     >>> bias = Entry("model/head/bias", Role.WEIGHT, "float32", (3,))
     >>> step = Step(Status.MISSING, bias.name, "", bias, None, Severity.WARN)

@@ -16,14 +16,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import Problem
-from tfckpt.planning.plan import Status
+from tfckpt.planning.step import Status
 from tfckpt.planning.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.planning.changes import Change
-    from tfckpt.planning.plan import Plan, Step
+    from tfckpt.planning.plan import Plan
+    from tfckpt.planning.step import Step
     from tfckpt.records import Entry
 
 VERSION = 1
@@ -38,7 +39,8 @@ _Line = dict[str, Any]
 def render(plan: Plan) -> str:
     """The lock of a plan.
 
-    >>> from tfckpt.planning.plan import Plan, Status, Step
+    >>> from tfckpt.planning.plan import Plan
+    >>> from tfckpt.planning.step import Status, Step
     >>> from tfckpt.records import Entry, Origin, Role
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16, crc32c=7)
     >>> step = Step(Status.LOADED, kernel.name, kernel.name, kernel, kernel)

@@ -22,12 +22,13 @@ from tfckpt.planning.averages import with_averages
 from tfckpt.planning.compare import Comparison
 from tfckpt.planning.coverage import SAVE_COUNTER, coverage, is_save_counter
 from tfckpt.planning.hints import RenameHints
-from tfckpt.planning.plan import ASSIGNED, Plan, Severity, Status, Step
+from tfckpt.planning.plan import Plan
 from tfckpt.planning.renames import Renames
 from tfckpt.planning.reshaping import Known
 from tfckpt.planning.route import Route, Router
 from tfckpt.planning.rules import Rules, also_known, by_role
 from tfckpt.planning.seeds import Seeds
+from tfckpt.planning.step import ASSIGNED, Severity, Status, Step
 from tfckpt.planning.unmatched import Unmatched, is_adapter
 from tfckpt.planning.untold import Untold
 from tfckpt.records import Role

@@ -10,8 +10,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.plan import Severity
 from tfckpt.planning.report import problem_of, sections, totals, verdict
+from tfckpt.planning.step import Severity
 from tfckpt.planning.text import printable
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.plan import ASSIGNED, Plan, Severity, Status, Step
+from tfckpt.planning.plan import Plan
+from tfckpt.planning.step import ASSIGNED, Severity, Status, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.coverage import is_save_counter
-from tfckpt.planning.plan import Severity, Status, Step
 from tfckpt.planning.rules import Rules
+from tfckpt.planning.step import Severity, Status, Step
 from tfckpt.planning.vocabularies import NOT_SAVED
 from tfckpt.records import Role
 
