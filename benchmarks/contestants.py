@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.save import Terms
-from tfckpt.stored.files import SCRATCH
+from tfckpt.live.saving.save import Terms
+from tfckpt.stored.io.files import SCRATCH
 
 if TYPE_CHECKING:
     from benchmarks.subjects import Subject

@@ -17,15 +17,15 @@ import numpy as np
 
 import tfckpt
 from benchmarks.measure import Result, Settings, clock, in_turns, results_in_child
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
 from tfckpt.planning.diff import Mark, diff
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Layer, Role
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writer import BundleWriter
-from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits import commit
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord, now, render
+from tfckpt.stored.open import open_checkpoint
 
 SIZES = (2_000, 10_000, 30_000)
 LIVE = 10_000  # to build a model of more takes longer than all the rest
@@ -95,8 +95,8 @@ def _stored(prefix: str, values: Inventory) -> CommitRecord:
             entries[entry.name] = entry._replace(shape=(4, 4), nbytes=64, key=key, crc32c=number)
         writer.finish()
     found = dataclasses.replace(values, entries=entries, complete=True)
-    record = CommitRecord(1, found, commit.index_digest(prefix), now())
-    commit.write(prefix, record)
+    record = CommitRecord(1, found, record_file.index_digest(prefix), now())
+    record_file.write(prefix, record)
     return record
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import Result, Settings
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import Saved, decide
 from tfckpt.policy import Keep
-from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored.commits import commit
+from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord, now
-from tfckpt.stored.files import SCRATCH
+from tfckpt.stored.io.files import SCRATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def with_files(path: str) -> Callable[[int], tuple[float, int]]:
             metrics=metrics(number, loss),
             finite=True,
         )
-        commit.write(prefix, record, SCRATCH)
+        record_file.write(prefix, record, SCRATCH)
         start = time.perf_counter()
         directory.claim()
         found = directory.checkpoints()

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import MIB, Result, Settings, in_child
-from tfckpt.stored.bundles.encode import encode_object_graph
-from tfckpt.stored.bundles.writer import BundleWriter
-from tfckpt.stored.graphs.graph_writer import key_of, made_of
+from tfckpt.stored.bundles.index_encoder import encode_object_graph
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.graphs.writer import key_of, made_of
 
 VALUE, COUNT = 64 * MIB, 12
 CODE = """

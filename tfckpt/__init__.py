@@ -32,29 +32,29 @@ from tfckpt.version import __version__ as __version__
 if TYPE_CHECKING:
     from tfckpt import callbacks
     from tfckpt.calls import from_config, inventory, plan, restore
+    from tfckpt.core.inventory import Entry, Inventory, Role
     from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.functions import register_adaptation
+    from tfckpt.live.restoring.registered_functions import register_adaptation
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
-    from tfckpt.records import Entry, Inventory, Role
     from tfckpt.run import Run
 
 _LAZY = {
     "Checkpoint": "tfckpt.live.checkpoint",
     "CheckpointManager": "tfckpt.manager.checkpoint_manager",
-    "Entry": "tfckpt.records",
-    "Inventory": "tfckpt.records",
+    "Entry": "tfckpt.core.inventory",
+    "Inventory": "tfckpt.core.inventory",
     "Plan": "tfckpt.planning",
     "Policy": "tfckpt.policy",
     "RestoreReport": "tfckpt.planning",
-    "Role": "tfckpt.records",
+    "Role": "tfckpt.core.inventory",
     "Run": "tfckpt.run",
     "Status": "tfckpt.planning",
     "from_config": "tfckpt.calls",
     "inventory": "tfckpt.calls",
     "plan": "tfckpt.calls",
-    "register_adaptation": "tfckpt.live.functions",
+    "register_adaptation": "tfckpt.live.restoring.registered_functions",
     "restore": "tfckpt.calls",
 }
 

@@ -13,24 +13,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptError
-from tfckpt.fitting.restoring import plan_first, restore_first, warn_of
 from tfckpt.live.checkpoint import Checkpoint
-from tfckpt.live.flavours import flavour_of
-from tfckpt.live.inventory import collect
-from tfckpt.live.remote import files_of
-from tfckpt.live.variables import Trackable
+from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.objects.collect import collect
+from tfckpt.live.variables.flavours import flavour_of
+from tfckpt.live.variables.variables import Trackable
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import CONFIGS
 from tfckpt.policy.messages import did_you_mean, keys_of, show_value
 from tfckpt.run import Run
-from tfckpt.stored.bundles.prefix import not_found
-from tfckpt.stored.commits.discover import candidates
-from tfckpt.stored.files import LOCAL, absolute
-from tfckpt.stored.instead import is_checkpoint, is_directory, shown
+from tfckpt.stored.commits.discovery import candidates
+from tfckpt.stored.io.files import LOCAL, absolute
+from tfckpt.stored.paths.lookalikes import is_checkpoint, is_directory, shown
+from tfckpt.stored.paths.wrong_paths import not_found
+from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
 
 if TYPE_CHECKING:
+    from tfckpt.core.inventory import Inventory
     from tfckpt.planning import Plan, RestoreReport
-    from tfckpt.records import Inventory
 
 ConfigSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Config"
 

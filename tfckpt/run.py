@@ -10,22 +10,22 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfckpt.errors import TfckptError
-from tfckpt.fitting.fits import Fits
-from tfckpt.fitting.keras_callback import callback_for, no_training
-from tfckpt.fitting.restoring import plan_first, restore_first, warn_of
-from tfckpt.fitting.resumption import Restoration, Resumption, check_keywords
-from tfckpt.fitting.saves import Moment, Saves
-from tfckpt.fitting.steps import check_step
-from tfckpt.fitting.training_state import takes_up
-from tfckpt.live.background import in_turn
 from tfckpt.live.checkpoint import Checkpoint
-from tfckpt.live.variables import as_int
+from tfckpt.live.saving.background import in_turn
+from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
+from tfckpt.training.callback import callback_for, no_training
+from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
+from tfckpt.training.saves import Moment, Saves
+from tfckpt.training.state.fits import Fits
+from tfckpt.training.state.resumption import Restoration, Resumption, check_keywords
+from tfckpt.training.state.training_state import takes_up
+from tfckpt.training.steps import check_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.live.restore import Choice
+    from tfckpt.live.restoring.restore import Choice
     from tfckpt.planning import Plan, RestoreReport
     from tfckpt.policy import Config
 

@@ -13,7 +13,7 @@ import pytest
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.table import read_table
+from tfckpt.stored.bundles.encoding.table import read_table
 
 
 def test_the_forge_itself_forges_nothing(forge: Any) -> None:

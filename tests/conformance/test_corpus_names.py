@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from zoo.corpus import CORPUS, ITEMS, digest, expected_of, prefix_of
 
-from tfckpt.records import Role
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.core.inventory import Role
+from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

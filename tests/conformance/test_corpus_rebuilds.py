@@ -16,7 +16,7 @@ from zoo.corpus import digest, expected_of, prefix_of
 from zoo.variables import inner
 
 import tfckpt
-from tfckpt.live.inventory import collect
+from tfckpt.live.objects.collect import collect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

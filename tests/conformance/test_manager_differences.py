@@ -13,7 +13,7 @@ import pytest
 from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, name
 
 import tfckpt
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 
 @pytest.fixture

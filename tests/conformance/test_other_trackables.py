@@ -14,9 +14,9 @@ from tensorflow.python.saved_model.registration import registration
 from zoo.variables import inner
 
 import tfckpt
-from tfckpt.live.inventory import collect
-from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits import commit
+from tfckpt.live.objects.collect import collect
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.open import open_checkpoint
 
 V1 = tf.compat.v1.train
 OPTIMIZERS = {
@@ -83,7 +83,7 @@ def test_a_v1_optimizer_beside_a_model_comes_back_whole(name, writer, tmp_path) 
 def test_every_variable_of_a_v1_optimizer_is_in_the_record_and_the_file(name, tmp_path) -> None:
     model, optimizer = run(name, 0.5)
     path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
-    record = commit.read(path)
+    record = record_file.read(path)
     assert record is not None
     reader = tf.train.load_checkpoint(path)
     stored = [
@@ -130,7 +130,7 @@ def test_a_v1_optimizer_may_stand_beside_the_one_that_keras_compiled(tmp_path) -
     model.fit(np.ones((2, 3)), np.ones((2, 2)), verbose=0)
     checkpoint = tfckpt.Checkpoint(model=model, optimizer=optimizer)
     path = checkpoint.save(tmp_path / "ckpt")
-    record = commit.read(path)
+    record = record_file.read(path)
     assert record is not None
     assert {"optimizer/beta1_power", "model/optimizer/iterations"} <= set(record.inventory.entries)
     checkpoint.restore(path).assert_consumed()

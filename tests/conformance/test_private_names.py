@@ -11,7 +11,7 @@ import tf_keras
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
-from tfckpt.live import generators
+from tfckpt.live.program_state import random_state
 
 
 def built(flavour: Any, optimizer: Any) -> Any:
@@ -119,7 +119,7 @@ def test_fit_gives_the_train_function_an_iterator_after_on_train_begin(module: A
 def test_the_global_seed_generator_is_found_under_its_name() -> None:
     keras.random.uniform(())
     state = keras.src.random.seed_generator.global_seed_generator().state
-    assert generators.take()["keras"] == state.numpy().tolist()
+    assert random_state.take()["keras"] == state.numpy().tolist()
 
 
 def test_what_repeats_is_known_by_its_class() -> None:

@@ -16,8 +16,8 @@ from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
 import tfckpt
-from tfckpt.live.inventory import collect
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.live.objects.collect import collect
+from tfckpt.stored.open import open_checkpoint
 
 
 def adam(k: Any) -> Any:

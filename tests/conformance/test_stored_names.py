@@ -18,11 +18,11 @@ from zoo import models, optimizers
 from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
-from tfckpt.live.inventory import Live, collect
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.live.objects.collect import Live, collect
+from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
-    from tfckpt.records import Inventory
+    from tfckpt.core.inventory import Inventory
 
 FOREIGN = re.compile(r"layer_with_weights-\d+|/trainable_variables/\d+/|^optimizer/\w+/\d+$")
 # Per model, the layers whose names its file does not tell, by flavour.

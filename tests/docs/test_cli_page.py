@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from tfckpt.cli.commands import COMMANDS
-from tfckpt.cli.usage import usage
+from tfckpt.cli.arguments.command_table import COMMANDS
+from tfckpt.cli.arguments.usage import usage
 
 if TYPE_CHECKING:
-    from tfckpt.cli.command import Command
+    from tfckpt.cli.arguments.command import Command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 DOCUMENTS = {

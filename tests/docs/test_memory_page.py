@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tfckpt.live.apply import UNDO_BYTES
-from tfckpt.live.incoming import KEPT_BYTES
+from tfckpt.live.restoring.apply import UNDO_BYTES
+from tfckpt.live.restoring.incoming import KEPT_BYTES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "memory.md"
 

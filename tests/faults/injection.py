@@ -20,7 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfckpt.stored.files import LocalFiles, LocalOutput
+from tfckpt.stored.io.files import LocalFiles, LocalOutput
 
 SOURCE = Path(__file__).with_name("preload.c")
 

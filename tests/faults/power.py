@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from faults.injection import Seam
 
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
     import random

@@ -9,7 +9,7 @@ import pytest
 from zoo.command_line import document, run
 
 import tfckpt
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfckpt.errors import InUseError
-from tfckpt.stored.commits.lock import LOCK_FILE, lock_of
+from tfckpt.stored.commits.writer_lock import LOCK_FILE, lock_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ TIMEOUT = 60
 BEGIN = """
 import os, subprocess, sys
 from tfckpt.errors import SaveError
-from tfckpt.stored.commits.lock import lock_of
+from tfckpt.stored.commits.writer_lock import lock_of
 
 def acquire():
     try:

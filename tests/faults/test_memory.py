@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tfckpt.live.incoming import limit
+from tfckpt.live.restoring.incoming import limit
 
 MIB = 1 << 20
 SIDE = 2048  # 16 MiB of float32

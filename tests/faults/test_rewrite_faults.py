@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from zoo.command_line import run
 
-from tfckpt.stored.bundles.writer import BundleWriter
-from tfckpt.stored.files import LocalFiles, LocalOutput
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.io.files import LocalFiles, LocalOutput
 
 if TYPE_CHECKING:
     from pathlib import Path

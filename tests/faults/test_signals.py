@@ -383,7 +383,7 @@ def test_scenario(play, function, save, expected) -> None:
 
 PROCESS = """
 import atexit
-from tfckpt.manager.signals import Signals
+from tfckpt.manager.preemption import Signals
 atexit.register(print, "atexit")
 signals = Signals(["SIGTERM"], 1000)
 signals.install()

@@ -18,8 +18,8 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 import tfckpt
-from tfckpt.live import apply, buffers, incoming
-from tfckpt.stored.files import LocalHandle
+from tfckpt.live.restoring import apply, buffers, incoming
+from tfckpt.stored.io.files import LocalHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import pytest
 
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.index import slice_key
-from tfckpt.stored.verification import verify
+from tfckpt.stored.inspection.verification import verify
 
 SEED = 20261120
 

@@ -16,13 +16,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tfckpt
-from tfckpt.live.adapt import adapted
+from tfckpt.core.dtypes import can_cast, holds
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.live.restoring.adapt import adapted
 from tfckpt.planning import Status, make_plan
-from tfckpt.planning.casting import can_cast, holds
-from tfckpt.planning.reshaping import Known
+from tfckpt.planning.adaptation.operations import Known
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored.vocabulary import read_words
+from tfckpt.stored.io.word_list import read_words
 
 SIZES = st.integers(1, 4)
 SHAPES = st.lists(SIZES, min_size=1, max_size=4).map(tuple)

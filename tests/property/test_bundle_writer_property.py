@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from zoo.tensors import KEYS, assert_same, save, values
 
 from tfckpt.stored.bundles.bundle import Bundle, index_path
-from tfckpt.stored.bundles.shard import Pace, dtype_name
-from tfckpt.stored.bundles.side_by_side import Place, Value, write_side_by_side
-from tfckpt.stored.bundles.writer import BundleWriter, encode_index
-from tfckpt.stored.files import SCRATCH
+from tfckpt.stored.bundles.writing.parallel_write import Place, Value, write_side_by_side
+from tfckpt.stored.bundles.writing.shard import Pace, dtype_name
+from tfckpt.stored.bundles.writing.write import BundleWriter, encode_index
+from tfckpt.stored.io.files import SCRATCH
 
 
 @pytest.fixture(scope="session")

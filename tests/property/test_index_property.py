@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles import index
-from tfckpt.stored.bundles.encode import encode_entry, encode_header
-from tfckpt.stored.bundles.proto import BundleEntry
-from tfckpt.stored.bundles.table_builder import build_table
+from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+from tfckpt.stored.bundles.encoding.table_builder import build_table
+from tfckpt.stored.bundles.index_encoder import encode_entry, encode_header
 
 entries = st.builds(
     lambda kind, shard, offset, crc: BundleEntry(

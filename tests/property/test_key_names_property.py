@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfckpt.records import Role
+from tfckpt.core.inventory import Role
 from tfckpt.stored.tf1.key_names import name_keys
 
 WORDS = [

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 import tfckpt
 from tfckpt.stored.commits import record
-from tfckpt.stored.commits.commit import path_of
+from tfckpt.stored.commits.record_file import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfckpt.records import Inventory
+    from tfckpt.core.inventory import Inventory
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 OTHER_METRICS: list[Any] = []  # nothing of the model tells what stands here

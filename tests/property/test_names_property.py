@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfckpt.names import Kind, Names, Node, assign, walk
-from tfckpt.records import Entry, Inventory, Role
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.names import Kind, Names, Node, assign, walk
 
 if TYPE_CHECKING:
     import random

@@ -6,12 +6,12 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import Severity, Status, make_plan, render_text, union_of
-from tfckpt.planning.compare import Comparison
-from tfckpt.planning.route import Router
-from tfckpt.planning.step import ASSIGNED
+from tfckpt.planning.checks.comparison import Comparison
+from tfckpt.planning.checks.step import ASSIGNED
+from tfckpt.planning.matching.routing import Router
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Layer, Role
 
 LAYERS = ("dense", "dense_1", "dense_2", "conv", "head")
 names = st.builds(

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfckpt.core.inventory import Entry, Role
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.records import Entry, Role
-from tfckpt.stored.commits import entries, record
+from tfckpt.stored.commits import record, record_entries
 
 texts = st.text(max_size=5) | st.sampled_from(("model/a", "float32", 'é/"\\\n\u2028'))
 values = st.builds(
@@ -37,14 +37,14 @@ def test_each_value_is_written_as_json_without_what_is_usual(found: list[Entry])
     lines = [
         json.dumps(one, ensure_ascii=False, separators=(",", ":"), sort_keys=True) for one in plain
     ]
-    assert entries.render(found) == ",\n".join(lines)
+    assert record_entries.render(found) == ",\n".join(lines)
 
 
 odd = st.sampled_from(
     (None, True, False, 0, -1, 1 << 32, 1 << 63, 1.0, "", "weight", [], [1, True], [1.0], [-1])
 ) | st.sampled_from(([1 << 63], [[1]], {}, ["weight"], [2, 3]))
 items = st.builds(
-    lambda entry, change: {**json.loads(entries.render([entry])), **change},
+    lambda entry, change: {**json.loads(record_entries.render([entry])), **change},
     values,
     st.just({}) | st.dictionaries(st.sampled_from((*Entry._fields, "other")), odd, max_size=2),
 )
@@ -57,9 +57,9 @@ def test_values_are_read_as_one_after_the_other_or_refused(found: list[Any]) -> 
     try:
         expected = reader.entries(found)
     except DamagedCheckpointError:
-        assert entries.parse(found) is None
+        assert record_entries.parse(found) is None
     else:
-        assert entries.parse(found) == expected
+        assert record_entries.parse(found) == expected
 
 
 named = st.lists(
@@ -69,5 +69,5 @@ named = st.lists(
 
 @given(named)
 def test_values_are_read_as_they_were_written(found: list[Entry]) -> None:
-    read = entries.parse(json.loads(f"[{entries.render(found)}]"))
+    read = record_entries.parse(json.loads(f"[{record_entries.render(found)}]"))
     assert read == {entry.name: entry for entry in found}

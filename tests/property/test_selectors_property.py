@@ -9,7 +9,7 @@ import warnings
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfckpt.selectors import Selector, _Glob, compile_rename, suggest
+from tfckpt.core.selectors import Selector, _Glob, compile_rename, suggest
 
 LEVEL = st.text("ab_", min_size=1, max_size=4)
 NAME = st.lists(LEVEL, min_size=1, max_size=5).map("/".join)

@@ -13,9 +13,9 @@ import yaml
 from zoo.command_line import document, run
 
 import tfckpt
-from tfckpt.live import apply
-from tfckpt.live.functions import FUNCTIONS
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.live.restoring import apply
+from tfckpt.live.restoring.registered_functions import FUNCTIONS
+from tfckpt.stored.open import open_checkpoint
 
 QKV = ["model/q/*", "model/k/*", "model/v/*"]
 

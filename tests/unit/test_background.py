@@ -16,9 +16,9 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.background import Background
-from tfckpt.stored.commits import commit
-from tfckpt.stored.files import LocalFiles
+from tfckpt.live.saving.background import Background
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,7 +180,7 @@ def test_nothing_is_listed_before_it_is_committed(manager, gate) -> None:
     gate.open()
     first.sync()
     assert (first.checkpoints, first.latest_checkpoint) == ([path], path)
-    assert commit.read(path) is not None
+    assert record_file.read(path) is not None
 
 
 def test_a_number_given_by_hand_counts_before_it_is_committed(manager, gate) -> None:
@@ -263,7 +263,7 @@ SCRIPT = """
     import errno, os, pathlib, sys, threading
     import tensorflow as tf
     import tfckpt
-    from tfckpt.stored.files import LocalFiles
+    from tfckpt.stored.io.files import LocalFiles
 
     gate, makedirs, rename = threading.Event(), LocalFiles.makedirs, LocalFiles.rename
 
@@ -300,7 +300,7 @@ def test_the_end_of_a_script_waits_for_the_save_under_way(ended) -> None:
     place, done = ended
     path = str(place / "whole" / "ckpt-1")
     assert done.returncode == 0, done.stderr
-    assert commit.read(path) is not None
+    assert record_file.read(path) is not None
     np.testing.assert_array_equal(stored(path), range(5))
     assert sorted(each.name for each in (place / "whole").glob("[!.]*")) == [
         "checkpoint",

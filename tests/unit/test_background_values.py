@@ -11,9 +11,9 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.live import checkpoint as checkpoint_module
-from tfckpt.live import writer
-from tfckpt.stored.bundles.shard import Pace
-from tfckpt.stored.files import LocalOutput
+from tfckpt.live.saving import write_files
+from tfckpt.stored.bundles.writing.shard import Pace
+from tfckpt.stored.io.files import LocalOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ class Slow:
 @pytest.mark.parametrize("files", [1, 2])
 def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
     slow = Slow(monkeypatch)
-    monkeypatch.setattr(writer, "files_for", lambda _: files)
+    monkeypatch.setattr(write_files, "files_for", lambda _: files)
     monkeypatch.setattr(checkpoint_module, "BESIDE", Pace(1 << 12, 1 << 14))
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfckpt.planning.branches import ordered, rows, tree
-from tfckpt.records import Entry, Role
+from tfckpt.core.inventory import Entry, Role
+from tfckpt.core.name_tree import ordered, rows, tree
 
 
 def shown(*names: str, fold: bool = True, sizes: dict[str, int] | None = None) -> list[str]:

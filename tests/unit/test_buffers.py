@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live import buffers, incoming
-from tfckpt.stored.bundles.proto import BundleEntry
-from tfckpt.stored.files import LocalHandle
+from tfckpt.live.restoring import buffers, incoming
+from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+from tfckpt.stored.io.files import LocalHandle
 
 DTYPES = [
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),

@@ -15,7 +15,7 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 

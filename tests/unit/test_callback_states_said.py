@@ -11,8 +11,8 @@ from zoo.fits import through_json
 
 import tfckpt
 from tfckpt.errors import TfckptError
-from tfckpt.fitting import states
-from tfckpt.fitting.values import MAX_ELEMENTS
+from tfckpt.training.state import callback_state
+from tfckpt.training.state.json_values import MAX_ELEMENTS
 
 
 def early(flavour: Any, **more: Any) -> Any:
@@ -24,12 +24,12 @@ def early(flavour: Any, **more: Any) -> Any:
 def test_of_several_each_gets_its_own(flavour) -> None:
     two = [early(flavour, monitor="a"), early(flavour, monitor="b")]
     two[0].wait, two[1].wait = 3, 5
-    saved = through_json(states.collect(two))
+    saved = through_json(callback_state.collect(two))
     fresh = [early(flavour, monitor="a"), early(flavour, monitor="b")]
-    assert states.restore(fresh, saved) == []
+    assert callback_state.restore(fresh, saved) == []
     assert [one.wait for one in fresh] == [3, 5]
     crossed = [early(flavour, monitor="b"), early(flavour, monitor="a")]
-    assert states.restore(crossed, saved) == [
+    assert callback_state.restore(crossed, saved) == [
         "EarlyStopping: its monitor was 'a' and is 'b', so it begins anew",
         "EarlyStopping 2: its monitor was 'b' and is 'a', so it begins anew",
     ]
@@ -37,33 +37,33 @@ def test_of_several_each_gets_its_own(flavour) -> None:
 
 
 def test_one_more_and_one_less_are_said(flavour) -> None:
-    saved = states.collect([early(flavour), early(flavour)])
-    assert states.restore([early(flavour)], saved) == [
+    saved = callback_state.collect([early(flavour), early(flavour)])
+    assert callback_state.restore([early(flavour)], saved) == [
         "EarlyStopping 2 was in the training that was saved, and is not in this one"
     ]
     plateau = flavour.callbacks.ReduceLROnPlateau("loss")
-    assert states.restore([early(flavour), plateau], states.collect([early(flavour)])) == [
-        "ReduceLROnPlateau was not in the training that was saved, so it begins anew"
-    ]
+    assert callback_state.restore(
+        [early(flavour), plateau], callback_state.collect([early(flavour)])
+    ) == ["ReduceLROnPlateau was not in the training that was saved, so it begins anew"]
 
 
 def test_another_flavour_is_said() -> None:
     keras, tf_keras = pytest.importorskip("keras"), pytest.importorskip("tf_keras")
-    saved = states.collect([early(tf_keras)])
-    (said,) = states.restore([early(keras)], saved)
+    saved = callback_state.collect([early(tf_keras)])
+    (said,) = callback_state.restore([early(keras)], saved)
     assert said == "EarlyStopping: it was saved by tf_keras and is of Keras 3 here"
 
 
 def test_best_weights_that_were_not_saved_are_said(flavour) -> None:
     callback = early(flavour, restore_best_weights=True)
     callback.best_weights = [np.ones((2, 3), np.float32), np.zeros(3)]
-    saved = through_json(states.collect([callback]))
+    saved = through_json(callback_state.collect([callback]))
     fresh = early(flavour, restore_best_weights=True)
-    (said,) = states.restore([fresh], saved)
+    (said,) = callback_state.restore([fresh], saved)
     assert "best_weights were not saved" in said
-    kept = states.arrays([callback])
+    kept = callback_state.arrays([callback])
     assert list(kept) == ["EarlyStopping/best_weights/0", "EarlyStopping/best_weights/1"]
-    assert states.restore([fresh], saved, kept) == []
+    assert callback_state.restore([fresh], saved, kept) == []
     np.testing.assert_equal(fresh.best_weights, callback.best_weights)
     callback.best_weights[0][:] = 7  # what was handed out is a copy
     assert kept["EarlyStopping/best_weights/0"][0, 0] == fresh.best_weights[0][0, 0] == 1
@@ -81,11 +81,11 @@ def test_best_weights_that_were_not_saved_are_said(flavour) -> None:
     ],
 )
 def test_what_no_save_writes_sets_nothing(flavour, damage, said) -> None:
-    saved = states.collect([early(flavour)])
+    saved = callback_state.collect([early(flavour)])
     saved["EarlyStopping"] |= damage
     fresh = early(flavour)
     before = dict(vars(fresh))
-    assert said in states.restore([fresh], saved)[0]
+    assert said in callback_state.restore([fresh], saved)[0]
     assert vars(fresh) == before
 
 
@@ -93,11 +93,11 @@ def test_what_keeps_files_of_its_own_is_said(flavour, tmp_path) -> None:
     kinds = flavour.callbacks
     backup = kinds.BackupAndRestore(str(tmp_path / "backup"))
     rows = [kinds.CSVLogger(str(tmp_path / "log.csv"), append=append) for append in (False, True)]
-    first, second, third = states.inexact([backup, *rows])
+    first, second, third = callback_state.inexact([backup, *rows])
     assert "weights and an epoch of its own" in first
     assert "append=True" in second
     assert "twice" in third
-    assert states.restore([backup], {}) == [first]
+    assert callback_state.restore([backup], {}) == [first]
 
 
 def test_what_counts_nothing_is_not_spoken_of(flavour, tmp_path) -> None:
@@ -113,9 +113,9 @@ def test_what_counts_nothing_is_not_spoken_of(flavour, tmp_path) -> None:
         kinds.ProgbarLogger(),
         type("Mine", (kinds.Callback,), {})(),
     ]
-    assert states.inexact(silent) == []
-    assert states.collect(silent) == {}
-    assert states.restore(silent, {}) == []
+    assert callback_state.inexact(silent) == []
+    assert callback_state.collect(silent) == {}
+    assert callback_state.restore(silent, {}) == []
 
 
 # Callbacks of one's own
@@ -146,8 +146,8 @@ def offering(counting: Any) -> Any:
 def test_a_state_that_is_offered_comes_back(offering) -> None:
     one, fresh = offering(), offering()
     one.seen = [1, (2.5, math.inf), {"b": None, "a": np.float32(0.1)}]
-    assert states.inexact([one]) == []
-    assert states.restore([fresh], through_json(states.collect([one]))) == []
+    assert callback_state.inexact([one]) == []
+    assert callback_state.restore([fresh], through_json(callback_state.collect([one]))) == []
     assert fresh.seen == one.seen
     assert list(fresh.seen[2]) == ["b", "a"]
     assert type(fresh.seen[2]["a"]) is np.float32
@@ -157,11 +157,16 @@ def test_attributes_that_are_named_come_back(counting) -> None:
     named = {"Counting": ["seen"]}
     one, fresh = counting(), counting()
     one.seen = [1, 2]
-    assert states.inexact([one], named) == []
-    assert states.restore([fresh], through_json(states.collect([one], named)), named=named) == []
+    assert callback_state.inexact([one], named) == []
+    assert (
+        callback_state.restore(
+            [fresh], through_json(callback_state.collect([one], named)), named=named
+        )
+        == []
+    )
     assert fresh.seen == [1, 2]
     untold = counting()
-    said = states.restore([untold], states.collect([one], named))
+    said = callback_state.restore([untold], callback_state.collect([one], named))
     assert said[0] == "Counting: seen begins anew"
     assert untold.seen == []
 
@@ -172,13 +177,13 @@ def test_what_is_neither_is_said_with_what_it_holds(counting, flavour) -> None:
             super().__init__("loss")
             self.mercy = 3
 
-    first, second = states.inexact([counting(), Patient()])
+    first, second = callback_state.inexact([counting(), Patient()])
     assert first.startswith("Counting begins anew in a training that is resumed (seen)")
     assert second.startswith("Patient begins anew in a training that is resumed (mercy)")
-    assert states.inexact([counting()], {"Counting": []}) == []
+    assert callback_state.inexact([counting()], {"Counting": []}) == []
     patient, fresh = Patient(), Patient()
     patient.wait = 2
-    assert states.restore([fresh], states.collect([patient])) == [second]
+    assert callback_state.restore([fresh], callback_state.collect([patient])) == [second]
     assert fresh.wait == 2  # what it has of Keras's class is known
 
 
@@ -194,15 +199,15 @@ def test_what_every_epoch_begins_with_is_not_lost(flavour) -> None:
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.batches += 1
 
-    (said,) = states.inexact([Told()])
+    (said,) = callback_state.inexact([Told()])
     assert said.startswith("Told begins anew in a training that is resumed (batches, turns)")
 
 
 def test_a_name_that_fits_nothing_is_refused(counting) -> None:
     with pytest.raises(TfckptError, match=r"no callback is a Countng\n  there are: Counting"):
-        states.collect([counting()], {"Countng": ["seen"]})
+        callback_state.collect([counting()], {"Countng": ["seen"]})
     with pytest.raises(TfckptError, match=r"Counting has no attribute 'sen'\n  it has:.*seen"):
-        states.collect([counting()], {"Counting": ["sen"]})
+        callback_state.collect([counting()], {"Counting": ["sen"]})
 
 
 @pytest.mark.parametrize(
@@ -221,9 +226,9 @@ def test_a_state_that_is_no_data_is_refused(offering, counting, value, why) -> N
     one, other = offering(), counting()
     one.seen = other.seen = value
     with pytest.raises(TfckptError, match=rf"the state of Offering cannot be saved: .*{why}"):
-        states.collect([one])
+        callback_state.collect([one])
     with pytest.raises(TfckptError, match=r"the state of Counting cannot be saved: seen"):
-        states.collect([other], {"Counting": ["seen"]})
+        callback_state.collect([other], {"Counting": ["seen"]})
 
 
 def test_what_a_metric_gave_stops_no_training(flavour) -> None:
@@ -231,6 +236,6 @@ def test_what_a_metric_gave_stops_no_training(flavour) -> None:
     history.on_train_begin()
     history.history["odd"] = [object()]
     fresh = flavour.callbacks.History()
-    (said,) = states.restore([fresh], through_json(states.collect([history])))
+    (said,) = callback_state.restore([fresh], through_json(callback_state.collect([history])))
     assert said == "History: history['odd'][0] is a object, so it begins anew"
     assert fresh.epoch == []

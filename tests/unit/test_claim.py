@@ -18,8 +18,8 @@ import tensorflow as tf
 from zoo.fits import X, Y, fit, runs_of, saved, state
 
 import tfckpt
-from tfckpt.stored.commits.lock import LOCK_FILE
-from tfckpt.stored.files import LocalFiles, LocalOutput
+from tfckpt.stored.commits.writer_lock import LOCK_FILE
+from tfckpt.stored.io.files import LocalFiles, LocalOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,12 +9,12 @@ import sys
 import pytest
 
 import tfckpt
-from tfckpt.cli import tables
-from tfckpt.cli.commands import COMMANDS
+from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.cli.main import main
+from tfckpt.cli.output import tables
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 
 def run(*arguments):
@@ -368,6 +368,6 @@ def test_an_interrupt_is_status_130(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfckpt.cli.inspect.run", interrupted)
+    monkeypatch.setattr("tfckpt.cli.commands.inspect.run", interrupted)
     assert run("inspect", "x") == 130
     assert capsys.readouterr().err == "tfckpt: interrupted\n"

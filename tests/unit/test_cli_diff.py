@@ -173,7 +173,7 @@ def test_other_than_two_sides_is_misuse(arguments: tuple[str, ...]) -> None:
 def test_no_name_is_cut_in_80_columns(
     write: Callable[..., str], person: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tfckpt.cli import tables
+    from tfckpt.cli.output import tables
 
     monkeypatch.setattr(tables, "for_a_person", lambda: person)
     monkeypatch.setenv("COLUMNS", "80")

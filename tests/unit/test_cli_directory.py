@@ -22,7 +22,7 @@ LOSSES = (0.5, 0.1, 0.4, 0.3)
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import tensorflow as tf
 
-    from tfckpt.live.save import About
+    from tfckpt.live.saving.save import About
 
     directory = tmp_path_factory.mktemp("saved")
     checkpoint = tfckpt.Checkpoint(a=tf.Variable(tf.range(9.0)))
@@ -207,7 +207,7 @@ def test_a_rule_that_goes_by_what_is_not_there_prunes_nothing(
 def test_rules_that_go_by_what_no_save_had_prune_nothing(tmp_path: Path) -> None:
     import tensorflow as tf
 
-    from tfckpt.live.save import About
+    from tfckpt.live.saving.save import About
 
     directory = tmp_path / "unmeasured"
     checkpoint = tfckpt.Checkpoint(a=tf.Variable(1.0))
@@ -240,7 +240,7 @@ def test_a_config_may_pin_what_is_yet_to_come(runs: Path, tmp_path: Path) -> Non
 def test_prune_keeps_the_newest_of_the_run_before(runs: Path) -> None:
     import tensorflow as tf
 
-    from tfckpt.live.save import About
+    from tfckpt.live.saving.save import About
 
     fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), runs, None)
     fresh.save(about=About(step=10))

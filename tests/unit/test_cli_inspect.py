@@ -50,7 +50,7 @@ def test_subtrees_have_their_sums(prefix: str) -> None:
 def test_at_a_terminal_blocks_that_are_alike_are_one(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfckpt.cli import tables
+    from tfckpt.cli.output import tables
 
     monkeypatch.setattr(tables, "for_a_person", lambda: True)
     found = lines(run("inspect", prefix).out)
@@ -106,7 +106,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_no_number_is_too_large_or_too_small_for_statistics(
     odd: str, person: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfckpt.cli import tables
+    from tfckpt.cli.output import tables
 
     monkeypatch.setattr(tables, "for_a_person", lambda: person)
     ended = run("inspect", odd, "--values")
@@ -209,7 +209,7 @@ def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str)
 def test_more_than_a_program_should_read_as_json_is_refused(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfckpt.cli.views.MAX_ELEMENTS", 11)
+    monkeypatch.setattr("tfckpt.cli.output.views.MAX_ELEMENTS", 11)
     ended = run("inspect", prefix, "--name", "model/block_0/kernel", "--json")
     assert ended.status == 2
     assert "--slice" in ended.err

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from zoo.command_line import document, run
 
-from tfckpt.cli.commands import COMMANDS
+from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.policy import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -15,11 +15,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from zoo.command_line import run
 
-from tfckpt.cli.treemap import Box, squarify
-from tfckpt.planning.branches import Branch
-from tfckpt.stored.bundles.encode import encode_object_graph
-from tfckpt.stored.bundles.writer import BundleWriter
-from tfckpt.stored.graphs.graph_writer import key_of, made_of
+from tfckpt.cli.output.treemap import Box, squarify
+from tfckpt.core.name_tree import Branch
+from tfckpt.stored.bundles.index_encoder import encode_object_graph
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.graphs.writer import key_of, made_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -90,12 +90,12 @@ def test_a_second_quarantine_overwrites_nothing(runs: Path) -> None:
 
 
 def test_nothing_is_moved_while_somebody_saves(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfckpt.stored.commits import lock
+    from tfckpt.stored.commits import writer_lock
 
     def taken(_: object) -> bool:
         raise tfckpt.InUseError("another process saves into this directory")
 
-    monkeypatch.setattr(lock.WriterLock, "acquire", taken)
+    monkeypatch.setattr(writer_lock.WriterLock, "acquire", taken)
     ended = run("verify", runs, "--quarantine")
     assert ended.status == 1
     assert "another process" in ended.err

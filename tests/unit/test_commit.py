@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Root, Traits
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Layer, Role, Root, Traits
-from tfckpt.stored.commits import commit
+from tfckpt.stored.commits import record_file
 
 INDEX = b"the content of an index"
 ENTRIES = [
@@ -40,7 +40,7 @@ INVENTORY = Inventory(
     complete=True,
     roots={"net": Root("model", "model"), "": Root("optimizer", "optimizer"), "step": Root("step")},
 )
-RECORD = commit.CommitRecord(
+RECORD = record_file.CommitRecord(
     number=12,
     inventory=INVENTORY,
     index_sha256=hashlib.sha256(INDEX).hexdigest(),
@@ -60,8 +60,8 @@ def prefix(tmp_path: Path) -> str:
 
 
 def test_a_record_round_trips_exactly(prefix: str) -> None:
-    commit.write(prefix, RECORD)
-    read = commit.read(prefix)
+    record_file.write(prefix, RECORD)
+    read = record_file.read(prefix)
     assert read == dataclasses.replace(
         RECORD, inventory=dataclasses.replace(INVENTORY, source=prefix)
     )
@@ -130,24 +130,24 @@ def test_any_record_round_trips_exactly(
     )
     given = {"metrics": metrics, "training": training, **more}
     record = dataclasses.replace(RECORD, inventory=inventory, **given)
-    commit.write(prefix, record)
-    assert commit.read(prefix) == record
+    record_file.write(prefix, record)
+    assert record_file.read(prefix) == record
 
 
 def test_its_file_is_json_with_one_value_per_line_and_always_the_same(prefix: str) -> None:
-    commit.write(prefix, RECORD)
-    data = Path(commit.path_of(prefix)).read_bytes()
+    record_file.write(prefix, RECORD)
+    data = Path(record_file.path_of(prefix)).read_bytes()
     tree = json.loads(data)
     assert [entry["name"] for entry in tree["entries"]] == list(INVENTORY.entries)
     assert [
         json.loads(line.rstrip(",")) for line in data.decode().splitlines() if line[:2] == '{"'
     ] == tree["entries"]
     other = dataclasses.replace(RECORD, metrics=dict(reversed(RECORD.metrics.items())))
-    assert commit.render(other) == data
+    assert record_file.render(other) == data
 
 
 def test_no_record_is_none(prefix: str) -> None:
-    assert commit.read(prefix) is None
+    assert record_file.read(prefix) is None
 
 
 def test_how_layers_were_made_comes_back(prefix: str) -> None:
@@ -159,8 +159,8 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
     inventory = dataclasses.replace(
         RECORD.inventory, stacks={"model": layers}, labels={"model/a": "x"}
     )
-    commit.write(prefix, dataclasses.replace(RECORD, inventory=inventory))
-    found = commit.read(prefix).inventory
+    record_file.write(prefix, dataclasses.replace(RECORD, inventory=inventory))
+    found = record_file.read(prefix).inventory
     assert [(one.kind, one.number) for one in found.stacks["model"]] == [
         ("dense", 4),
         ("block", -1),
@@ -170,24 +170,24 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
 
 
 def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
-    commit.write(prefix, RECORD)
+    record_file.write(prefix, RECORD)
     Path(f"{prefix}.index").write_bytes(INDEX + b".")
     with pytest.raises(DamagedCheckpointError, match="another index"):
-        commit.read(prefix)
+        record_file.read(prefix)
     Path(f"{prefix}.index").unlink()
     with pytest.raises(DamagedCheckpointError, match="index is missing"):
-        commit.read(prefix)
+        record_file.read(prefix)
 
 
 def test_any_damage_to_the_file_is_found(prefix: str) -> None:
-    path = Path(commit.path_of(prefix))
-    sound = commit.render(RECORD)
+    path = Path(record_file.path_of(prefix))
+    sound = record_file.render(RECORD)
     damaged = [sound[:length] for length in range(len(sound))]
     damaged += [sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :] for at in range(len(sound))]
     for data in damaged:
         path.write_bytes(data)
         with pytest.raises(DamagedCheckpointError) as caught:
-            commit.read(prefix)
+            record_file.read(prefix)
         assert caught.value.path == str(path)
 
 
@@ -197,7 +197,7 @@ def _sealed(text: str) -> bytes:
 
 
 def _changed(**changes: Any) -> bytes:
-    tree = json.loads(commit.render(RECORD))
+    tree = json.loads(record_file.render(RECORD))
     del tree["sha256"]
     for name, value in changes.items():
         if value is ...:
@@ -285,28 +285,28 @@ FORGED = {
 
 @pytest.mark.parametrize("data", FORGED.values(), ids=FORGED.keys())
 def test_a_forged_record_is_the_one_error(prefix: str, data: bytes) -> None:
-    path = Path(commit.path_of(prefix))
+    path = Path(record_file.path_of(prefix))
     path.write_bytes(data)
     with pytest.raises(DamagedCheckpointError) as caught:
-        commit.read(prefix)
+        record_file.read(prefix)
     assert caught.value.path == str(path)
 
 
 def test_the_error_names_the_value(prefix: str) -> None:
-    Path(commit.path_of(prefix)).write_bytes(_entry(shape=[-1]))
+    Path(record_file.path_of(prefix)).write_bytes(_entry(shape=[-1]))
     with pytest.raises(DamagedCheckpointError) as caught:
-        commit.read(prefix)
+        record_file.read(prefix)
     assert caught.value.name == "model/a"
 
 
 def test_two_values_of_one_name_are_refused(prefix: str) -> None:
     entry = {"name": "a", "role": "weight", "dtype": "float32", "shape": []}
-    Path(commit.path_of(prefix)).write_bytes(_changed(entries=[entry, entry]))
+    Path(record_file.path_of(prefix)).write_bytes(_changed(entries=[entry, entry]))
     with pytest.raises(DamagedCheckpointError, match="two values of one name"):
-        commit.read(prefix)
+        record_file.read(prefix)
 
 
 def test_a_record_of_a_newer_tfckpt_says_so(prefix: str) -> None:
-    Path(commit.path_of(prefix)).write_bytes(_changed(format=2))
+    Path(record_file.path_of(prefix)).write_bytes(_changed(format=2))
     with pytest.raises(UnsupportedCheckpointError, match="newer tfckpt"):
-        commit.read(prefix)
+        record_file.read(prefix)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfckpt.stored.commits.discover import Candidate, Kind, candidates, highest_number
+from tfckpt.stored.commits.discovery import Candidate, Kind, candidates, highest_number
 
 if TYPE_CHECKING:
     from pathlib import Path

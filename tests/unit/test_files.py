@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfckpt.errors import SaveError, UnsupportedCheckpointError
-from tfckpt.stored import room
-from tfckpt.stored.files import LOCAL, SCRATCH
+from tfckpt.stored.io import preallocate
+from tfckpt.stored.io.files import LOCAL, SCRATCH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +154,7 @@ def test_a_disk_that_has_not_so_much_room_says_so_at_once(
         ctypes.set_errno(errno.ENOSPC)
         return -1
 
-    monkeypatch.setattr(room, "_fallocate", lambda: full)
+    monkeypatch.setattr(preallocate, "_fallocate", lambda: full)
     monkeypatch.setattr(os, "major", lambda _: 8)
     output = SCRATCH.create(str(tmp_path / "file"))
     with pytest.raises(OSError, match="No space left"):

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
+from tfckpt.core.gc_pause import uncollected
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.garbage import uncollected
-from tfckpt.live import buffers, restore
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.live.restoring import buffers, restore
+from tfckpt.stored.open import open_checkpoint
 
 
 def test_it_is_off_inside_and_on_behind() -> None:

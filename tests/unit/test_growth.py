@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
 from tfckpt.planning.diff import Mark, diff
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Layer, Role
-from tfckpt.stored.bundle_names import open_bundle
+from tfckpt.stored.bundle import open_bundle
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writer import BundleWriter
-from tfckpt.stored.commits import commit, record
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.commits import record, record_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +122,8 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
             for entry in values.entries.values():
                 writer.add(entry.key, np.zeros(entry.shape, np.float32))
             writer.finish()
-        digest = commit.index_digest(prefix)
-        commit.write(prefix, record.CommitRecord(1, values, digest, record.now()))
+        digest = record_file.index_digest(prefix)
+        record_file.write(prefix, record.CommitRecord(1, values, digest, record.now()))
     return found
 
 
@@ -132,7 +132,7 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     [
         lambda prefix: Bundle.open(prefix).close(),
         lambda prefix: open_bundle(prefix).close(),
-        lambda prefix: record.render(commit.read(prefix)),
+        lambda prefix: record.render(record_file.read(prefix)),
     ],
     ids=["index", "checkpoint", "record"],
 )

@@ -14,10 +14,11 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.fitting.feed import Feed
-from tfckpt.live import data, datasets
-from tfckpt.live.captured import captured
-from tfckpt.stored.commits import commit
+from tfckpt.live.objects import datasets
+from tfckpt.live.program_state import iterators
+from tfckpt.live.program_state.captured import captured
+from tfckpt.stored.commits import record_file
+from tfckpt.training.feed import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +185,7 @@ def test_by_name_it_is_taken_all_the_same(save: Any, beside: Any) -> None:
 def test_a_checkpoint_without_a_description_is_restored(save: Any, beside: Any) -> None:
     """As tfckpt wrote them before, and as plain TensorFlow does."""
     path, it = save(RANGE(10)), iter(RANGE(100))
-    Path(commit.path_of(path)).unlink()
+    Path(record_file.path_of(path)).unlink()
     tfckpt.Checkpoint(it=it, **beside()).restore(path)
     assert next(it) == 3
 
@@ -222,9 +223,9 @@ def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
     assert len(list(datasets.all_below(dataset))) == 63
     found, iterator = captured(dataset), SimpleNamespace(_dataset=dataset)
     assert "AddV2" in found.operations
-    assert data.content_of(iterator) == data.content_of(iter(SLICES([1.0])))
+    assert iterators.content_of(iterator) == iterators.content_of(iter(SLICES([1.0])))
     plain = SLICES([1.0]).shuffle(2)  # which draws by no seed, unless the process has one
-    assert data.draws(iterator, found, seeded=True) == data.draws(
+    assert iterators.draws(iterator, found, seeded=True) == iterators.draws(
         iter(plain), captured(plain), seeded=True
     )
 
@@ -233,12 +234,12 @@ def test_a_save_does_not_look_at_the_functions_of_the_data_again(monkeypatch) ->
     feed = Feed()
     feed.given(iter(RANGE(4).map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64))))
     next(feed.iterator)
-    monkeypatch.setattr("tfckpt.live.captured._operations", None)
-    assert feed.saved(seeded=True)[0] == data.COUNTED
+    monkeypatch.setattr("tfckpt.live.program_state.captured._operations", None)
+    assert feed.saved(seeded=True)[0] == iterators.COUNTED
 
 
 def test_the_record_says_what_there_was(tmp_path: Path) -> None:
     path = tfckpt.Checkpoint(it=iter(RANGE(10))).save(tmp_path / "ckpt")
-    head = json.loads(Path(commit.path_of(path)).read_text(encoding="utf-8"))
+    head = json.loads(Path(record_file.path_of(path)).read_text(encoding="utf-8"))
     (described,) = head["datasets"].values()
     assert described[1] == 10

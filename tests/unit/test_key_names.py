@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tfckpt.records import Role, Root
+from tfckpt.core.inventory import Role, Root
 from tfckpt.stored.tf1.key_names import name_keys
 
 

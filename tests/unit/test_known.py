@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from tfckpt.live import known
+from tfckpt.live.saving import name_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,13 +29,13 @@ def stored(prefix: str, key: str) -> Any:
 def named(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one each time that a checkpoint has all its values named anew."""
     times: list[int] = []
-    real = known.collect
+    real = name_cache.collect
 
     def collect(*given: Any) -> Any:
         times.append(1)
         return real(*given)
 
-    monkeypatch.setattr(known, "collect", collect)
+    monkeypatch.setattr(name_cache, "collect", collect)
     return times
 
 

@@ -138,7 +138,7 @@ def test_what_tensorflow_fails_to_restore_is_no_missing_checkpoint(
     def fail(*_: Any, **__: Any) -> None:
         raise tf.errors.NotFoundError(None, None, "a key is not in it")
 
-    monkeypatch.setattr("tfckpt.live.late.bind_some", fail)
+    monkeypatch.setattr("tfckpt.live.deferred.later_objects.bind_some", fail)
     with pytest.raises(tfckpt.RestoreError, match="a key is not in it") as refused:
         tfckpt.Checkpoint(held=new).read(path)
     assert not isinstance(refused.value, (tf.errors.NotFoundError, FileNotFoundError))

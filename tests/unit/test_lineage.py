@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.cli.main import main
+from tfckpt.core.inventory import Inventory, Origin, Restored, Share
 from tfckpt.policy import Policy
-from tfckpt.records import Inventory, Origin, Restored, Share
 from tfckpt.stored.commits.record import CommitRecord, parse, render
 
 if TYPE_CHECKING:

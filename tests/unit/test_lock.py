@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfckpt.errors import InUseError, SaveError
-from tfckpt.stored.commits.lock import LOCK_FILE, lock_of
+from tfckpt.stored.commits.writer_lock import LOCK_FILE, lock_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.stored.commits import debris
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.commits import recovery
+from tfckpt.stored.io.files import LocalFiles
 
 
 def numbers(manager: Any) -> list[int]:
@@ -181,7 +181,7 @@ def test_a_deletion_that_was_cut_short_is_finished(manager, tmp_path, monkeypatc
         raise OSError(errno.EIO, "the process ends here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(debris, "_delete_files", killed)
+        patch.setattr(recovery, "_delete_files", killed)
         one.save()
     assert (tmp_path / "run" / "ckpt-1.tfckpt.deleted").exists()
     newest = manager(1).save()
@@ -227,7 +227,7 @@ FORK = """
 import os, sys, threading
 import tensorflow as tf
 import tfckpt
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 go_on, genuine = threading.Event(), LocalFiles.fsync
 LocalFiles.fsync = lambda self, path: (go_on.wait(), genuine(self, path))

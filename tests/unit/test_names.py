@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.automatic_names import weak_base
-from tfckpt.errors import NamingError
-from tfckpt.names import (
+from tfckpt.core.automatic_names import weak_base
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.names import (
     Kind,
     Names,
     Node,
     Slot,
     assign,
 )
-from tfckpt.optimizer_names import (
+from tfckpt.core.optimizer_names import (
     by_slot_path,
     optimizer_value,
     promote_optimizer,
     slot_name,
     split_slot,
 )
-from tfckpt.records import Entry, Inventory, Layer, Role
+from tfckpt.errors import NamingError
 
 
 def value(role: Role = Role.WEIGHT, label: str = "") -> Node:

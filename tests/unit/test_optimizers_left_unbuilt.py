@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.inventory import collect
+from tfckpt.live.objects.collect import collect
 
 BATCH = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4), np.ones((8, 3), np.float32)
 

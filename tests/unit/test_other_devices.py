@@ -19,7 +19,7 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import tfckpt
-from tfckpt.live import writer
+from tfckpt.live.saving import write_files
 
 writer.PIECE = 1000
 expected = np.arange(1003, dtype=np.float32).reshape(17, 59)

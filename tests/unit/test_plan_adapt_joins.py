@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from zoo.adapting import inventory, plan, slot, value
 
+from tfckpt.core.inventory import Role
 from tfckpt.planning import Status, make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Role
 
 # --- split and concat
 

@@ -1,8 +1,8 @@
 """``ema``: which weights are loaded from their moving averages, and what the plan says of it."""
 
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 
 def weight(name):

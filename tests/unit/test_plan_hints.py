@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Layer, Role
 
 
 def weights(**layers):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Ordered, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 
 def slot(of, kind="momentum", path="optimizer"):

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import Severity, Status, make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 
 def value(name, role=Role.WEIGHT, dtype="float32", shape=(2,)):

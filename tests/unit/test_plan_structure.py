@@ -8,9 +8,9 @@ import re
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Layer, Role
 
 
 def layer(text):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.fitting.position import Position, position_in
-from tfckpt.live import generators
+from tfckpt.live.program_state import random_state
+from tfckpt.training.state.position import Position, position_in
 
 PLACE = Position(
     fit=0,
@@ -80,15 +80,15 @@ def test_generators_of_the_process_go_on_where_they_were() -> None:
 
     keras.utils.set_random_seed(5)
     draw()
-    saved = json.loads(json.dumps(generators.take()))
+    saved = json.loads(json.dumps(random_state.take()))
     expected = draw()
     assert draw() != expected
     context.context().clear_kernel_cache()  # as in a new process
-    generators.put(saved)
+    random_state.put(saved)
     assert draw() == expected
 
 
 @pytest.mark.parametrize("bad", [{"python": [3, "AAAA", None]}, {"numpy": ["AAAA", 1, 0, 0.0]}])
 def test_a_state_that_is_none_is_no_state(bad: dict) -> None:
     with pytest.raises((ValueError, TypeError)):
-        generators.put(bad)
+        random_state.put(bad)

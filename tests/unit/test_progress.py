@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfckpt.cli.main import main
-from tfckpt.cli.progress import pace
+from tfckpt.cli.output.progress import pace
 
 if TYPE_CHECKING:
     from pathlib import Path

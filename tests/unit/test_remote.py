@@ -16,12 +16,12 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.live.remote import REMOTE, RemoteHandle, files_of
+from tfckpt.live.io.remote_files import REMOTE, RemoteHandle, files_of
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits import commit, discover
-from tfckpt.stored.commits.state_file import read_state
-from tfckpt.stored.files import LOCAL, SCRATCH
+from tfckpt.stored.commits import discovery, record_file
+from tfckpt.stored.io.files import LOCAL, SCRATCH
+from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.paths.state_file import read_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -246,7 +246,7 @@ def test_a_store_that_cannot_be_reached_is_not_an_empty_one() -> None:
             call(path)
         assert not isinstance(caught.value, FileNotFoundError)
     with pytest.raises(DamagedCheckpointError, match="nosuchscheme"):
-        discover.candidates(path, files=REMOTE)
+        discovery.candidates(path, files=REMOTE)
 
 
 def test_a_directory_that_is_there_and_not_listed_is_not_an_empty_one(
@@ -310,10 +310,10 @@ def saved(base: str) -> str:
 
 
 def test_what_plain_tensorflow_wrote_there_is_found_and_read(saved: str) -> None:
-    found = discover.candidates(saved, files=REMOTE)
+    found = discovery.candidates(saved, files=REMOTE)
     assert [one.prefix for one in found] == [f"{saved}/ckpt-{n}" for n in (3, 2, 1)]
-    assert {one.kind for one in found} == {discover.Kind.FOREIGN}
-    assert discover.highest_number(saved, files=REMOTE) == 3
+    assert {one.kind for one in found} == {discovery.Kind.FOREIGN}
+    assert discovery.highest_number(saved, files=REMOTE) == 3
     for one in found:
         with Bundle.open(one.prefix, REMOTE) as bundle:
             bundle.verify()
@@ -324,7 +324,7 @@ def test_what_plain_tensorflow_wrote_there_is_found_and_read(saved: str) -> None
         with open_checkpoint(one.prefix, files=REMOTE) as stored:
             assert stored.kind == "tensorflow"
             assert {"values/0", "values/1", "values/2"} <= stored.inventory.entries.keys()
-        assert commit.read(one.prefix, REMOTE) is None
+        assert record_file.read(one.prefix, REMOTE) is None
     state = read_state(f"{saved}/checkpoint", REMOTE)
     assert state is not None
     assert state.model_checkpoint_path.endswith("ckpt-3")
@@ -339,7 +339,7 @@ def test_a_wrong_prefix_is_told_what_is_there(saved: str) -> None:
     }.items():
         with pytest.raises(CheckpointNotFoundError, match=hint):
             Bundle.open(wrong, REMOTE)
-    assert discover.candidates(f"{saved}/absent", files=REMOTE) == []
+    assert discovery.candidates(f"{saved}/absent", files=REMOTE) == []
     assert read_state(f"{saved}/absent/checkpoint", REMOTE) is None
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.errors import Problem
 from tfckpt.planning import Plan, Severity, Status, Step, make_plan, render_text
-from tfckpt.planning.text import collapse, printable, signature, size
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 
 def inventory(*names, shape=(2, 2)):

@@ -10,7 +10,7 @@ import pytest
 
 from tfckpt.manager.retention import Saved, decide
 from tfckpt.policy import Keep
-from tfckpt.policy.saving import KeepWhereMeasured
+from tfckpt.policy.manager import KeepWhereMeasured
 
 HOUR = 3600.0
 NAN, INF = math.nan, math.inf

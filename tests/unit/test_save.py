@@ -14,10 +14,10 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from tfckpt.live import snapshot, writer
+from tfckpt.live.saving import snapshot, write_files
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.commits import commit
-from tfckpt.stored.files import LocalFiles, LocalOutput
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.io.files import LocalFiles, LocalOutput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def files(directory: Path) -> dict[str, bytes]:
 def test_every_variable_is_saved_under_the_key_that_the_record_says(flavour, tmp_path) -> None:
     model = model_with_everything(flavour)
     path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt")
-    record = commit.read(path)
+    record = record_file.read(path)
     assert record is not None
     reader = tf.train.load_checkpoint(path)
     live = {id(v): v for v in (*model.variables, *model.optimizer.variables)}
@@ -126,7 +126,7 @@ def test_callbacks_of_the_options_see_a_committed_checkpoint(tmp_path) -> None:
     seen: list[Any] = []
     options = tf.train.CheckpointOptions(
         experimental_write_callbacks=[
-            lambda path: seen.append(commit.read(path) is not None),
+            lambda path: seen.append(record_file.read(path) is not None),
             lambda: seen.append("no argument"),
         ]
     )
@@ -145,7 +145,7 @@ def test_a_save_in_the_background_holds_the_values_of_the_moment_it_began(
         path = checkpoint.save(tmp_path / "ckpt", options=options)
         model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
         checkpoint.sync()
-        record = commit.read(path)
+        record = record_file.read(path)
         assert record is not None, number
         reader = tf.train.load_checkpoint(path)
         stored = [reader.get_tensor(e.key).tobytes() for e in record.inventory.entries.values()]
@@ -173,7 +173,7 @@ def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch)
 def test_a_save_that_fails_leaves_the_older_one_of_that_name(
     tmp_path, monkeypatch, owner, fails, shards
 ) -> None:
-    monkeypatch.setattr(writer, "files_for", lambda _: shards)
+    monkeypatch.setattr(write_files, "files_for", lambda _: shards)
     variable = tf.Variable(1.0)
     checkpoint = tfckpt.Checkpoint(v=variable)
     checkpoint.write(tmp_path / "ckpt")
@@ -247,7 +247,7 @@ def test_a_root_object_and_a_weak_reference_to_one_are_saved(tmp_path) -> None:
     for name, root in (("strong", module), ("weak", weakref.ref(module))):
         checkpoint = tfckpt.Checkpoint(root, step=tf.Variable(3))
         path = checkpoint.save(tmp_path / name)
-        record = commit.read(path)
+        record = record_file.read(path)
         assert record is not None
         assert set(record.inventory.entries) == {"v", "step", "save_counter"}
         module.v.assign(2.0)
@@ -256,7 +256,7 @@ def test_a_root_object_and_a_weak_reference_to_one_are_saved(tmp_path) -> None:
 
 
 def test_what_tensorflow_alone_can_write_is_in_the_same_checkpoint(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(writer, "files_for", lambda _: 2)
+    monkeypatch.setattr(write_files, "files_for", lambda _: 2)
     values = {name: tf.Variable(tf.range(9.0) + number) for number, name in enumerate("abcd")}
     iterator = iter(tf.data.Dataset.range(100))
     checkpoint = tfckpt.Checkpoint(iterator=iterator, **values)
@@ -292,7 +292,7 @@ def test_what_the_options_ask_of_tensorflow_it_does(tmp_path) -> None:
 
 
 def test_a_value_that_is_not_finite_leaves_nothing_of_many_files(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(writer, "files_for", lambda _: 2)
+    monkeypatch.setattr(write_files, "files_for", lambda _: 2)
     model = model_with_everything(keras)
     model.layers[0].kernel.assign(tf.fill((3, 3), np.inf))
     checkpoint = tfckpt.Checkpoint(model=model)

@@ -167,7 +167,7 @@ def test_the_best_survive_a_restart(tmp_path) -> None:
         return [int(path.rpartition("-")[2]) for path in of.checkpoints]
 
     first = manager()
-    about = tfckpt.live.save.About
+    about = tfckpt.live.saving.save.About
     for loss in (0.5, 0.9, 0.2, 0.7):
         first.save(about=about(metrics={"val_loss": loss}))
     assert numbers(first) == [1, 2, 3, 4]  # two best, a pinned one, the latest

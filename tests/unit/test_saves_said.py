@@ -217,7 +217,7 @@ def test_a_metric_that_comes_late_is_not_taken_for_misspelt(run, caplog) -> None
 
 
 def test_a_manager_by_itself_keeps_and_says_the_same(tmp_path, caplog) -> None:
-    from tfckpt.live.save import About
+    from tfckpt.live.saving.save import About
 
     keep = [{"latest": 1}, {"best": 1, "monitor": "acuracy", "mode": "max"}]
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))

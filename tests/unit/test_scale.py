@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfckpt.stored.commits.discover import candidates
+from tfckpt.stored.commits.discovery import candidates
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.selectors import MAX_PATTERN, Selector, compile_rename, suggest
+from tfckpt.core.selectors import MAX_PATTERN, Selector, compile_rename, suggest
 
 
 @pytest.mark.parametrize(

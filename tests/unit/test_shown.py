@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 import pytest
 
 import tfckpt
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import Problem
 from tfckpt.manager.retention import Decision
 from tfckpt.planning import Plan, RestoreReport, make_plan
 from tfckpt.planning.diff import diff
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 
 def inventory(*names, source="zoo/iris/ckpt-1"):

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.shard import Pace
-from tfckpt.stored.bundles.side_by_side import Place, Value, files_for, write_side_by_side
-from tfckpt.stored.bundles.writer import encode_index
-from tfckpt.stored.files import SCRATCH, LocalOutput
+from tfckpt.stored.bundles.writing.parallel_write import Place, Value, files_for, write_side_by_side
+from tfckpt.stored.bundles.writing.shard import Pace
+from tfckpt.stored.bundles.writing.write import encode_index
+from tfckpt.stored.io.files import SCRATCH, LocalOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tfckpt.stored.bundles.side_by_side import Written
+    from tfckpt.stored.bundles.writing.parallel_write import Written
 
 FAST = Pace(1 << 10, 1 << 12)
 SHARDS = 3

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.selectors import Selector
+from tfckpt.core.selectors import Selector
 
 SIDES = [("a/b",), ("a b",), ("a/b", "a b")]
 FILLS = {"a/b": 1.0, "a b": 2.0}
@@ -35,7 +35,7 @@ def test_a_key_with_a_slash_is_no_path(stored, live, writer, tmp_path, monkeypat
     old = holder(stored, fill=True)[0]
     with monkeypatch.context() as patched:
         if writer == "tfckpt of before":  # which wrote a slash as it is
-            patched.setattr("tfckpt.live.tree.escaped", str)
+            patched.setattr("tfckpt.live.objects.tree.escaped", str)
         path = library.Checkpoint(held=old).write(str(tmp_path / "ckpt"))
     (theirs, expected), (dropped, got), (declared, also) = (holder(live) for _ in range(3))
     tf.train.Checkpoint(held=theirs).read(path).expect_partial()
@@ -99,7 +99,7 @@ def test_layers_in_a_dict_of_a_record_of_before(flavour, beside, tmp_path, monke
 
     old, optimizer = made()
     with monkeypatch.context() as patched:  # which wrote a slash as it is
-        patched.setattr("tfckpt.live.tree.escaped", str)
+        patched.setattr("tfckpt.live.objects.tree.escaped", str)
         path = tfckpt.Checkpoint(model=old, optimizer=optimizer).write(str(tmp_path / "ckpt"))
     new, other = made()
     status = tfckpt.Checkpoint(model=new, optimizer=other).read(path)

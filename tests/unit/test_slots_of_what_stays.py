@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tfckpt
-from tfckpt.live.build import build_for
-from tfckpt.live.inventory import collect
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.live.building.build import build_for
+from tfckpt.live.objects.collect import collect
 from tfckpt.planning import Severity, Status, make_plan
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 if TYPE_CHECKING:
     from pathlib import Path

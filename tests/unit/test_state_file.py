@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.commits.state_file import CheckpointState, parse_state, read_state, render
+from tfckpt.stored.paths.state_file import CheckpointState, parse_state, read_state, render
 
 if TYPE_CHECKING:
     from pathlib import Path

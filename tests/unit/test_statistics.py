@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tfckpt.stored.statistics import BINS, Difference, difference, statistics
+from tfckpt.stored.inspection.statistics import BINS, Difference, difference, statistics
 
 MOST = np.finfo(np.float64).max
 ODD = {

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tfckpt
-from tfckpt.records import Entry, Inventory, Role, Root
-from tfckpt.stored.graphs.roots import moved_to
+from tfckpt.core.inventory import Entry, Inventory, Role, Root
+from tfckpt.stored.graphs.rename_roots import moved_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored import verification
-from tfckpt.stored.bundles import crc, transfer
+from tfckpt.stored.bundles import parallel_read
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writer import BundleWriter
-from tfckpt.stored.files import SCRATCH, LocalFiles
+from tfckpt.stored.bundles.encoding import crc
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.inspection import verification
+from tfckpt.stored.io.files import SCRATCH, LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +30,8 @@ SIZES = {"a": 3, "b": 2_000_003, "c": 5, "d": 0, "e": 400_000, "f": 70_000, "g":
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large is large enough for pieces and threads, and small enough for a test."""
     for name in ("CHUNK", "SMALL", "PIECE", "ALONE"):
-        monkeypatch.setattr(transfer, name, getattr(transfer, name) >> 8)
-    monkeypatch.setattr(transfer, "cores", lambda: 3)
+        monkeypatch.setattr(parallel_read, name, getattr(parallel_read, name) >> 8)
+    monkeypatch.setattr(parallel_read, "cores", lambda: 3)
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ import tensorflow as tf
 
 import tfckpt
 from tests.zoo.gate import PATIENCE
-from tfckpt.live import sources, turns
-from tfckpt.live.apply import Undo
+from tfckpt.live.objects import thread_lock
+from tfckpt.live.restoring.apply import Undo
+from tfckpt.live.saving import tensor_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,16 +35,16 @@ class Other:
         self._waits_or_done = threading.Event()
         self._thread: threading.Thread | None = None
         self._errors: list[BaseException] = []
-        genuine, other = turns.Lock.held, self
+        genuine, other = thread_lock.Lock.held, self
 
         @contextlib.contextmanager
-        def held(self: turns.Lock) -> Iterator[None]:
+        def held(self: thread_lock.Lock) -> Iterator[None]:
             if threading.current_thread() is other._thread:
                 other._waits_or_done.set()
             with genuine(self):
                 yield
 
-        monkeypatch.setattr(turns.Lock, "held", held)
+        monkeypatch.setattr(thread_lock.Lock, "held", held)
 
     def begin(self, work: Callable[[], object]) -> None:
         """Once only; returns when it waits, or is through."""
@@ -173,7 +174,7 @@ def test_a_restore_in_the_middle_of_a_save(
             other.begin(lambda: by_checkpoint(held, saved[0]))
         pieces.append(1)
 
-    before_each(monkeypatch, sources, "_read_together", begin)
+    before_each(monkeypatch, tensor_sources, "_read_together", begin)
     tfckpt.Checkpoint(**held).write(path)
     other.end()
     fresh = objects(5.0)
@@ -296,7 +297,7 @@ def test_a_process_forked_in_the_middle_has_the_lock_to_itself() -> None:
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with turns.assigning():
+        with thread_lock.assigning():
             held.set()
             let_go.wait(PATIENCE)
 
@@ -306,7 +307,7 @@ def test_a_process_forked_in_the_middle_has_the_lock_to_itself() -> None:
     child = os.fork()
     if not child:
         signal.alarm(int(PATIENCE))
-        with turns.live_objects():
+        with thread_lock.live_objects():
             os._exit(7)
     _, status = os.waitpid(child, 0)
     let_go.set()

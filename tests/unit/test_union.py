@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import PolicyError
 from tfckpt.planning import Plan, Severity, Status, make_plan, union_of
 from tfckpt.policy import Policy, load_policy
-from tfckpt.records import Entry, Inventory, Role
 
 BODY, HEAD, SLOT = "model/body/kernel", "model/head/kernel", "optimizer/momentum/body/kernel"
 

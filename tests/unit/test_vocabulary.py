@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfckpt.errors import PolicyError
-from tfckpt.stored.vocabulary import read_words
+from tfckpt.stored.io.word_list import read_words
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.open import open_checkpoint
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
-from tfckpt.planning.reshaping import Known
+from tfckpt.planning.adaptation.operations import Known
 from tfckpt.policy import Policy
-from tfckpt.records import Entry, Inventory, Role
 
 if TYPE_CHECKING:
     from tfckpt.planning import Plan

@@ -18,9 +18,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
-from tfckpt.live import remote
-from tfckpt.stored import files
-from tfckpt.stored.commits import debris, numbers
+from tfckpt.live.io import remote_files
+from tfckpt.stored.commits import numbering, recovery
+from tfckpt.stored.io import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,19 +84,19 @@ class Bucket:
     def restart(self) -> None:
         """Another process comes, which remembers nothing."""
         self._dead, self._strike, self._between = False, None, None
-        self._patch.setattr(remote, "REMOTE", remote.RemoteFiles())
-        self._patch.setattr(numbers, "_taken", {})
+        self._patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
+        self._patch.setattr(numbering, "_taken", {})
 
     def between(self, n: int, action: Callable[[], None]) -> None:
         """Before the n-th call from now, another process does something."""
 
         def other() -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(remote, "REMOTE", remote.RemoteFiles())
-                patch.setattr(numbers, "_taken", {})
+                patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
+                patch.setattr(numbering, "_taken", {})
                 patch.setattr(files, "_in_use", set())
-                patch.setattr(numbers, "_lock", threading.Lock())
-                patch.setattr(debris, "_tidying", threading.Lock())
+                patch.setattr(numbering, "_lock", threading.Lock())
+                patch.setattr(recovery, "_tidying", threading.Lock())
                 action()
 
         self.calls.clear()

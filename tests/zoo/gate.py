@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
     import pytest

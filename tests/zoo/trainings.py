@@ -319,18 +319,18 @@ def train(
 
 def best_of(directory: str, net: Any, keras: Any) -> list[Any]:
     """Epoch, validation loss, and a digest of the weights of the best checkpoint that is kept."""
-    from tfckpt.stored.commits import commit
+    from tfckpt.stored.commits import record_file
 
     found = []
     for record in Path(directory).glob("*.tfckpt.json"):
-        prefix = str(record).removesuffix(commit.SUFFIX)
-        head = commit.read(prefix)
+        prefix = str(record).removesuffix(record_file.SUFFIX)
+        head = record_file.read(prefix)
         if head is not None and "val_loss" in head.metrics:
             found.append((head.metrics["val_loss"], head.epoch, prefix))
     loss, epoch, prefix = min(found)
     from tfckpt.stored.bundles.bundle import Bundle
 
-    names = commit.read(prefix).inventory.entries
+    names = record_file.read(prefix).inventory.entries
     with Bundle.open(prefix) as bundle:
         weights = digest(
             bundle.read(entry.key)

@@ -17,8 +17,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from tfckpt.cli.command import Given, Misuse
-from tfckpt.cli.commands import COMMANDS
+from tfckpt.cli.arguments.command import Given, Misuse
+from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.errors import TfckptError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from absl import flags
 
-    from tfckpt.cli.command import Command
+    from tfckpt.cli.arguments.command import Command
 
 _HELP = ("--help", "-h", "help")
 
@@ -71,7 +71,7 @@ def _run(argv: list[str]) -> int:
     _, *words = argv
     command = _command(words)
     if command is None:
-        from tfckpt.cli.usage import overview
+        from tfckpt.cli.arguments.usage import overview
 
         print(overview(COMMANDS))
         return 0
@@ -85,7 +85,7 @@ def _run(argv: list[str]) -> int:
 def _call(command: Command, words: list[str]) -> int:
     given = _parsed(command, words)
     if given is None:
-        from tfckpt.cli.usage import of_command
+        from tfckpt.cli.arguments.usage import of_command
 
         print(of_command(command))
         return 0
@@ -151,6 +151,6 @@ def _flags(command: Command) -> flags.FlagValues:
 
 
 def _harmless(message: str) -> str:
-    from tfckpt.planning.text import printable  # only where something went wrong
+    from tfckpt.core.text import printable  # only where something went wrong
 
     return "\n".join(map(printable, message.split("\n")))

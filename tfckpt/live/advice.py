@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from absl import logging
 
+from tfckpt.core.names import MODEL
 from tfckpt.errors import RefusedError, RestoreError
-from tfckpt.live.inventory import is_model
-from tfckpt.names import MODEL
-from tfckpt.planning.coverage import SAVE_COUNTER
+from tfckpt.live.objects.collect import is_model
+from tfckpt.planning.checks.completeness import SAVE_COUNTER
 from tfckpt.planning.left_out import (
     layers_in_part,
     missing,
@@ -28,11 +28,11 @@ from tfckpt.planning.left_out import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfckpt.live.inventory import Live
-    from tfckpt.live.restore import Prepared
-    from tfckpt.live.status import LoadStatus
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.live.deferred.status import LoadStatus
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.live.restoring.restore import Prepared
     from tfckpt.planning import RestoreReport
-    from tfckpt.records import Inventory
 
 _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 

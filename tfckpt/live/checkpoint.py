@@ -21,15 +21,16 @@ import tensorflow as tf
 
 from tfckpt.errors import NamingError
 from tfckpt.live.advice import Call, advising, say
-from tfckpt.live.aliases import eager_prefix, eager_source, place_of
-from tfckpt.live.background import Background, in_turn
-from tfckpt.live.coverage import EXTRA
-from tfckpt.live.distribution import saving, workers_among
+from tfckpt.live.distribution.agreement import saving, workers_among
 from tfckpt.live.drop_in import restore
-from tfckpt.live.known import Known
-from tfckpt.live.lineage import Descent
-from tfckpt.live.remote import files_of
-from tfckpt.live.save import (
+from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.io.tf_paths import eager_prefix, eager_source, place_of
+from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.restoring.lineage import Descent
+from tfckpt.live.saving.background import Background, in_turn
+from tfckpt.live.saving.coverage import EXTRA
+from tfckpt.live.saving.name_cache import Known
+from tfckpt.live.saving.save import (
     Terms,
     about_now,
     failing_as_save,
@@ -38,24 +39,23 @@ from tfckpt.live.save import (
     write,
     write_state,
 )
-from tfckpt.live.turns import live_objects
-from tfckpt.live.untracked import check_arguments, check_attribute
-from tfckpt.live.variables import as_int
-from tfckpt.live.writer import by_tensorflow
+from tfckpt.live.saving.untracked import check_arguments, check_attribute
+from tfckpt.live.saving.write_files import by_tensorflow
+from tfckpt.live.variables.variables import as_int
 from tfckpt.policy import Policy
-from tfckpt.stored.bundles.shard import BESIDE
-from tfckpt.stored.commits.commit import path_of
-from tfckpt.stored.commits.debris import claim
-from tfckpt.stored.commits.numbers import Number, last_in_order
+from tfckpt.stored.bundles.writing.shard import BESIDE
+from tfckpt.stored.commits.numbering import Number, last_in_order
+from tfckpt.stored.commits.record_file import path_of
+from tfckpt.stored.commits.recovery import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfckpt.live.distribution import Restoring
-    from tfckpt.live.restore import Prepared
-    from tfckpt.live.save import About
-    from tfckpt.live.status import LoadStatus
-    from tfckpt.live.workers import Workers
+    from tfckpt.live.deferred.status import LoadStatus
+    from tfckpt.live.distribution.agreement import Restoring
+    from tfckpt.live.distribution.workers import Workers
+    from tfckpt.live.restoring.restore import Prepared
+    from tfckpt.live.saving.save import About
 
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from tfckpt.errors import CheckpointNotFoundError, RestoreError
 from tfckpt.live.advice import Call, say_other_keyword, say_replaced
-from tfckpt.live.aliases import readable
-from tfckpt.live.binding import bind
-from tfckpt.live.delayed import (
+from tfckpt.live.deferred.later_objects import Late
+from tfckpt.live.deferred.may_come import (
     came_since,
     is_tensor,
     may_come,
@@ -20,25 +19,26 @@ from tfckpt.live.delayed import (
     nothing_left,
     restore_rest,
 )
-from tfckpt.live.distribution import Restoring
-from tfckpt.live.errors import also
-from tfckpt.live.held import hold_optimizers, optimizers_to_come
-from tfckpt.live.late import Late
-from tfckpt.live.restore import Choice, carry_out, permitted, prepare
-from tfckpt.live.save import synchronous
-from tfckpt.live.status import LoadStatus, may_fail_an_assertion
-from tfckpt.live.tf_restore import not_taken
-from tfckpt.live.turns import assigning
-from tfckpt.live.variables import is_variable
+from tfckpt.live.deferred.optimizer_state import hold_optimizers, optimizers_to_come
+from tfckpt.live.deferred.status import LoadStatus, may_fail_an_assertion
+from tfckpt.live.deferred.tf_bindings import bind
+from tfckpt.live.distribution.agreement import Restoring
+from tfckpt.live.io.tf_errors import also
+from tfckpt.live.io.tf_paths import readable
+from tfckpt.live.io.tf_restore import not_taken
+from tfckpt.live.objects.thread_lock import assigning
+from tfckpt.live.restoring.restore import Choice, carry_out, permitted, prepare
+from tfckpt.live.saving.save import synchronous
+from tfckpt.live.variables.variables import is_variable
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.live.apply import Undo
     from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.inventory import Live
-    from tfckpt.live.restore import Prepared
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.live.restoring.apply import Undo
+    from tfckpt.live.restoring.restore import Prepared
     from tfckpt.policy import Policy
 
 

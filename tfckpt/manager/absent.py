@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.live.remote import files_of
+from tfckpt.live.io.remote_files import files_of
 from tfckpt.policy import Latest
 from tfckpt.policy.directories import apart, same
-from tfckpt.stored.instead import For, look
+from tfckpt.stored.paths.lookalikes import For, look
 
 if TYPE_CHECKING:
     from tfckpt.policy import Config, Source

@@ -11,20 +11,20 @@ import datetime
 import os
 from typing import TYPE_CHECKING
 
+from tfckpt.core.inventory import Role
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Role
-from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits import commit
+from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord
-from tfckpt.stored.files import LOCAL
-from tfckpt.stored.listing import parts
-from tfckpt.stored.statistics import statistics
+from tfckpt.stored.inspection.listing import parts
+from tfckpt.stored.inspection.statistics import statistics
+from tfckpt.stored.io.files import LOCAL
+from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfckpt.stored.artefact import StoredCheckpoint
-    from tfckpt.stored.listing import Listed
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+    from tfckpt.stored.inspection.listing import Listed
 
 _COUNTER = "global_step"
 _MAY_BE_INFINITE = (Role.METRIC, Role.SEED, Role.HYPERPARAMETER)
@@ -51,14 +51,14 @@ def adopt(
         record = CommitRecord(
             number=found.number,
             inventory=stored.inventory,
-            index_sha256=commit.index_digest(found.prefix),
+            index_sha256=record_file.index_digest(found.prefix),
             created=time.isoformat(),
             step=_step(stored),
             finite=finite,
             files=tuple(name for name in parts(found.prefix, there) if ".data-" in name),
             adopted=True,
         )
-    commit.write(found.prefix, record)
+    record_file.write(found.prefix, record)
     return record
 
 

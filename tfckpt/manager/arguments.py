@@ -20,7 +20,7 @@ from tfckpt.policy.messages import problems_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfckpt.live.save import About
+    from tfckpt.live.saving.save import About
 
 # As many digits as are looked for in file names, where numbers are found again.
 _MAX_NUMBER = 10**18 - 1

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.live.background import in_turn
 from tfckpt.live.checkpoint import (
     RESTORE,
     Checkpoint,
@@ -25,18 +24,19 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.distribution import Restoring, chosen, saving
-from tfckpt.live.remote import files_of
-from tfckpt.live.save import About, Terms, failing_as_save, needed
-from tfckpt.live.variables import as_int
+from tfckpt.live.distribution.agreement import Restoring, chosen, saving
+from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.saving.background import in_turn
+from tfckpt.live.saving.save import About, Terms, failing_as_save, needed
+from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.numbering import Begun, Numbers, give_back_number, given_back
 from tfckpt.manager.remarks import Remarks
-from tfckpt.stored.commits.discover import Candidate, Kind
-from tfckpt.stored.commits.numbers import Number
-from tfckpt.stored.files import absolute, join, same_directory
-from tfckpt.stored.instead import For, look
+from tfckpt.stored.commits.discovery import Candidate, Kind
+from tfckpt.stored.commits.numbering import Number
+from tfckpt.stored.io.files import absolute, join, same_directory
+from tfckpt.stored.paths.lookalikes import For, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

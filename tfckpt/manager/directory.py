@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
+from tfckpt.core.text import no_room
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.manager.retention import Decision, Saved, decide, run_before
-from tfckpt.planning.text import no_room
-from tfckpt.stored.checkpoint import open_checkpoint
-from tfckpt.stored.commits import commit, debris, discover
-from tfckpt.stored.commits.discover import Candidate, Kind
-from tfckpt.stored.commits.state_file import STATE_FILE, CheckpointState, read_state, render
-from tfckpt.stored.files import Files, join, temporary
+from tfckpt.stored.commits import discovery, record_file, recovery
+from tfckpt.stored.commits.discovery import Candidate, Kind
+from tfckpt.stored.io.files import Files, join, temporary
+from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, read_state, render
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ class Directory:
         return [one for one in self._in_order() if one.kind is not Kind.TORN]
 
     def _in_order(self) -> list[Candidate]:
-        found = discover.candidates(self.path, self.checkpoint_name, self.files)
+        found = discovery.candidates(self.path, self.checkpoint_name, self.files)
         return sorted(found, key=lambda one: (self.order(one), one.prefix))
 
     def order(self, one: Candidate) -> tuple[int, int]:
@@ -105,7 +105,7 @@ class Directory:
         except KeyError:
             pass
         try:
-            found = commit.read_head(commit.path_of(prefix), prefix, self.files)
+            found = record_file.read_head(record_file.path_of(prefix), prefix, self.files)
         except CheckpointError:  # whoever restores it will say what is wrong with it
             found = None
         self._heads[prefix] = found
@@ -215,7 +215,7 @@ class Directory:
             InUseError: another process is.
             OSError: the directory cannot be made or written.
         """
-        return debris.claim(self.path, self.checkpoint_name, self.files)
+        return recovery.claim(self.path, self.checkpoint_name, self.files)
 
     def claim_for(self, nbytes: int) -> None:
         """The same before a training, and see that a save of so many bytes could be made.
@@ -284,7 +284,7 @@ class Directory:
 
     def delete(self, prefix: str) -> None:
         """Delete a checkpoint of this directory: its record, then its index, then its data."""
-        debris.delete(prefix, self.files)
+        recovery.delete(prefix, self.files)
         self.forget(prefix)
 
     def _file(self, name: str) -> str:

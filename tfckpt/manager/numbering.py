@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.stored.commits.numbers import Number
+    from tfckpt.stored.commits.numbering import Number
 
 
 @dataclasses.dataclass(frozen=True)

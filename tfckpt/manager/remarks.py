@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.manager.retention import RUN_BEFORE, may_have, without_metric
-from tfckpt.stored.files import absolute
+from tfckpt.stored.io.files import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Committed, Decision
     from tfckpt.policy import Keep, Manager, Save
-    from tfckpt.stored.commits.discover import Candidate
+    from tfckpt.stored.commits.discovery import Candidate
     from tfckpt.stored.commits.record import CommitRecord
 
 

@@ -9,20 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfckpt.planning.match import make_plan
+    from tfckpt.planning.checks.step import Severity, Status, Step
     from tfckpt.planning.outcome import RestoreReport
     from tfckpt.planning.plan import Plan
+    from tfckpt.planning.planner import make_plan
     from tfckpt.planning.report import render_text
-    from tfckpt.planning.step import Severity, Status, Step
     from tfckpt.planning.union import union_of
 
 _LAZY = {
     "Plan": "plan",
     "RestoreReport": "outcome",
-    "Severity": "step",
-    "Status": "step",
-    "Step": "step",
-    "make_plan": "match",
+    "Severity": "checks.step",
+    "Status": "checks.step",
+    "Step": "checks.step",
+    "make_plan": "planner",
     "render_text": "report",
     "union_of": "union",
 }

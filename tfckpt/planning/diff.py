@@ -12,12 +12,12 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.garbage import uncollected
+from tfckpt.core.gc_pause import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tfckpt.records import Entry, Inventory
+    from tfckpt.core.inventory import Entry, Inventory
 
 
 class Kind(str, Enum):
@@ -91,7 +91,7 @@ def diff(
         marks_a: name → mark of the values of ``a``; one without is not compared.
         marks_b: likewise.
 
-    >>> from tfckpt.records import Entry, Inventory, Role
+    >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> def side(name):
     ...     return Inventory("", {name: Entry(name, Role.WEIGHT, "float32", (9,), 36)})
     >>> mark = Mark(7, telling=True)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.coverage import SAVE_COUNTER
-from tfckpt.planning.hints import rule_of
-from tfckpt.planning.positions import is_numbered
-from tfckpt.planning.step import ASSIGNED, Severity, Status
-from tfckpt.planning.text import printable
-from tfckpt.planning.unmatched import ADAPTERS_HINT, is_adapter
-from tfckpt.records import Role
+from tfckpt.core.inventory import Role
+from tfckpt.core.text import printable
+from tfckpt.planning.checks.completeness import SAVE_COUNTER
+from tfckpt.planning.checks.hints import rule_of
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
+from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
+from tfckpt.planning.matching.slot_positions import is_numbered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from tfckpt.planning.checks.step import Step
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.step import Step
 
 _FEW, _MANY = 3, 10
 _OF_MODEL = "not in the checkpoint, unchanged in the model"
@@ -33,8 +33,8 @@ def warned_of(plan: Plan) -> str:
     """What a policy says to warn of; "" for nothing.
 
     >>> from tfckpt.planning.plan import Plan
-    >>> from tfckpt.planning.step import Step
-    >>> from tfckpt.records import Entry
+    >>> from tfckpt.planning.checks.step import Step
+    >>> from tfckpt.core.inventory import Entry
     >>> bias = Entry("model/head/bias", Role.WEIGHT, "float32", (3,))
     >>> step = Step(Status.MISSING, bias.name, "", bias, None, Severity.WARN)
     >>> warned_of(Plan("finetune", "zoo/ckpt-900", (step,)))

@@ -15,17 +15,17 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.text import printable
 from tfckpt.errors import Problem
-from tfckpt.planning.step import Status
-from tfckpt.planning.text import printable
+from tfckpt.planning.checks.step import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.planning.changes import Change
+    from tfckpt.core.inventory import Entry
+    from tfckpt.planning.adaptation.change import Change
+    from tfckpt.planning.checks.step import Step
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.step import Step
-    from tfckpt.records import Entry
 
 VERSION = 1
 HINT = (
@@ -40,8 +40,8 @@ def render(plan: Plan) -> str:
     """The lock of a plan.
 
     >>> from tfckpt.planning.plan import Plan
-    >>> from tfckpt.planning.step import Status, Step
-    >>> from tfckpt.records import Entry, Origin, Role
+    >>> from tfckpt.planning.checks.step import Status, Step
+    >>> from tfckpt.core.inventory import Entry, Origin, Role
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16, crc32c=7)
     >>> step = Step(Status.LOADED, kernel.name, kernel.name, kernel, kernel)
     >>> origin = Origin("zoo/a", "e3b0…", "finetune", "44ad…")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from tfckpt.core.text import printable
+from tfckpt.planning.checks.step import Severity
 from tfckpt.planning.report import problem_of, sections, totals, verdict
-from tfckpt.planning.step import Severity
-from tfckpt.planning.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

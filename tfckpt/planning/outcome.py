@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfckpt.planning.checks.step import Status
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.step import Status
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RefusedError
-from tfckpt.planning.step import ASSIGNED, Severity, Status
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
 if TYPE_CHECKING:
+    from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
-    from tfckpt.planning.step import Step
-    from tfckpt.records import Entry, Origin
+    from tfckpt.planning.checks.step import Step
 
 
 @dataclasses.dataclass(frozen=True)

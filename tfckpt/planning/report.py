@@ -13,15 +13,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.planning.step import ASSIGNED, Severity, Status
-from tfckpt.planning.text import WIDTH, collapse, natural, printable, signature, size, wrap
+from tfckpt.core.text import WIDTH, collapse, natural, printable, signature, size, wrap
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tfckpt.errors import Problem
+    from tfckpt.planning.checks.step import Step
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.step import Step
 
 _TITLES = {
     Severity.WARN: "Warnings",

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, Step
 from tfckpt.planning.plan import Plan
-from tfckpt.planning.step import ASSIGNED, Severity, Status, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ class _From(NamedTuple):
 def union_of(plans: Sequence[Plan]) -> Plan:
     """One plan of several that were made against the same live values.
 
-    >>> from tfckpt.records import Entry, Role
+    >>> from tfckpt.core.inventory import Entry, Role
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
     >>> gives = Plan("p", "zoo/a", (Step(Status.LOADED, kernel.name, kernel.name, kernel, kernel),))
     >>> lacks = Plan("q", "zoo/b", (Step(Status.MISSING, kernel.name, "", kernel, None),))

@@ -1,10 +1,10 @@
 """What was declared: configs and policies, from YAML or from Python."""
 
 from tfckpt.policy.config import STRICT, Config, Latest, Restore, Source
+from tfckpt.policy.json_schema import schema
 from tfckpt.policy.load import load_config, load_policy
-from tfckpt.policy.model import InputSpec, OptimizerRules, Policy, Rename
-from tfckpt.policy.saving import Keep, Manager, Save
-from tfckpt.policy.schema import schema
+from tfckpt.policy.manager import Keep, Manager, Save
+from tfckpt.policy.policy import InputSpec, OptimizerRules, Policy, Rename
 
 __all__ = [
     "STRICT",

@@ -29,9 +29,9 @@ from tfckpt.policy.fields import (
     Positive,
     fault,
 )
+from tfckpt.policy.manager import Manager  # noqa: TC001 (pydantic reads it)
 from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
-from tfckpt.policy.model import Policy
-from tfckpt.policy.saving import Manager  # noqa: TC001 (pydantic reads it)
+from tfckpt.policy.policy import Policy
 
 if TYPE_CHECKING:
     from pydantic_core import PydanticCustomError

@@ -11,7 +11,7 @@ import difflib
 import os
 from typing import TYPE_CHECKING
 
-from tfckpt.nearby import numberless
+from tfckpt.core.nearby import numberless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,9 +21,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from tfckpt.core.selectors import Selector, compile_rename
 from tfckpt.errors import PolicyError
 from tfckpt.policy.messages import problems_of
-from tfckpt.selectors import Selector, compile_rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

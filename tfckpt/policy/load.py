@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from tfckpt.core.nearby import nearby
 from tfckpt.errors import PolicyError, Problem
-from tfckpt.nearby import nearby
 from tfckpt.policy.config import Config
 from tfckpt.policy.environment import fill_in
 from tfckpt.policy.fields import Model
 from tfckpt.policy.messages import Found, Path, did_you_mean, keys_of, problems_of, show_value
-from tfckpt.policy.model import Places, Policy
+from tfckpt.policy.policy import Places, Policy
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
 
 if TYPE_CHECKING:

@@ -16,20 +16,20 @@ import hashlib
 import math
 from typing import TYPE_CHECKING
 
+from tfckpt.core.inventory import Entry, Inventory, Role, Share
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.records import Entry, Inventory, Role, Share
-from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.bundle_names import refuse_absent
+from tfckpt.stored.bundle import refuse_absent
 from tfckpt.stored.bundles.bundle import OPAQUE
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import numpy as np
 
-    from tfckpt.records import Layer, Root
-    from tfckpt.stored.files import Files
+    from tfckpt.core.inventory import Layer, Root
+    from tfckpt.stored.io.files import Files
 
 _AVERAGED = (Role.WEIGHT, Role.STATE, Role.VOCABULARY)
 _MOVING = "moving_average"  # the slot that averages of weights stand in, of any optimizer
@@ -121,7 +121,7 @@ def open_average(
 
     Args:
         average: which, and what each counts.
-        roots: as for :func:`~tfckpt.stored.checkpoint.open_checkpoint`.
+        roots: as for :func:`~tfckpt.stored.open.open_checkpoint`.
         bases: the same.
         files: path → where it is.
 

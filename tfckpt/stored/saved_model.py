@@ -1,7 +1,8 @@
 """A SavedModel, given as its directory: its variables are a bundle inside.
 
 Only the variables are read, and what Keras tells of its layers
-(:mod:`tfckpt.stored.graphs.keras_metadata`). The program in ``saved_model.pb`` is not looked at.
+(:mod:`tfckpt.stored.graphs.saved_model_metadata`). The program in ``saved_model.pb`` is not looked
+at.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundle_names import SAVED_MODEL, open_bundle
+from tfckpt.stored.bundle import SAVED_MODEL, open_bundle
 from tfckpt.stored.bundles.bundle import index_path
-from tfckpt.stored.bundles.prefix import VARIABLES
-from tfckpt.stored.files import LOCAL, Files
-from tfckpt.stored.graphs.keras_metadata import read_metadata
+from tfckpt.stored.graphs.saved_model_metadata import read_metadata
+from tfckpt.stored.io.files import LOCAL, Files
+from tfckpt.stored.paths.wrong_paths import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tfckpt.records import Root
-    from tfckpt.stored.artefact import StoredCheckpoint
+    from tfckpt.core.inventory import Root
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 
 
 def open_saved_model(
@@ -33,7 +34,7 @@ def open_saved_model(
 
     Args:
         path: of its directory, or the prefix of its variables.
-        roots: as :func:`tfckpt.stored.checkpoint.open_checkpoint` has it.
+        roots: as :func:`tfckpt.stored.open.open_checkpoint` has it.
         bases: likewise.
         files: where the files are.
 

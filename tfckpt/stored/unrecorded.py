@@ -11,24 +11,24 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfckpt import names
+from tfckpt.core import names
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.optimizer_names import slot_name
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.optimizer_names import slot_name
-from tfckpt.records import Entry, Inventory, Role
-from tfckpt.stored.bundles import graph_proto
+from tfckpt.stored.bundles.encoding import graph_proto
 from tfckpt.stored.graphs import keys
 from tfckpt.stored.graphs.exported import Exported
-from tfckpt.stored.graphs.graph import KERAS_BASES, GraphReader
-from tfckpt.stored.graphs.keras_books import CONFIG
+from tfckpt.stored.graphs.keras_lists import CONFIG
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+from tfckpt.stored.graphs.reader import KERAS_BASES, GraphReader
 from tfckpt.stored.tf1.key_names import name_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tfckpt.records import Root
+    from tfckpt.core.inventory import Root
     from tfckpt.stored.bundles.bundle import Bundle, BundleEntry
-    from tfckpt.stored.graphs.keras_metadata import Metadata
+    from tfckpt.stored.graphs.saved_model_metadata import Metadata
 
 _CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
@@ -46,7 +46,7 @@ def named(
 
     Args:
         bundle: open.
-        roots: as :func:`tfckpt.stored.bundle_names.open_bundle` has it.
+        roots: as :func:`tfckpt.stored.bundle.open_bundle` has it.
         bases: likewise.
         metadata: likewise.
         exported: whether ``model.export`` may have written it.

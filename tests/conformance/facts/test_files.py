@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.stored.files import LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tfckpt
-from tfckpt.stored.checkpoint import open_checkpoint
+from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

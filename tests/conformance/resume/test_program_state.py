@@ -16,10 +16,10 @@ from zoo.fits import through_json
 
 import tfckpt.callbacks
 from tfckpt.errors import TfckptError
-from tfckpt.fitting import states
-from tfckpt.fitting.extra_state import Beginning, ExtraState
-from tfckpt.live import reachable
-from tfckpt.live.reachable import Reachable
+from tfckpt.live.program_state import reachable
+from tfckpt.live.program_state.reachable import Reachable
+from tfckpt.training.state import callback_state
+from tfckpt.training.state.extra_state import Beginning, ExtraState
 
 CANNOT = (
     "changes in training and cannot be saved: it begins anew in a training that is resumed, which "
@@ -269,7 +269,7 @@ def test_what_a_callback_sets_on_others_is_not_its_own(flavour) -> None:
             self.model.beta += 1
             self.meter.weight += 1
 
-    assert states.inexact([Halving()]) == []
+    assert callback_state.inexact([Halving()]) == []
 
 
 X = np.arange(6, dtype=np.float32)[:, None]

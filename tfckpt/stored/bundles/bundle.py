@@ -25,12 +25,12 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.bundles import values
+from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+from tfckpt.stored.bundles.encoding.table import FOOTER_BYTES, looks_like_table
 from tfckpt.stored.bundles.index import Index, read_index, resolve, slice_key
-from tfckpt.stored.bundles.prefix import LFS_HINT, is_lfs_pointer, not_found
-from tfckpt.stored.bundles.proto import BundleEntry
-from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table
-from tfckpt.stored.bundles.transfer import Request, transfer
-from tfckpt.stored.files import LOCAL, Files, Handle, reading
+from tfckpt.stored.bundles.parallel_read import Request, transfer
+from tfckpt.stored.io.files import LOCAL, Files, Handle, reading
+from tfckpt.stored.paths.wrong_paths import LFS_HINT, is_lfs_pointer, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.bundles.proto import (
+from tfckpt.stored.bundles.encoding.index_proto import (
     BundleEntry,
     BundleHeader,
     Extent,
@@ -24,13 +24,13 @@ from tfckpt.stored.bundles.proto import (
     parse_entry,
     parse_header,
 )
-from tfckpt.stored.bundles.table import read_table
-from tfckpt.stored.bundles.wire import INT64, WireError, put_number
+from tfckpt.stored.bundles.encoding.table import read_table
+from tfckpt.stored.bundles.encoding.wire import INT64, WireError, put_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from tfckpt.records import Shape
+    from tfckpt.core.inventory import Shape
 
 # kTensorBundleVersion of tensor_bundle.h
 VERSION = 1

@@ -1,6 +1,6 @@
 """Bytes of a data file → NumPy arrays, and strings, whose checksums are checked on the way.
 
-What is no string is read by :mod:`tfckpt.stored.bundles.transfer`. Strings carry their lengths
+What is no string is read by :mod:`tfckpt.stored.bundles.parallel_read`. Strings carry their lengths
 before their bytes, and a checksum of the lengths between; a length is believed only when all of
 them add up to what the index says is stored.
 """
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.crc import extend
+from tfckpt.stored.bundles.encoding.crc import extend
+from tfckpt.stored.bundles.encoding.table import unmask
+from tfckpt.stored.bundles.encoding.wire import WireError, varint
 from tfckpt.stored.bundles.index import ITEM_BYTES
-from tfckpt.stored.bundles.table import unmask
-from tfckpt.stored.bundles.wire import WireError, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
 
-    from tfckpt.records import Shape
-    from tfckpt.stored.bundles.proto import BundleEntry
-    from tfckpt.stored.files import Handle
+    from tfckpt.core.inventory import Shape
+    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.io.files import Handle
 
 CHUNK = 1 << 20
 MAX_VARINT = 10

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.records import Origin, Restored, Share
+from tfckpt.core.inventory import Origin, Restored, Share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -18,10 +18,10 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.inventory import Dataset, Entry, Inventory, Restored, Role, Root
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.records import Dataset, Entry, Inventory, Restored, Role, Root
-from tfckpt.stored.bundles.prefix import DATA
-from tfckpt.stored.commits import entries, layers, lineage
+from tfckpt.stored.commits import lineage, record_entries, record_layers
+from tfckpt.stored.paths.wrong_paths import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,7 +151,7 @@ def render(record: CommitRecord) -> bytes:
         **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        **layers.plain(inventory.stacks),
+        **record_layers.plain(inventory.stacks),
         "labels": dict(inventory.labels),
         "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
@@ -161,7 +161,7 @@ def render(record: CommitRecord) -> bytes:
         "datasets": {name: [*dataset] for name, dataset in inventory.datasets.items()},
     }
     lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
-    lines.append(f"{_ENTRIES.decode()}{entries.render(inventory.entries.values())}\n]")
+    lines.append(f"{_ENTRIES.decode()}{record_entries.render(inventory.entries.values())}\n]")
     body = ("{\n" + ",\n".join(lines)).encode()
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
 
@@ -228,7 +228,7 @@ class _Reader:
             raise self.damaged("the record does not match its own checksum")
         number = _integer if _LONG in data.translate(_DIGITS) else None
         before, mark, text = body.partition(_ENTRIES)
-        values = entries.read(text, number) if mark and not head else None
+        values = record_entries.read(text, number) if mark and not head else None
         if head or values is not None:
             data = before + _ENTRIES + b"]}"
         try:
@@ -325,7 +325,7 @@ class _Reader:
         return Inventory(
             prefix,
             found,
-            layers.parse(stacks, made, traits, self.damaged),
+            record_layers.parse(stacks, made, traits, self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
@@ -374,7 +374,7 @@ class _Reader:
         name: str = self.get(item, "name", str)
         if not name:
             raise self.damaged("the record has a value without a name")
-        if unknown := item.keys() - entries.FIELDS:
+        if unknown := item.keys() - record_entries.FIELDS:
             raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
         role = self.get(item, "role", str, name=name)
         if role not in Role._value2member_map_:

@@ -6,7 +6,7 @@ index, then the record. Until the index moves, readers see what was there before
 new checkpoint. There is no moment at which they see half of one, even where ``write`` replaces a
 checkpoint of the same name, since the data files of the new one go by another number of shards.
 
-A writer that dies leaves that directory behind, and :mod:`tfckpt.stored.commits.debris` completes
+A writer that dies leaves that directory behind, and :mod:`tfckpt.stored.commits.recovery` completes
 or undoes what it had begun.
 
 An object store has no renames. There data files are written where they stay, under a number that is
@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
-from tfckpt.stored.commits import commit
-from tfckpt.stored.commits.debris import (
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.record import is_part
+from tfckpt.stored.commits.recovery import (
     BEFORE,
     MARK,
     may_be_left,
@@ -37,8 +38,7 @@ from tfckpt.stored.commits.debris import (
     shards_of,
     used_shards,
 )
-from tfckpt.stored.commits.record import is_part
-from tfckpt.stored.files import Files, content, join, temporary
+from tfckpt.stored.io.files import Files, content, join, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class Staging:
         Raises:
             SaveError: a registered saver wrote a file that cannot be told to be the checkpoint's.
         """
-        others = {index_path(self._name), commit.path_of(self._name), f"{self._name}_temp"}
+        others = {index_path(self._name), record_file.path_of(self._name), f"{self._name}_temp"}
         found = {*self._files.listdir(self._directory)} - others
         if not self._files.renames:
             found.discard(MARK)
@@ -136,7 +136,7 @@ class Staging:
             if not files.exists(join(self._directory, MARK)):
                 raise self._disturbed("took its files for unfinished ones")
             names = tuple(n for n in names if files.exists(join(self._directory, n)))
-        index, record = index_path(self._name), commit.path_of(self._name)
+        index, record = index_path(self._name), record_file.path_of(self._name)
         for name in (index, record):
             self._keep(name)
         # The directory itself was synced with the record, which came last; here is its own name.
@@ -179,7 +179,7 @@ class Staging:
         """
         files, wrong = self._files, ""
         try:
-            record = commit.path_of(self._name)
+            record = record_file.path_of(self._name)
             ours = content(join(self._directory, record), files)
             if content(join(self._parent, record), files) != ours:
                 self._moved.clear()  # it is not this one's to take back
@@ -200,7 +200,7 @@ class Staging:
         return SaveError(message, hint="let one process alone save into a directory")
 
     def _digest(self) -> str:
-        return commit.index_digest(self.inner, self._files)
+        return record_file.index_digest(self.inner, self._files)
 
     def undo(self) -> bool:
         """Take back what has been moved, unless all of it has; whether that was possible."""

@@ -13,17 +13,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt import names
-from tfckpt.automatic_names import weak_base
-from tfckpt.names import Kind, Node
-from tfckpt.records import Inventory, Ordered
-from tfckpt.stored.keras_layers import attributes
+from tfckpt.core import names
+from tfckpt.core.automatic_names import weak_base
+from tfckpt.core.inventory import Inventory, Ordered
+from tfckpt.core.names import Kind, Node
+from tfckpt.stored.graphs.keras_layers import attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tfckpt.records import Root
-    from tfckpt.stored.bundles import graph_proto
+    from tfckpt.core.inventory import Root
+    from tfckpt.stored.bundles.encoding import graph_proto
 
 _ALL, _TRAINABLE, _AGAIN = "variables", "trainable_variables", "_all_variables"
 _LISTS = (_ALL, _TRAINABLE, "non_trainable_variables")

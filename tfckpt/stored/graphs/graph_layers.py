@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfckpt.automatic_names import weak_base
+from tfckpt.core.automatic_names import weak_base
 from tfckpt.stored.graphs.layer_names import Scope, layer_names, slashed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tfckpt.stored.graphs.graph import GraphReader
+    from tfckpt.stored.graphs.reader import GraphReader
 
 INNER = "_functional"
 OPERATIONS = "_operations"

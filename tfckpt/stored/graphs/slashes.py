@@ -11,15 +11,15 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.names import escaped
-from tfckpt.records import rebased
+from tfckpt.core.inventory import rebased
+from tfckpt.core.names import escaped
 from tfckpt.stored.graphs.keys import edges
-from tfckpt.stored.graphs.roots import Move
+from tfckpt.stored.graphs.rename_roots import Move
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfckpt.records import Entry, Inventory, Layer
+    from tfckpt.core.inventory import Entry, Inventory, Layer
 
 _OURS = "_tfckpt/"  # below which a key is the whole name
 _REPEATED = re.compile(r"~\d+$")
@@ -28,7 +28,7 @@ _REPEATED = re.compile(r"~\d+$")
 def with_escapes(inventory: Inventory) -> Inventory:
     """The inventory with the names of now.
 
-    >>> from tfckpt.records import Entry, Inventory, Role
+    >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> keys = {"d/a/b": "d/a.Sb/.ATTRIBUTES/V", "d/a/b~2": "d/a/b/.ATTRIBUTES/V"}
     >>> old = [Entry(name, Role.STATE, "float32", (), key=key) for name, key in keys.items()]
     >>> list(with_escapes(Inventory("", {entry.name: entry for entry in old})).entries)

@@ -23,7 +23,7 @@ from tfckpt.stored.keras.hdf5 import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfckpt.stored.files import Handle
+    from tfckpt.stored.io.files import Handle
 
 MAGIC = b"PK\x03\x04"
 

@@ -13,10 +13,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.artefact import StoredCheckpoint
-from tfckpt.stored.files import LOCAL, Files, join, reading
-from tfckpt.stored.graphs.graph import KERAS_BASES
-from tfckpt.stored.keras import legacy, model
+from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.graphs.reader import KERAS_BASES
+from tfckpt.stored.io.files import LOCAL, Files, join, reading
+from tfckpt.stored.keras import keras2_h5, model
 from tfckpt.stored.keras.archive import MAX_TEXT, Archive
 from tfckpt.stored.keras.hdf5 import Group, Hdf5, Stream
 from tfckpt.stored.keras.objects import VARS
@@ -25,8 +25,8 @@ from tfckpt.stored.keras.values import KerasValues
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from tfckpt.records import Root
-    from tfckpt.stored.files import Handle
+    from tfckpt.core.inventory import Root
+    from tfckpt.stored.io.files import Handle
 
 CONFIG, WEIGHTS = "config.json", "model.weights"
 MAX_SHARDS = 100_000
@@ -125,8 +125,8 @@ class _Parts:
         root, owners = _merged(self._files, self._path)
         known = KERAS_BASES | set(bases)
         first = self._files[0]
-        if legacy.is_legacy(root):
-            inventory, kind = legacy.read(first, self._path, known), "keras_h5"
+        if keras2_h5.is_legacy(root):
+            inventory, kind = keras2_h5.read(first, self._path, known), "keras_h5"
         elif any(VARS in dataset.path.split("/") for dataset in root.walk()):
             inventory = model.read(self._files, root, self._path, config, known)
             kind = "keras"

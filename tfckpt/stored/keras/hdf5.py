@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.records import Shape
-    from tfckpt.stored.files import Handle
+    from tfckpt.core.inventory import Shape
+    from tfckpt.stored.io.files import Handle
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
@@ -103,7 +103,7 @@ class Group:
 class Stream(io.RawIOBase):
     """A part of an open file, as a file of its own.
 
-    >>> from tfckpt.stored.files import LOCAL
+    >>> from tfckpt.stored.io.files import LOCAL
     >>> Stream(LOCAL.open_read(__file__), 3, 2).read()
     b'An'
     """

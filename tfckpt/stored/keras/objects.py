@@ -1,4 +1,4 @@
-"""A file laid out by the objects of a model → the tree that :mod:`tfckpt.names` gives names to.
+"""A file laid out by a model's objects → the tree that :mod:`tfckpt.core.names` gives names to.
 
 So write Keras 3, and tf_keras where the name ends with ``.weights.h5`` or ``.keras``: a group for
 each object by attribute, in it a group ``vars`` with the object's own values by number. Layers in a
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.automatic_names import snake_case, weak_base
-from tfckpt.names import Kind, Node
-from tfckpt.records import Role
-from tfckpt.stored.keras_config import mapping, text
-from tfckpt.stored.keras_layers import (
+from tfckpt.core.automatic_names import snake_case, weak_base
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import Kind, Node
+from tfckpt.stored.graphs.keras_config import mapping, text
+from tfckpt.stored.graphs.keras_layers import (
     class_and_number,
     own_names,
     part_class,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.names import Kind, Node, Slot
-from tfckpt.optimizer_names import LOSS_SCALE, optimizer_value, slot_name
-from tfckpt.records import Role
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import Kind, Node, Slot
+from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, slot_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

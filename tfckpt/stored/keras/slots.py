@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.automatic_names import snake_case
-from tfckpt.names import Kind, Node, Slot
-from tfckpt.optimizer_names import (
+from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import Kind, Node, Slot
+from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,
     optimizer_value,
     slot_name,
     split_slot,
 )
-from tfckpt.records import Role
-from tfckpt.stored.graphs.optimizer_graph import told_slot
-from tfckpt.stored.keras_config import mapping
+from tfckpt.stored.graphs.keras_config import mapping
+from tfckpt.stored.graphs.optimizer import told_slot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.files import digest_of, reading
+from tfckpt.stored.io.files import digest_of, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.stored.files import Handle
+    from tfckpt.stored.io.files import Handle
     from tfckpt.stored.keras.hdf5 import Hdf5
 
 

@@ -14,9 +14,9 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tfckpt.automatic_names import name_number, weak_base
-from tfckpt.records import Layer
-from tfckpt.stored.graphs.graph import KERAS_BASES
+from tfckpt.core.automatic_names import name_number, weak_base
+from tfckpt.core.inventory import Layer
+from tfckpt.stored.graphs.reader import KERAS_BASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

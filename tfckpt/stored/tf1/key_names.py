@@ -11,16 +11,16 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tfckpt.names import MODEL, OPTIMIZER
-from tfckpt.optimizer_names import optimizer_value
-from tfckpt.records import Entry, Inventory, Role
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.names import MODEL, OPTIMIZER
+from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.stored.tf1.key_layers import DEEPEST, KeyLayers
 from tfckpt.stored.tf1.key_slots import Slot, Solver, class_of, find_slots
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.records import Root, Shape
+    from tfckpt.core.inventory import Root, Shape
 
 GLOBAL_STEP = "global_step"
 _POWER = re.compile(r"beta[12]_power(?:_(?P<number>[0-9]{1,4}))?")

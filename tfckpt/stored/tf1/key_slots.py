@@ -19,14 +19,14 @@ from collections import defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.automatic_names import snake_case
-from tfckpt.optimizer_names import slot_name
+from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.optimizer_names import slot_name
 from tfckpt.stored.tf1.key_layers import DEEPEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.records import Shape
+    from tfckpt.core.inventory import Shape
 
 MOVING_AVERAGE = "moving_average"
 

@@ -23,7 +23,15 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.artefact import StoredCheckpoint
+from tfckpt.stored.bundles.encoding.index_proto import (
+    DTYPES,
+    Extent,
+    parse_shape,
+    parse_slice,
+    parse_versions,
+)
+from tfckpt.stored.bundles.encoding.table import TableFile
+from tfckpt.stored.bundles.encoding.wire import WireError, as_message, as_number, as_text, fields
 from tfckpt.stored.bundles.index import (
     ITEM_BYTES,
     check_tiles,
@@ -32,11 +40,9 @@ from tfckpt.stored.bundles.index import (
     resolve,
     slice_key,
 )
-from tfckpt.stored.bundles.prefix import saver_v1_files
-from tfckpt.stored.bundles.proto import DTYPES, Extent, parse_shape, parse_slice, parse_versions
-from tfckpt.stored.bundles.table import TableFile
-from tfckpt.stored.bundles.wire import WireError, as_message, as_number, as_text, fields
-from tfckpt.stored.files import LOCAL, Files, digest_of
+from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.io.files import LOCAL, Files, digest_of
+from tfckpt.stored.paths.wrong_paths import saver_v1_files
 from tfckpt.stored.tf1.key_names import name_keys
 from tfckpt.stored.tf1.tensor_proto import FIELDS, array_of
 
@@ -45,8 +51,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.records import Root, Shape
-    from tfckpt.stored.files import Handle
+    from tfckpt.core.inventory import Root, Shape
+    from tfckpt.stored.io.files import Handle
 
 # What lists the tensors: ten million of them; more is something else.
 _MAX_LIST_BYTES = 1 << 30
@@ -188,7 +194,7 @@ def open_saver_v1(
 
     Args:
         prefix: its name: of the only file, or of all of them without their numbers.
-        roots: as :func:`tfckpt.stored.checkpoint.open_checkpoint` has it.
+        roots: as :func:`tfckpt.stored.open.open_checkpoint` has it.
         bases: likewise.
         files: where the files are.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tfckpt.stored.bundles.encoding.wire import WireError, as_message, fields
 from tfckpt.stored.bundles.index import element_count
 from tfckpt.stored.bundles.values import numpy_dtype
-from tfckpt.stored.bundles.wire import WireError, as_message, fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
 
-    from tfckpt.records import Shape
+    from tfckpt.core.inventory import Shape
 
 _STRING = 8
 _FIXED = {5: 4, 6: 8, 9: 4, 12: 8}

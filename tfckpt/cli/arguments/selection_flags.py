@@ -1,0 +1,211 @@
+"""What `rewrite` and `convert` share: the source, and the flags that say what of it, and how.
+
+The plan is the planner's own, against what the rules make of the stored names
+(:mod:`tfckpt.planning.rewrite`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.find_checkpoint import files_of, find, passed_over
+from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.core.inventory import Origin, Role
+from tfckpt.core.selectors import Selector
+from tfckpt.core.text import printable, size
+from tfckpt.errors import PolicyError, Problem
+from tfckpt.planning.checks.step import Status
+from tfckpt.planning.rewrite import derive
+from tfckpt.policy import Policy, load_config
+from tfckpt.policy.policy import OptimizerRules
+from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.bundles.index import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfckpt.cli.arguments.command import Given
+    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning import Plan
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+
+RULES = ("include", "exclude", "rename", "drop_optimizer")
+_FLOATS = ("float", "bfloat")
+_WORDS = {
+    Status.LOADED: "as it was",
+    Status.RENAMED: "renamed",
+    Status.CAST: "cast",
+    Status.EXCLUDED: "left out",
+}
+
+
+def opened(given: Given, source: str) -> StoredCheckpoint:
+    """The source, or its average with those of --average.
+
+    Raises:
+        CheckpointError: one is not there, cannot be read, or is not like the others.
+    """
+    found = find(source)
+    passed_over(found)
+    others = given.texts("average")
+    if not others:
+        return found.checkpoint
+    paths = [found.checkpoint.prefix]
+    found.checkpoint.close()
+    for path in others:
+        other = find(path)
+        other.checkpoint.close()
+        passed_over(other)
+        paths.append(other.checkpoint.prefix)
+    return open_average(Average(tuple(paths)), roots=None, bases=(), files=files_of)
+
+
+def selected(given: Given, stored: StoredCheckpoint) -> Plan:
+    """What the flags make of a checkpoint.
+
+    Raises:
+        Misuse: they make no sense.
+        PolicyError: the config does not.
+    """
+    casts = [_Cast(text) for text in given.texts("cast")]
+    policy = _policy(given, stored.inventory)
+    for key, unset in (("adapt", ()), ("ema", "ignore")):
+        if getattr(policy, key) != unset:
+            message = f"{key}: a model says what values are to become, and there is none here"
+            hint = f"restore into the model and save it, or take a policy without `{key}`"
+            raise PolicyError(policy.file, [Problem(message, *policy.where(key), hint)])
+    if casts:
+        policy = policy.model_copy(update={"on_dtype_mismatch": "cast"})
+    plan = derive(policy, stored.inventory, partial(_dtype, casts))
+    for one in casts:
+        if not one.met:
+            raise Misuse(f"--cast {one.text} finds no value to cast")
+    values = stored.values
+    shares = values.shares if isinstance(values, AveragedValues) else ()
+    origin = Origin(stored.prefix, values.digest, policy.name, policy.digest, shares)
+    return dataclasses.replace(plan, origins=(origin,))
+
+
+def tell(given: Given, plan: Plan, target: str, files: list[str]) -> int:
+    """Show what was written, or a plan that has errors; the exit status."""
+    entries = [step.entry for step in plan.assignments] if plan.ok else []
+    nbytes = sum(entry.nbytes for entry in entries)
+    if given.json:
+        show_json(
+            {
+                "version": 1,
+                "source": plan.source,
+                "target": target,
+                "written": plan.ok,
+                "values": len(entries),
+                "nbytes": nbytes,
+                "files": files,
+                "plan": plan.to_json(),
+            }
+        )
+    elif plan.ok:
+        for status, count in plan.counts.items():
+            steps = [step for step in plan.steps if step.status is status]
+            stored = sum(step.stored.nbytes for step in steps if step.stored)
+            word = _WORDS.get(status, status.value.lower())
+            print(f"  {word:<12}{count:>8,}  {size(stored):>12}")
+        many = f"{len(entries):,} value{'s' * (len(entries) != 1)}, {size(nbytes)}"
+        parts = f", in {len(files)} data files" if len(files) > 1 else ""
+        print(f"{printable(target)}: {many}{parts}")
+    else:
+        print(plan)
+    return 0 if plan.ok else 1
+
+
+def policy_of(given: Given) -> Policy | None:
+    """The policy of --config and --policy.
+
+    Raises:
+        Misuse: the two make no sense, or other flags have rules as well.
+        PolicyError: the config does not.
+    """
+    if (file := given.text("config")) is None:
+        if given.text("policy") is not None:
+            raise Misuse("--policy is the name of one in the file of --config")
+        return None
+    if mixed := [f"--{flag}" for flag in RULES if given.flags[flag]]:
+        raise Misuse(f"the rules are those of --config, so leave out {', '.join(mixed)}")
+    return _of_config(file, given.text("policy"))
+
+
+def _policy(given: Given, stored: Inventory) -> Policy:
+    if (policy := policy_of(given)) is not None:
+        return policy
+    renames = []
+    for text in given.texts("rename"):
+        old, equals, new = text.partition("=")
+        if not equals:
+            raise Misuse(f"--rename {text!r} is not OLD=NEW")
+        renames.append({"checkpoint": old, "model": new})
+    rules: dict[str, Any] = {"rename": renames, "exclude": given.texts("exclude")}
+    if include := given.texts("include"):
+        rules["include"] = include
+    if given.switch("drop_optimizer"):
+        rules["exclude_checkpoint"] = _of_optimizers(stored)
+        rules["optimizer"] = OptimizerRules(
+            slots="reset", iterations="reset", hyperparameters="config"
+        )
+    try:
+        return Policy(name="rewrite", **rules)
+    except PolicyError as error:
+        raise Misuse("; ".join(problem.message for problem in error.problems)) from None
+
+
+def _of_config(file: str, name: str | None) -> Policy:
+    policies = load_config(file).policies
+    names = ", ".join(sorted(policies)) or "none"
+    if name is None and len(policies) != 1:
+        raise Misuse(f"--policy says which policy of {file} is meant: {names}")
+    if name is not None and name not in policies:
+        raise Misuse(f"{file} has no policy {name!r}; it has {names}")
+    return policies[name] if name is not None else next(iter(policies.values()))
+
+
+def _of_optimizers(stored: Inventory) -> list[str]:
+    """Selectors of all that is below an optimizer."""
+    return [
+        f"{path}/**"
+        for path in sorted(stored.optimizers)
+        if any(name.startswith(f"{path}/") for name in stored.entries)
+    ]
+
+
+class _Cast:
+    """``DTYPE`` for all floating-point weights and slots, ``SELECTOR=DTYPE`` for what it selects.
+
+    >>> _Cast("model/**=float16").dtype
+    'float16'
+    """
+
+    def __init__(self, text: str) -> None:
+        selector, _, self.dtype = text.rpartition("=")
+        self.text = text
+        self.met = False
+        if ITEM_BYTES.get(self.dtype) is None:
+            raise Misuse(f"--cast {text}: there is no type {self.dtype!r}; float16, for example")
+        try:
+            self._selector = Selector(selector) if selector else None
+        except ValueError as error:
+            raise Misuse(f"--cast {text}: {error}") from None
+
+    def takes(self, entry: Entry) -> bool:
+        if self._selector is not None:
+            taken = entry.shape is not None and self._selector.matches(entry.name)
+        else:
+            taken = entry.role in (Role.WEIGHT, Role.SLOT) and entry.dtype.startswith(_FLOATS)
+        self.met = self.met or taken
+        return taken
+
+
+def _dtype(casts: Sequence[_Cast], entry: Entry) -> str:
+    """The type that a value is to have: what the last of the flags that take it says."""
+    found = [one.dtype for one in casts if one.takes(entry)]
+    return found[-1] if found else entry.dtype

@@ -1,0 +1,213 @@
+"""`tfckpt inspect`: what a checkpoint holds, without TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.find_checkpoint import find
+from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.name_tree import ordered, rows, tree
+from tfckpt.core.text import WIDTH, one_line, printable, signature, size
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.commits.lineage import plain
+from tfckpt.stored.formats.checkpoint import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.find_checkpoint import Found
+    from tfckpt.core.inventory import Restored
+    from tfckpt.core.name_tree import Row
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
+
+_INDENT = "  "
+
+
+def run(given: Given) -> int:
+    """Show a checkpoint; 1 where part of it, or a newer one beside it, cannot be read."""
+    path = given.one("the path of a checkpoint or a directory of them")
+    modes = [mode for mode in ("name", "values", "keys", "graph") if given.flags[mode]]
+    if len(modes) > 1:
+        raise Misuse(f"--{modes[0]} and --{modes[1]} are two different views; give one")
+    if given.text("slice") is not None and modes != ["name"]:
+        raise Misuse("--slice belongs to --name, which says of what")
+    found = find(path)
+    with found.checkpoint as checkpoint:
+        fine = not found.rejected and not checkpoint.values.missing_files
+        if given.json:
+            more = _more(given, checkpoint)
+            show_json(document(found) | more)
+            statistics = more.get("statistics", {}).values()
+            fine = fine and not any(one and "error" in one for one in statistics)
+        else:
+            fine = _print(given, found) and fine
+        return 0 if fine else 1
+
+
+def _more(given: Given, checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """What a view adds to the document."""
+    if given.switch("values"):
+        from tfckpt.cli.output.views import statistics_document
+
+        return {"statistics": statistics_document(checkpoint)}
+    if (selector := given.text("name")) is not None:
+        from tfckpt.cli.output.views import data_document
+
+        return {"data": data_document(checkpoint, selector, given.text("slice"))}
+    if given.switch("graph"):
+        from tfckpt.cli.commands.inspect_graph import graph_document
+
+        return {"graph": graph_document(checkpoint)}
+    return {}
+
+
+def _print(given: Given, found: Found) -> bool:
+    """Print one view; whether all that it is about could be read."""
+    checkpoint, fine = found.checkpoint, True
+    if (selector := given.text("name")) is not None:
+        from tfckpt.cli.output.views import show_data
+
+        show_data(checkpoint, selector, given.text("slice"))
+        return True
+    _head(found)
+    if given.switch("values"):
+        from tfckpt.cli.output.views import show_statistics
+
+        fine = show_statistics(checkpoint)
+    elif given.switch("graph"):
+        from tfckpt.cli.commands.inspect_graph import show_graph
+
+        show_graph(checkpoint)
+    elif given.switch("keys"):
+        from tfckpt.cli.output.tables import show
+
+        entries = ordered(checkpoint.inventory.entries.values())
+        show(("name", "key"), [(entry.name, entry.key) for entry in entries])
+    else:
+        _tree(checkpoint)
+    sys.stdout.flush()
+    for file in checkpoint.values.missing_files:
+        held = _held(checkpoint.values, file)
+        print(f"tfckpt: {printable(file)}: the file is missing{held}", file=sys.stderr)
+    return fine
+
+
+def _held(values: Values, file: str) -> str:
+    """What was in a missing file, as the end of a sentence."""
+    if not isinstance(values, Bundle):
+        return ""
+    count = sum(values.path(shard) == file for shard in values.lost.values())
+    return f", and {count:,} of the {len(values.entries):,} values of the checkpoint with it"
+
+
+def _head(found: Found) -> None:
+    checkpoint, record = found.checkpoint, found.checkpoint.record
+    for candidate in found.candidates:
+        reason = found.rejected.get(candidate.prefix)
+        shown = "shown below" if candidate.prefix == checkpoint.prefix else ""
+        row = candidate.prefix, candidate.kind.value, reason or shown
+        print("  ".join(map(one_line, row)).rstrip())
+    if found.candidates:
+        print()
+    about = [KINDS[checkpoint.kind]]
+    if record is not None:
+        for word, value in (("step", record.step), ("epoch", record.epoch)):
+            if value is not None:
+                about.append(f"{word} {value}")
+        about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
+    place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
+    fits = len(f"{place} {text}") <= WIDTH
+    print(*([f"{place} {text}"] if fits else [place, *_filled(about)]), sep="\n")
+    for restored in record.lineage if record is not None else ():
+        print(*_came(restored), sep="\n")
+    print()
+
+
+def _filled(items: list[str]) -> Iterator[str]:
+    """Lines of as many items as they hold; none is broken."""
+    line = _INDENT + items[0]
+    for item in items[1:]:
+        if len(f"{line}, {item},") <= WIDTH:
+            line += f", {item}"
+        else:
+            yield f"{line},"
+            line = _INDENT + item
+    yield line
+
+
+def _came(restored: Restored) -> Iterator[str]:
+    """Where values of a checkpoint come from, and what became of them."""
+    for source in restored.sources:
+        yield f"{_INDENT}from {printable(source.path)} (sha256 {printable(source.sha256[:12])}…)"
+        digest = printable(source.policy_sha256[:12])
+        yield f"{_INDENT * 2}by policy {source.policy!r} (sha256 {digest}…)"
+        for share in source.average:
+            yield f"{_INDENT * 2}{share.weight:.4g} of {printable(share.path)}"
+    counts = ", ".join(f"{printable(word)} {count:,}" for word, count in restored.counts.items())
+    yield f"{_INDENT * 2}{counts}"
+
+
+@uncollected()
+def _tree(checkpoint: StoredCheckpoint) -> None:
+    from tfckpt.cli.output.tables import for_a_person, show
+
+    root = tree(checkpoint.inventory.entries.values())
+    person = for_a_person()
+    body = [_row(row, indented=person) for row in rows(root, fold=person)]
+    show(("name", "role", "type", "size"), body, 3)
+    tops = root.children.values()
+    sums = [(top.name, f"{top.count:,}", size(top.nbytes)) for top in tops]
+    print()
+    show(("in all", "values", "size"), [*sums, ("", f"{root.count:,}", size(root.nbytes))], 2)
+
+
+def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
+    name = f"{_INDENT * row.depth}{row.label}" if indented else row.name
+    if row.entry is None:
+        return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
+    times = f" ×{row.count:,}" if row.count > 1 else ""
+    return name, str(row.entry.role), signature(row.entry) + times, size(row.nbytes)
+
+
+@uncollected()
+def document(found: Found) -> dict[str, Any]:
+    checkpoint, record = found.checkpoint, found.checkpoint.record
+    entries = checkpoint.inventory.entries.values()
+    root = tree(entries)
+    return {
+        "version": 1,
+        "prefix": checkpoint.prefix,
+        "kind": checkpoint.kind,
+        "step": record.step if record else None,
+        "epoch": record.epoch if record else None,
+        "metrics": dict(record.metrics) if record else {},
+        "lineage": plain(record.lineage) if record else [],
+        "nbytes": root.nbytes,
+        "totals": {
+            name: {"values": top.count, "nbytes": top.nbytes} for name, top in root.children.items()
+        },
+        "values": [
+            {
+                "name": entry.name,
+                "role": entry.role.value,
+                "dtype": entry.dtype,
+                "shape": None if entry.shape is None else list(entry.shape),
+                "nbytes": entry.nbytes,
+                "key": entry.key,
+            }
+            for entry in entries
+        ],
+        "missing_shards": list(checkpoint.values.missing_files),
+        "candidates": [
+            {
+                "prefix": candidate.prefix,
+                "kind": candidate.kind.value,
+                "rejected": found.rejected.get(candidate.prefix),
+            }
+            for candidate in found.candidates
+        ],
+    }

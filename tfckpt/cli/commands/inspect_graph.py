@@ -1,0 +1,101 @@
+"""`tfckpt inspect --graph`: TensorFlow's object graph, as it is stored.
+
+Each object stands where the shortest path from the root leads to it; every other edge to it is a
+line with its number.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.text import printable
+from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.stored.bundles.encoding.graph_proto import Node, ObjectGraph
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+
+_INDENT = "  "
+
+
+def show_graph(checkpoint: StoredCheckpoint) -> None:
+    """Print the graph, a line per object, value and edge."""
+    print("\n".join(map(printable, _lines(_graph(checkpoint)))))
+
+
+def graph_document(checkpoint: StoredCheckpoint) -> list[dict[str, Any]]:
+    """The nodes, by number."""
+    return [
+        {
+            "node": number,
+            "children": {child.local_name: child.node_id for child in node.children},
+            "values": [
+                {"name": one.name, "full_name": one.full_name, "key": one.checkpoint_key}
+                for one in node.attributes
+            ],
+            "slots": [
+                {
+                    "slot": one.slot_name,
+                    "variable": one.original_variable_node_id,
+                    "node": one.slot_variable_node_id,
+                }
+                for one in node.slot_variables
+            ],
+            "saver": node.registered_saver.name if node.registered_saver else None,
+        }
+        for number, node in enumerate(_graph(checkpoint).nodes)
+    ]
+
+
+def _graph(checkpoint: StoredCheckpoint) -> ObjectGraph:
+    if not checkpoint.graph:
+        raise UnsupportedCheckpointError("has no object graph", path=checkpoint.prefix)
+    content = bytes(checkpoint.values.read(OBJECT_GRAPH).item())
+    return parse_object_graph(content, path=checkpoint.prefix, name=OBJECT_GRAPH)
+
+
+def _lines(graph: ObjectGraph) -> Iterator[str]:
+    homes = _homes(graph)
+    pending = [(0, 0, "root")]
+    while pending:
+        depth, number, label = pending.pop()
+        indent = _INDENT * depth
+        node = graph.nodes[number]
+        yield f"{indent}{label}  #{number}"
+        yield from (f"{indent}{_INDENT}{line}" for line in _of_node(node))
+        own = []
+        for child in node.children:
+            if homes.get(child.node_id) == (number, child.local_name):
+                own.append((depth + 1, child.node_id, child.local_name))
+            else:
+                yield f"{indent}{_INDENT}{child.local_name} → #{child.node_id}"
+        pending.extend(reversed(own))
+
+
+def _of_node(node: Node) -> Iterator[str]:
+    for one in node.attributes:
+        full = f" {one.full_name}" if one.full_name else ""
+        yield f"= {one.name}{full}: {one.checkpoint_key}"
+    for slot in node.slot_variables:
+        of = slot.original_variable_node_id
+        yield f"slot {slot.slot_name} of #{of} → #{slot.slot_variable_node_id}"
+    if node.registered_saver:
+        yield f"saved by {node.registered_saver.name}"
+
+
+def _homes(graph: ObjectGraph) -> dict[int, tuple[int, str]]:
+    """Node → parent and edge by which the shortest path reaches it."""
+    homes: dict[int, tuple[int, str]] = {0: (0, "")}
+    queue = deque([0])
+    while queue:
+        number = queue.popleft()
+        for child in graph.nodes[number].children:
+            if child.node_id not in homes:
+                homes[child.node_id] = number, child.local_name
+                queue.append(child.node_id)
+    return homes

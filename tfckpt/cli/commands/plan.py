@@ -1,0 +1,98 @@
+"""`tfckpt plan`: what restoring by a config would do to a model that a script builds.
+
+The objects come from the user's own code, by ``module:callable``, since nothing else knows how to
+build them. What that code prints goes to standard error, so that ``--json`` stays JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import tfckpt
+from tfckpt.cli.arguments.command import Given, Misuse
+from tfckpt.cli.arguments.load_model import load_objects
+from tfckpt.planning import Severity
+from tfckpt.policy.messages import short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STYLES = {
+    Severity.ERROR: "bold red",
+    Severity.WARN: "yellow",
+    Severity.NOTE: "cyan",
+    Severity.OK: "green",
+}
+
+
+def run(given: Given) -> int:
+    """Show a plan, and lock it on request; 1 where it would be refused."""
+    config = given.one("a config file")
+    if (target := given.text("model")) is None:
+        raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
+    with contextlib.redirect_stdout(sys.stderr):
+        objects = load_objects(target)
+        try:
+            plan = tfckpt.plan(config, **objects)
+        except ValueError as error:
+            ours = isinstance(error, tfckpt.TfckptError)
+            told = not ours or isinstance(error, tfckpt.UntrackedError)
+            if not (unfit := _unfit(objects) if told else []):
+                raise
+            raise Misuse(
+                f"--model {target} returned {', '.join(unfit)}: expected the model, or a "
+                "dict of keyword objects"
+            ) from None
+        if (lock := given.text("lock")) is not None:
+            plan = dataclasses.replace(plan, drift=())  # what an older lock said is over
+            if plan.ok:
+                _write(plan.lock(), lock)
+    if given.json:
+        print(json.dumps(plan.to_json(), indent=2))
+    else:
+        _print(plan)
+    return 0 if plan.ok else 1
+
+
+def _write(content: str, lock: str) -> None:
+    from tfckpt.live.io.remote_files import files_of
+
+    try:
+        files_of(lock).write_atomic(lock, content.encode())
+    except OSError as error:
+        raise tfckpt.TfckptError(f"{lock}: the lock cannot be written: {error}") from None
+
+
+def _unfit(objects: Mapping[str, Any]) -> list[str]:
+    """What no checkpoint takes, as it is shown."""
+    from tfckpt.live.variables.variables import Trackable
+
+    return [
+        f"{name} = {short(repr(obj))}"
+        for name, obj in objects.items()
+        if not isinstance(obj, (Trackable, list, tuple, dict))
+    ]
+
+
+def _print(plan: tfckpt.Plan) -> None:
+    from tfckpt.cli.output import tables
+
+    if not tables.for_a_person():
+        print(plan)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from tfckpt.planning.report import rows
+
+    console = Console(highlight=False, soft_wrap=True)
+    for row in rows(plan):
+        text = Text(row.text)
+        if row.severity is not None:
+            first = len(row.text) - len(row.text.lstrip())
+            text.stylize(_STYLES[row.severity], first, first + len(row.text.split(maxsplit=1)[0]))
+        console.print(text)

@@ -1,0 +1,97 @@
+"""`tfckpt policy schema`, the language of configs, and `tfckpt policy show`, one with defaults."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.core.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.cli.arguments.command import Given
+    from tfckpt.policy import Config, Policy
+
+
+def run_schema(given: Given) -> int:
+    """Print the JSON Schema of configs."""
+    from tfckpt.policy import schema
+
+    if given.arguments:
+        raise Misuse("policy schema takes no argument")
+    print(json.dumps(schema(), indent=2))
+    return 0
+
+
+def run_show(given: Given) -> int:
+    """Print a config as it is understood; it can be loaded again."""
+    import yaml
+
+    from tfckpt.policy import load_config
+
+    file = given.one("a config file")
+    config = _config(load_config(file))
+    if given.json:
+        show_json({"version": 1, "file": file, "config": config})
+    else:
+        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=80)
+        print("\n".join(map(printable, text.rstrip().split("\n"))))
+    return 0
+
+
+def _config(loaded: Config) -> dict[str, Any]:
+    """Without what repeats a key, or has no meaning beside another, or another one written out."""
+    config = loaded.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for policy, shown in _policies(loaded, config):
+        if "training_state" not in policy.model_fields_set:  # then it goes by the directory
+            shown.pop("training_state")
+    for policy in config["policies"].values():
+        del policy["name"]
+    manager = config.get("manager", {})
+    if not manager.get("enable_async", True):
+        del manager["if_busy"]
+    if not manager.get("save", {}).get("on_signal", True):
+        del manager["save"]["grace_seconds"]
+    _sources(config.get("restore", {}))
+    places = ("manager", "restore")
+    return {key: _dollars(value) if key in places else value for key, value in config.items()}
+
+
+def _policies(loaded: Config, config: dict[str, Any]) -> Iterator[tuple[Policy, dict[str, Any]]]:
+    """The policies of a config, those included that are written out, each with what is shown."""
+    yield from ((policy, config["policies"][name]) for name, policy in loaded.policies.items())
+    sources = loaded.restore.first_of if loaded.restore else ()
+    for source, shown in zip(sources, config.get("restore", {}).get("first_of", ()), strict=True):
+        for member, part in zip(source.members, shown.get("all_of", [shown]), strict=True):
+            if not isinstance(member.policy, str):
+                yield member.policy, part["policy"]
+
+
+def _sources(holder: dict[str, Any], *, part: bool = False) -> None:
+    """The same of the sources below a mapping: those of ``first_of``, and of ``all_of`` in one."""
+    for source in holder.get("all_of" if part else "first_of", ()):
+        policy = source["policy"]
+        if "directory" not in source:  # of one artefact, or of several that are named
+            for key in ("checkpoint_name", "select"):
+                source.pop(key, None)
+        if isinstance(policy, dict):
+            del policy["name"]
+        if part:
+            del source["on_damaged"]
+        if "all_of" in source:
+            del source["policy"]
+            _sources(source, part=True)
+
+
+def _dollars(value: Any, key: str = "") -> Any:
+    """Filled in already: a dollar that is left is one."""
+    if isinstance(value, dict):
+        # A policy that is written out has selectors, which are not filled in.
+        written_out = key == "policy"
+        return value if written_out else {k: _dollars(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_dollars(one) for one in value]
+    return value.replace("$", "$$") if isinstance(value, str) else value

@@ -1,0 +1,112 @@
+"""`tfckpt verify`: is every byte what it was when it was written?"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.arguments.find_checkpoint import all_in, files_of, is_one
+from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.cli.output.progress import progress
+from tfckpt.core.text import collapse, one_line, printable, size, wrap
+from tfckpt.stored.inspection.verification import Fault, Verdict, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.cli.arguments.command import Given
+    from tfckpt.stored.commits.discovery import Candidate
+
+_SHOWN = 20
+_INDENT = "  "
+_ALL = "--json lists all"
+
+
+def run(given: Given) -> int:
+    """Verify a checkpoint or all of a directory; 1 where any is damaged."""
+    path = given.one("the path of a checkpoint or a directory of them")
+    moved: dict[str, str] = {}
+    verdicts = []
+    for verdict in _verdicts(path):
+        verdicts.append(verdict)
+        if verdict.faults and verdict.damaged and given.switch("quarantine"):
+            from tfckpt.stored.inspection.quarantine import quarantine
+
+            moved[verdict.path] = quarantine(verdict.path, files_of(path))
+        if not given.json:
+            _print(verdict, moved.get(verdict.path))
+    if given.json:
+        show_json(_document(verdicts, moved))
+    return 1 if any(verdict.faults for verdict in verdicts) else 0
+
+
+def _verdicts(path: str) -> Iterator[Verdict]:
+    found = all_in(path)
+    paths = [one.prefix for one in found]
+    if not is_one(path):
+        from tfckpt.stored.inspection.listing import without_number
+
+        paths += without_number(path, files_of(path))
+    by_prefix = {one.prefix: one for one in found}
+    for number, one in enumerate(paths or [path]):
+        if one in by_prefix and (fault := _by_its_names(by_prefix[one])):
+            yield fault
+            continue
+        with progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:
+            verdict = verify(one, files_of(path), advance)
+        yield verdict
+
+
+def _by_its_names(candidate: Candidate) -> Verdict | None:
+    """What the names of its files say is wrong with it already."""
+    from tfckpt.stored.commits.discovery import Kind
+
+    if candidate.kind not in (Kind.TORN, Kind.DAMAGED):
+        return None
+    message = "has data and no index, which was lost, not copied, or never written"
+    fault = Fault(f"{candidate.prefix}.index", "", message)
+    return Verdict(candidate.prefix, "", 0, 0, (fault,))
+
+
+def _print(verdict: Verdict, moved: str | None) -> None:
+    wrong = "damaged" if verdict.damaged else "unknown"
+    what, many = wrong if verdict.faults else "fine", f"{verdict.values:,} values"
+    print(f"{what:<8}{many:>14}{size(verdict.nbytes):>12}  {printable(verdict.path)}")
+    alike: dict[tuple[str, str], list[str]] = {}
+    for fault in verdict.faults:
+        alike.setdefault((fault.file, fault.message), []).append(printable(fault.name))
+    shown = list(alike.items())[:_SHOWN]
+    for (file, message), names in shown:
+        blocks = [block.text for block in collapse(name for name in names if name)]
+        if len(blocks) > _SHOWN:
+            blocks[_SHOWN:] = [f"… and more like these: {_ALL}"]
+        for text in blocks:
+            print(f"{_INDENT}{text}")
+        about = f"{printable(os.path.split(file)[1])}: {one_line(message)}"
+        print("\n".join(wrap(about, _INDENT * (2 if blocks else 1))))
+    if len(alike) > len(shown):
+        print(f"{_INDENT}… and more of other kinds: {_ALL}")
+    if moved:
+        print(f"{_INDENT}moved to {printable(moved)}")
+    sys.stdout.flush()
+
+
+def _document(verdicts: list[Verdict], moved: dict[str, str]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "ok": not any(verdict.faults for verdict in verdicts),
+        "checkpoints": [
+            {
+                "path": verdict.path,
+                "kind": verdict.kind or None,
+                "ok": not verdict.faults,
+                "values": verdict.values,
+                "nbytes": verdict.nbytes,
+                "faults": [dataclasses.asdict(fault) for fault in verdict.faults],
+                "quarantine": moved.get(verdict.path),
+            }
+            for verdict in verdicts
+        ],
+    }

@@ -1,0 +1,4 @@
+"""What commands show: tables, progress, HTML.
+
+May import `cli/arguments`.
+"""

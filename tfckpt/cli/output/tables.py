@@ -1,0 +1,97 @@
+"""Tables: aligned lines without rules, which ``grep`` and ``diff`` take as they are.
+
+In a pipe a line has 80 columns at most, at a terminal as many as the window, and the title is bold.
+A name that is too long for its column gets a line of its own: names are copied into configs, and
+half a name is none. What comes from a file is escaped (`printable`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tfckpt.core.text import WIDTH, all_printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_GAP = "  "
+_LEAST = 20
+
+
+def for_a_person() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def columns() -> int:
+    """How many columns a line may have: those of the window, and 80 in a pipe."""
+    if not for_a_person():
+        return WIDTH
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def show(
+    title: Sequence[str], rows: Sequence[Sequence[str]], *right: int, wraps: bool = False
+) -> None:
+    """Print a table whose first column is a name and whose columns ``right`` hold numbers.
+
+    Args:
+        title: of the columns.
+        rows: their cells.
+        right: which columns hold numbers.
+        wraps: whether the last column is text, which may take several lines.
+    """
+    head, *lines = plain([title, *rows], *right, wraps=wraps)
+    if for_a_person():
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(highlight=False, soft_wrap=True).print(Text(head, style="bold"))
+    else:
+        print(head)
+    if lines:
+        print("\n".join(lines))
+
+
+def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> Iterator[str]:
+    r"""The rows as aligned lines.
+
+    >>> print("\n".join(plain([("a", "float32 (2,)", "8 B"), ("b/c", "int64 ()", "16 B")], 2)))
+    a    float32 (2,)   8 B
+    b/c  int64 ()      16 B
+    """
+    cells = list(map(all_printable, zip(*rows, strict=True)))
+    if wraps:
+        cells = list(zip(*_wrapped(list(zip(*cells, strict=True))), strict=True))
+    widths = [max(map(len, column)) for column in cells]
+    rest = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
+    widths[0] = max(min(widths[0], columns() - rest), len(_GAP))
+    padded = (
+        [cell.rjust(width) if index in right else cell.ljust(width) for cell in column]
+        for index, (column, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    for name, *others in zip(*padded, strict=True):
+        if len(name) > widths[0]:
+            yield name.rstrip()
+            yield _GAP.join((" " * widths[0], *others)).rstrip()
+        else:
+            yield _GAP.join((name, *others)).rstrip()
+
+
+def _wrapped(cells: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """The rows, and below each one rows for what is left of a last cell that is too wide."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    room = max(columns() - sum(widths) - len(_GAP) * len(widths), _LEAST)
+    for row in cells:
+        first, *more = _lines(row[-1], room) or [""]
+        yield [*row[:-1], first]
+        yield from ([*[""] * len(widths), text] for text in more)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)

@@ -1,0 +1,205 @@
+"""What `tfckpt inspect` shows of the values themselves: statistics, or the numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.output.progress import progress
+from tfckpt.core.name_tree import ordered
+from tfckpt.core.selectors import Selector, suggest
+from tfckpt.core.text import WIDTH, one_line, printable, signature
+from tfckpt.errors import CheckpointError
+from tfckpt.stored.inspection.statistics import statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from tfckpt.core.inventory import Entry
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+    from tfckpt.stored.inspection.statistics import Statistics
+
+# More than this is for a program to read, not through JSON.
+MAX_ELEMENTS = 100_000
+_MAX_TEXT = 200
+_BARS = " ▁▂▃▄▅▆▇█"
+_TITLE = ("value", "min", "max", "mean", "std", "zeros", "NaN/inf", "histogram")
+
+
+def readable(checkpoint: StoredCheckpoint) -> list[Entry]:
+    """The values that are tensors."""
+    entries = checkpoint.inventory.entries.values()
+    return [entry for entry in entries if entry.shape is not None]
+
+
+def show_statistics(checkpoint: StoredCheckpoint) -> bool:
+    """Print a table; whether every value could be read."""
+    from tfckpt.cli.output.tables import show
+
+    rows, errors = [], []
+    for entry, found in _statistics(checkpoint):
+        if isinstance(found, CheckpointError):
+            errors.append(str(found))
+            rows.append((entry.name, *[""] * 6, "not readable"))
+        else:
+            rows.append((entry.name, *_cells(entry, found)))
+    show(_TITLE, rows, *range(1, 7))
+    sys.stdout.flush()
+    for error in errors:
+        print(f"tfckpt: {one_line(error)}", file=sys.stderr)
+    return not errors
+
+
+def _statistics(
+    checkpoint: StoredCheckpoint,
+) -> Iterator[tuple[Entry, Statistics | CheckpointError | None]]:
+    entries = ordered(readable(checkpoint))
+    done, total = 0, sum(entry.nbytes for entry in entries)
+    with progress(checkpoint.prefix) as advance:
+        advance(0, total)
+        for entry in entries:
+            try:
+                yield entry, statistics(checkpoint.values.read(entry.key))
+            except CheckpointError as error:  # the next one may be sound
+                yield entry, error
+            done += entry.nbytes
+            advance(done, total)
+
+
+def _cells(entry: Entry, found: Statistics | None) -> tuple[str, ...]:
+    if found is None:
+        return (*[""] * 6, entry.dtype)
+    bounds = (found.least, found.greatest, found.mean, found.std)
+    numbers = ("" if value is None else f"{value:.3g}" for value in bounds)
+    known = found.count - found.nonfinite
+    zeros = f"{found.zeros / known:.0%}" if known else ""
+    nonfinite = f"{found.nonfinite:,}" if found.nonfinite else ""
+    return (*numbers, zeros, nonfinite, bars(found.histogram))
+
+
+def bars(histogram: tuple[int, ...]) -> str:
+    """A histogram in a line; what is not empty is never as low as what is.
+
+    >>> bars((0, 1, 50, 100))
+    ' ▁▄█'
+    """
+    top = max(histogram, default=0)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[max(1, count * steps // top) if count else 0] for count in histogram)
+
+
+def statistics_document(checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """Name → statistics; null for what holds no numbers; ``error`` for what cannot be read."""
+    document: dict[str, Any] = {}
+    for entry, found in _statistics(checkpoint):
+        if isinstance(found, CheckpointError):
+            document[entry.name] = {"error": str(found)}
+        else:
+            document[entry.name] = found and dataclasses.asdict(found)
+    return document
+
+
+def show_data(checkpoint: StoredCheckpoint, selector: str, slices: str | None) -> None:
+    """Print the values that a selector matches, as NumPy does."""
+    import numpy as np
+
+    for number, (entry, array) in enumerate(_data(checkpoint, selector, slices)):
+        place = f"[{slices}]" if slices and array is not None else ""
+        print("\n" * (number > 0) + f"{printable(entry.name)}{place}  {signature(entry)}")
+        if array is None:
+            print("not a tensor: it holds no numbers that could be shown")
+        elif array.dtype.hasobject:
+            print(np.array2string(array, max_line_width=WIDTH, formatter={"all": _text}))
+        else:
+            print(np.array2string(array, max_line_width=WIDTH))
+
+
+def _text(content: Any) -> str:
+    shown = repr(content[:_MAX_TEXT])
+    return shown if len(content) <= _MAX_TEXT else f"{shown}… ({len(content):,} bytes)"
+
+
+def data_document(
+    checkpoint: StoredCheckpoint, selector: str, slices: str | None
+) -> dict[str, Any]:
+    """Name → the elements, nested as the shape is; strings as text, with escapes; null for none."""
+    document: dict[str, Any] = {}
+    for entry, array in _data(checkpoint, selector, slices):
+        if array is None:
+            document[entry.name] = None
+            continue
+        if array.size > MAX_ELEMENTS:
+            raise Misuse(
+                f"{entry.name} has {array.size:,} elements, more than the {MAX_ELEMENTS:,} that "
+                "--json prints; --slice takes a part of it"
+            )
+        document[entry.name] = _elements(array)
+    return document
+
+
+def _elements(array: np.ndarray) -> Any:
+    if array.dtype.fields:
+        array = array[next(iter(array.dtype.fields))]
+    if array.dtype.hasobject:
+        return _nested(array.tolist(), lambda one: one.decode(errors="backslashreplace"))
+    if array.dtype.kind == "c":
+        return _nested(array.tolist(), lambda one: [one.real, one.imag])
+    return array.tolist() if array.dtype.kind in "iufb" else array.astype("float64").tolist()
+
+
+def _nested(value: Any, change: Any) -> Any:
+    if isinstance(value, list):
+        return [_nested(inner, change) for inner in value]
+    return change(value)
+
+
+def _data(
+    checkpoint: StoredCheckpoint, selector: str, slices: str | None
+) -> Iterator[tuple[Entry, np.ndarray | None]]:
+    """What a selector matches; None for what is no tensor."""
+    try:
+        pattern = Selector(selector)
+    except ValueError as error:
+        raise Misuse(f"--name {selector!r}: {error}") from None
+    every = checkpoint.inventory.entries.values()
+    entries = ordered(entry for entry in every if pattern.matches(entry.name))
+    if not entries:
+        close = suggest(selector, [entry.name for entry in every])
+        near = f"; near it: {', '.join(close)}" if close else ""
+        raise Misuse(f"--name {selector!r} matches no value{near}")
+    index = _index(slices)
+    for entry in entries:
+        if entry.shape is None:
+            yield entry, None
+            continue
+        array = checkpoint.values.read(entry.key)
+        try:
+            yield entry, array[index]
+        except IndexError as error:
+            raise Misuse(f"--slice {slices!r} of {entry.name} {entry.shape}: {error}") from None
+
+
+def _index(text: str | None) -> tuple[Any, ...]:
+    """NumPy's own notation: ``0, 2:5, ..., ::2``."""
+    if text is None:
+        return (...,)
+    parts = [part.strip() for part in text.strip("[] ").split(",")]
+    try:
+        index = tuple(... if part == "..." else _axis(part) for part in parts)
+    except ValueError:
+        message = f"--slice {text!r} is not a valid index; use NumPy's notation, as in 0,2:5"
+        raise Misuse(message) from None
+    return index if ... in index else (*index, ...)
+
+
+def _axis(text: str) -> int | slice:
+    if ":" not in text:
+        return int(text)
+    bounds = [int(one) if one.strip() else None for one in text.split(":")]
+    if len(bounds) > 3:
+        raise ValueError(text)
+    return slice(*bounds)

@@ -1,0 +1,397 @@
+r"""Canonical names: one name per value, whoever wrote it.
+
+Both sides, a stored object graph and live objects, are turned into the same small tree of
+:class:`Node`\ s by their own rooms; this module gives the names. So a name cannot depend on which
+Keras flavour made the object, on where a graph traversal reached it first, on private attribute
+spellings or on how many models the process has built.
+
+The grammar::
+
+    <root>/<component>/…/<variable>     model/encoder/dense/kernel
+    <optimizer>/<slot>/<variable>       optimizer/momentum/encoder/dense/kernel
+    <optimizer>/iterations              optimizer/iterations, optimizer/learning_rate
+    <optimizer>/loss_scale/<value>      optimizer/loss_scale/dynamic_scale
+    seed/<layer>                        seed/encoder/dropout
+    metrics/<metric>/<variable>         metrics/accuracy/total
+
+A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
+list index or dict key everywhere else, without leading underscores: which attribute had one is kept
+beside the names, as ``_head`` and ``head`` are two things where a class has both. Automatic layer
+names (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow
+says nothing of the others. A slash in a layer's name becomes ``_``, since Keras 3 allows none; in a
+key it becomes ``%2F``, as ``a/b`` is ``['a']['b']``. A list or dict of layers is kept as a stack as
+well, by index or key, with the names that the user gave them.
+Of several paths to one object the shortest is its name, then the first in alphabetical order; the
+others become aliases. With several models, seeds and metrics stand under their owner:
+``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfckpt.core.automatic_names import given_name, name_number
+from tfckpt.core.inventory import Layer, Role, Traits
+from tfckpt.errors import NamingError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
+# A root object that is a value itself; TensorFlow's graph has that edge from the root to itself.
+ROOT = "root"
+
+VARIABLE = "variable"  # in a list, in place of a layer's class
+
+# tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
+# kernel beside it, keeps both names in both flavours.
+_DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
+# Variables that Keras 3 keeps under a private name, tf_keras under a public one.
+_OF_KERAS = ("bias", "diag", "embeddings", "kernel")
+
+
+class Kind(Enum):
+    """What a node is to the naming."""
+
+    GROUP = "group"  # children by attribute
+    LIST = "list"  # or a tuple or dict: children by index or key, in order
+    STACK = "stack"  # a functional or sequential model: ordered layers, and perhaps attributes
+    OPTIMIZER = "optimizer"
+    VALUE = "value"
+
+
+class Slot(NamedTuple):
+    """One optimizer variable that belongs to a model variable."""
+
+    slot: str
+    of: Node
+    value: Node
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Node:
+    """One object, live or stored.
+
+    Attributes:
+        kind: what it is to the naming.
+        label: the layer's own name, an optimizer's class in snake case, a variable's own path;
+            ``""`` where it is not known.
+        base: for a layer, its automatic name without the number, ``""`` for a chosen name.
+        cls: for a layer, its class in snake case, ``""`` where it is not known.
+        told: whether ``label`` is what the layer is called, or just a word for it.
+        role: for a value.
+        value: whatever the maker of the tree wants back with the name.
+        layers: a stack's layers, in order.
+        wires: of those, by their ids, what feeds each and what it feeds, where that is known.
+        children: edge → node, for everything else.
+        asides: edge → node that has another edge too, which names it.
+        metrics: a model's metrics by name.
+        slots: an optimizer's.
+        other: what a layer may be called as well, where a file does not tell its name for certain.
+        indexed: whether a ``LIST`` tells its children by their index.
+    """
+
+    kind: Kind
+    label: str = ""
+    base: str = ""
+    cls: str = ""
+    told: bool = True
+    role: Role = Role.WEIGHT
+    value: Any = None
+    layers: list[Node] = dataclasses.field(default_factory=list)
+    wires: Mapping[int, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    children: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
+    asides: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
+    metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
+    slots: list[Slot] = dataclasses.field(default_factory=list)
+    other: str = ""
+    indexed: bool = False
+
+
+class Name(NamedTuple):
+    """A named value."""
+
+    name: str
+    node: Node
+    role: Role
+    slot: str = ""
+    of: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """What :func:`assign` found: see :class:`tfckpt.core.inventory.Inventory` for the fields.
+
+    ``paths`` holds the canonical path of every node, by the node's id; ``private`` is that of the
+    inventory.
+    """
+
+    values: tuple[Name, ...]
+    stacks: Mapping[str, tuple[Layer, ...]]
+    aliases: Mapping[str, str]
+    optimizers: Mapping[str, str]
+    paths: Mapping[int, str]
+    lists: frozenset[str]
+    private: Mapping[str, str]
+
+    def labels(self, called: Mapping[int, str]) -> dict[str, str]:
+        """Path → the layer's own name, for those below an attribute: id of the node → name."""
+        found = ((path, called[node]) for node, path in self.paths.items() if node in called)
+        return {
+            path: name
+            for path, name in found
+            if name and "/" in path and path.rpartition("/")[0] not in self.stacks
+        }
+
+
+def escaped(key: str) -> str:
+    """A key of a dict, or an attribute, as one component of a name.
+
+    >>> escaped("a/b"), escaped("100%"), escaped("a%2Fb")
+    ('a%2Fb', '100%', 'a%252Fb')
+    """
+    return re.sub("%(?=2F|25)", "%25", key).replace("/", "%2F")
+
+
+def holds_weights(node: Node) -> bool:
+    """Whether a weight hangs anywhere below (a seed is not one)."""
+    return any(below.kind is Kind.VALUE and below.role is Role.WEIGHT for below in walk(node))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, each once; optimizers and metrics are not below a layer."""
+    seen, stack = {id(node)}, [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        for child in (*node.layers, *(child for _, child in node.children)):
+            if id(child) not in seen and child.kind is not Kind.OPTIMIZER:
+                seen.add(id(child))
+                stack.append(child)
+
+
+def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Names:
+    """Names for every value below the roots.
+
+    Args:
+        roots: first component → node, ``""`` for an object whose children are first components.
+        keras_roots: the roots that are Keras models: their seeds and metrics are named as such, at
+            the top where the root is ``model``, and under the root where there are several.
+
+    Raises:
+        NamingError: ``seed`` or ``metrics`` was given as a keyword beside a lone model.
+    """
+    if MODEL in keras_roots and (taken := {SEED, METRICS} & set(roots)):
+        raise NamingError(
+            f"the keyword {min(taken)!r} is reserved for the model's own {min(taken)} values; "
+            "give the object another keyword"
+        )
+    return _Naming(keras_roots).run(roots)
+
+
+class _Naming:
+    """One run of the naming: breadth first, so that the shortest path is the name."""
+
+    def __init__(self, keras_roots: Collection[str]) -> None:
+        self._keras_roots = set(keras_roots)
+        self._names: dict[int, str] = {}  # id of node → canonical path
+        self._values: dict[str, Name] = {}
+        self._stacks: dict[str, tuple[Layer, ...]] = {}
+        self._lists: set[str] = set()
+        self._private: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
+        self._optimizers: dict[str, Node] = {}
+        self._asides: list[tuple[str, Node, str]] = []
+
+    def run(self, roots: Mapping[str, Node]) -> Names:
+        lone = {MODEL} if MODEL in self._keras_roots else set()
+        for names in (lone, set(roots) - lone):
+            self._walk([(path, roots[path], "") for path in sorted(names)])
+        while self._asides:
+            asides, self._asides = self._asides, []
+            self._walk(asides)
+        for path, optimizer in self._optimizers.items():
+            self._name_slots(path, optimizer)
+        return Names(
+            tuple(self._values.values()),
+            {path: layers for path, layers in self._stacks.items() if layers},
+            self._telling(),
+            {path: node.label for path, node in self._optimizers.items()},
+            self._names,
+            frozenset(self._lists),
+            self._private,
+        )
+
+    def _telling(self) -> dict[str, str]:
+        """The aliases that lead to a value, some by way of another alias."""
+        aliases: dict[str, str] = {}
+        known, paths, holding = -1, set(self._values), set[str]()
+        while len(aliases) > known:
+            known = len(aliases)
+            holding |= {path[: m.start()] for path in paths for m in re.finditer("/|$", path)}
+            aliases = {path: k for path, k in self._aliases.items() if k in holding}
+            paths = set(aliases)
+        return aliases
+
+    def _walk(self, level: list[tuple[str, Node, str]]) -> None:
+        while level:
+            below: list[tuple[str, Node, str]] = []
+            for path, node, owner in level:
+                below.extend(self._visit(path, node, owner))
+            level = below
+
+    def _visit(self, path: str, node: Node, owner: str) -> Iterable[tuple[str, Node, str]]:
+        """Name a node; its children, each with the path of its owner if it is a lone seed there."""
+        if (known := self._names.get(id(node))) is not None:
+            if known not in {path, ""}:
+                self._aliases[path] = known
+            return ()
+        self._names[id(node)] = path
+        if node.kind is Kind.VALUE:
+            self._add(self._value_name(path, node, owner), node, node.role)
+            return ()
+        if node.kind is Kind.OPTIMIZER:
+            self._optimizers[path] = node
+            return self._children(path, node)
+        for name, metric in node.metrics:
+            self._name_metric(path, name, metric)
+        children: list[tuple[str, Node, str]] = []
+        if node.kind is Kind.STACK:
+            children.extend(self._layers(path, node))
+        children.extend(self._children(path, node))
+        self._asides.extend((_join(path, edge), child, "") for edge, child in node.asides)
+        return children
+
+    def _layers(self, path: str, stack: Node) -> Iterator[tuple[str, Node, str]]:
+        counts: Counter[str] = Counter()
+        named = []
+        for index, layer in enumerate(sorted(stack.layers, key=holds_weights, reverse=True)):
+            if layer.base:
+                number = counts[layer.base]
+                counts[layer.base] += 1
+                component = f"{layer.base}_{number}" if number else layer.base
+            else:
+                component = _one_level(layer.label) or f"layer_with_weights-{index}"
+            named.append((component, layer))
+            yield _join(path, component), layer, ""
+        self._stacks[path] = tuple(
+            Layer(
+                component,
+                layer.base,
+                told=layer.told and bool(layer.base or layer.label),
+                kind=layer.cls,
+                number=name_number(layer.label) if layer.base and layer.label else -1,
+                traits=Traits(*stack.wires.get(id(layer), ())),
+            )
+            for component, layer in named
+            if holds_weights(layer)
+        )
+        self._also_called(path, named)
+
+    def _also_called(self, path: str, named: list[tuple[str, Node]]) -> None:
+        """Aliases for the layers' other names, as far as no layer has that one."""
+        taken = {component for component, _ in named}
+        for component, layer in named:
+            for name in {layer.label, layer.other} - {"", *taken}:
+                if not layer.base:
+                    self._aliases[_join(path, name)] = _join(path, component)
+
+    def _children(self, path: str, node: Node) -> Iterator[tuple[str, Node, str]]:
+        edges = {edge for edge, _ in node.children}
+        seeds = sum(child.role is Role.SEED for _, child in node.children)
+        taken: dict[str, int] = {}
+        named = []
+        for edge, child in sorted(node.children, key=lambda item: (len(item[0]), item[0])):
+            component = edge.lstrip("_")
+            if component == _DEPTHWISE and not edges & {_POINTWISE, _KERNEL, "_" + _KERNEL}:
+                component = _KERNEL
+            if not component or taken.setdefault(component, id(child)) != id(child):
+                component = edge  # `_x` and `x` side by side are two things
+            if (
+                edge == "_" + component
+                and node.kind is not Kind.OPTIMIZER
+                and _by_user(edge, child)
+            ):
+                self._private[_join(path, component)] = edge
+            named.append((component, child))
+        if node.kind is Kind.LIST:
+            self._stacks[path] = _listed(node, {id(child): name for name, child in named})
+            self._lists |= {path} if node.indexed else set()
+        for component, child in sorted(named, key=lambda item: item[0]):
+            lone = child.role is Role.SEED and seeds == 1
+            yield _join(path, component), child, path if lone else ""
+
+    def _value_name(self, path: str, node: Node, owner: str) -> str:
+        root = path.partition("/")[0]
+        if node.role is not Role.SEED or root not in self._keras_roots:
+            return path
+        below = owner if "/" in owner else path
+        return self._special(root, SEED, below.partition("/")[2])
+
+    def _special(self, root: str, kind: str, rest: str) -> str:
+        return f"{kind}/{rest}" if root == MODEL else f"{root}/{kind}/{rest}"
+
+    def _name_metric(self, path: str, name: str, metric: Node) -> None:
+        root, _, rest = path.partition("/")
+        special = root in self._keras_roots
+        prefix = self._special(root, METRICS, _join(rest, name)) if special else _join(path, name)
+        for edge, value in metric.children:
+            if id(value) not in self._names:
+                self._names[id(value)] = f"{prefix}/{edge}"
+                self._add(f"{prefix}/{edge}", value, Role.METRIC)
+
+    def _name_slots(self, path: str, optimizer: Node) -> None:
+        for slot, of, value in optimizer.slots:
+            variable = self._names.get(id(of), of.label)
+            short = variable.removeprefix(MODEL + "/")
+            if id(value) not in self._names:
+                self._names[id(value)] = name = f"{path}/{slot}/{short}"
+                self._add(name, value, Role.SLOT, slot, variable)
+
+    def _add(self, name: str, node: Node, role: Role, slot: str = "", of: str = "") -> None:
+        unique, number = name, 2
+        while unique in self._values:  # two different values, one spelling: a key with a slash
+            unique, number = f"{name}~{number}", number + 1
+        self._values[unique] = Name(unique, node, role, slot, of)
+
+
+def _by_user(edge: str, child: Node) -> bool:
+    """Whether an attribute with weights is not one that Keras 3 calls otherwise than tf_keras."""
+    return holds_weights(child) and not (child.kind is Kind.VALUE and edge.endswith(_OF_KERAS))
+
+
+def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
+    """The layers in a list or dict, in its order, and the variables in a list.
+
+    An automatic name of one says nothing here.
+    """
+    called = Counter(given_name(child.label) for _, child in node.children)
+    listed = {}
+    for _, child in node.children:
+        component = components[id(child)]
+        if child.kind is not Kind.VALUE and holds_weights(child):
+            listed[id(child)] = Layer(
+                component,
+                label="" if child.base else _one_level(child.label),
+                told=child.told,
+                kind=child.cls,
+                number=name_number(child.label) if child.base and child.label else -1,
+            )
+        elif child.role is Role.WEIGHT and child.kind is Kind.VALUE and component.isdecimal():
+            name = given_name(child.label)
+            label = name if called[name] == 1 else ""
+            listed[id(child)] = Layer(component, label=label, kind=VARIABLE)
+    return tuple(listed.values())
+
+
+def _one_level(label: str) -> str:
+    """A layer's name as a component: tf_keras has `conv1/conv` where Keras 3 has `conv1_conv`."""
+    return label.replace("/", "_")
+
+
+def _join(path: str, component: str) -> str:
+    return f"{path}/{component}" if path else component

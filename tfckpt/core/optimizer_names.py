@@ -1,0 +1,175 @@
+"""What an optimizer's values are called: slots, counters, hyperparameters.
+
+Keras 3, tf_keras, its legacy optimizers and ``tf.compat.v1.train`` have different words for the
+same things. Here each has one: Keras 3's where it has one, in the singular. A word that is not
+known is left as it is, so a new optimizer's slots have its own names and match nothing else's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import MODEL, OPTIMIZER, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tfckpt.core.names import Node
+
+_T = TypeVar("_T")
+
+# Below it stand a loss-scale optimizer's own values, at the path of the optimizer inside.
+LOSS_SCALE = "loss_scale"
+
+_SLOTS = {
+    # Keras 3's words in the variable's name, all that a file tells where a list has gaps
+    "adam_velocities": "velocity",
+    "gradient_accumulator": "accumulated_gradient",
+    # tf_keras's legacy optimizers name slots otherwise than both newer ones
+    "m": "momentum",
+    "v": "velocity",
+    "u": "velocity",  # Adamax's, which the legacy one calls v; both are the norm
+    "vhat": "velocity_hat",
+    "rms": "velocity",
+    "mg": "average_gradient",
+    "accum_grad": "accumulated_grad",
+    "accum_var": "accumulated_delta_var",
+    "accum_update": "accumulated_delta_var",
+    "model_variables_moving_average": "moving_average",
+    "average": "moving_average",
+}
+_OPTIMIZER_WORDS = {
+    "iter": "iterations",
+    "lr": "learning_rate",
+    "current_loss_scale": "dynamic_scale",
+    "good_steps": "step_counter",
+    "momentum_cache": "u_product",  # Nadam's product of the momenta so far
+}
+_HYPERPARAMETER = re.compile(
+    r"beta(_[12])?|(current_)?learning_rate(_power)?|(weight_)?decay|epsilon|momentum|rho"
+    r"|l[12]_(shrinkage_)?regularization_strength"
+)
+
+# What tf.compat.v1.train spells otherwise than Keras, and means the same.
+_V1_CLASSES = {"rms_prop": "rm_sprop", "ada_max": "adamax"}
+
+# Classes of both flavours and of tf.compat.v1.train, in snake case. What else a file calls an
+# optimizer is a name that somebody gave it, `generator_adam`, and says nothing of its class.
+_CLASSES = frozenset(
+    """
+    adagrad_da momentum proximal_adagrad
+    adadelta adafactor adagrad adam adam_w adamax ftrl lamb lion muon nadam rm_sprop
+    schedule_free_adam_w sgd
+    """.split()  # noqa: SIM905 (words read better than a list of them)
+)
+
+
+def optimizer_class(name: str) -> str:
+    """The class that an optimizer's own name is, numbered or not; ``""`` where it is none.
+
+    >>> optimizer_class("adam_w_1"), optimizer_class("generator_adam")
+    ('adam_w', '')
+    """
+    name = re.sub(r"_\d+$", "", name)
+    return name if name in _CLASSES else ""
+
+
+def v1_class(name: str) -> str:
+    """The class of an optimizer of ``tf.compat.v1.train``, in snake case.
+
+    >>> v1_class("RMSPropOptimizer"), v1_class("MomentumOptimizer")
+    ('rm_sprop', 'momentum')
+    """
+    label = snake_case(re.sub(r"_\d+$", "", name).removesuffix("Optimizer"))
+    return _V1_CLASSES.get(label, label)
+
+
+def slot_name(attribute: str) -> str:
+    """An optimizer's attribute, or its own word for a slot, as the slot's name.
+
+    >>> slot_name("_velocities"), slot_name("_momentums"), slot_name("vhat")
+    ('velocity', 'momentum', 'velocity_hat')
+    """
+    name = attribute.lstrip("_")
+    if name in _SLOTS:
+        return _SLOTS[name]
+    if name.endswith("ies"):
+        return name[:-3] + "y"
+    return name.removesuffix("s") if len(name) > 2 else name
+
+
+def slot_among(name: str, others: Collection[str]) -> str:
+    """The slot that an optimizer has told by name, beside its others.
+
+    In ``tf.compat.v1.train`` both Ftrl and Adadelta have one called ``accum``, of other things.
+
+    >>> slot_among("accum", ["accum", "linear"]), slot_among("accum", ["accum", "accum_update"])
+    ('accumulator', 'accumulated_grad')
+    """
+    if name == "accum":
+        return "accumulated_grad" if "accum_update" in others else "accumulator"
+    return slot_name(name)
+
+
+def by_slot_path(variables: Iterable[tuple[str, _T]]) -> dict[str, _T | None]:
+    """Variables by what stands before the slot in Keras 3's names, None where that is two's.
+
+    >>> by_slot_path([("a/kernel", 1), ("b/kernel", 2), ("b_kernel", 3)])
+    {'a_kernel': 1, 'b_kernel': None}
+    """
+    found: dict[str, _T | None] = {}
+    for path, variable in variables:
+        key = path.replace("/", "_")
+        found[key] = None if key in found else variable
+    return found
+
+
+def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None, str]:
+    """The variable and the slot in ``<path of the variable with _>_<slot>``, Keras 3's names.
+
+    Of the variables, which are as :func:`by_slot_path` has them, the longest that fits is it.
+
+    >>> split_slot("encoder_dense_kernel_momentum", {"encoder_dense_kernel": 1, "encoder": 2})
+    (1, 'momentum')
+    """
+    end = name.rfind("_")
+    while end > 0:
+        if name[:end] in variables:
+            return variables[name[:end]], name[end + 1 :]
+        end = name.rfind("_", 0, end)
+    return None, ""
+
+
+def optimizer_value(attribute: str) -> tuple[str, Role]:
+    """Name and role of an optimizer's own value: what belongs to no variable of the model.
+
+    What is neither a counter nor a hyperparameter is state, and a reset of the slots resets it too.
+
+    >>> optimizer_value("iter"), optimizer_value("momentum_cache")
+    (('iterations', <Role.ITERATIONS: 'iterations'>), ('u_product', <Role.SLOT: 'slot'>))
+    """
+    name = attribute.lstrip("_")
+    name = _OPTIMIZER_WORDS.get(name, name)
+    if name == "iterations":
+        return name, Role.ITERATIONS
+    return name, Role.HYPERPARAMETER if _HYPERPARAMETER.fullmatch(name) else Role.SLOT
+
+
+def promote_optimizer(roots: dict[str, Node]) -> None:
+    """Make a lone compiled model's optimizer ``optimizer``, unless it was given a name of its own.
+
+    It stays below the model where another optimizer has been given that name.
+    """
+    if (model := roots.get(MODEL)) is None:
+        return
+    for edge, child in list(model.children):
+        if edge != OPTIMIZER or child.kind is not Kind.OPTIMIZER:
+            continue
+        if any(node is child for node in roots.values()):
+            model.children.remove((edge, child))
+        elif OPTIMIZER not in roots:
+            model.children.remove((edge, child))
+            roots[OPTIMIZER] = child

@@ -1,0 +1,360 @@
+r"""Selectors: patterns over canonical names, and the pairs that rename.
+
+A glob is the default: ``*`` and ``?`` and ``[abc]`` stay within one level of a name; a level that
+is ``**`` stands for any number of levels, none included. ``re:`` before a pattern makes it a
+regular expression. Both are anchored at both ends and case sensitive. In a rename, the i-th
+wildcard of one side is the i-th of the other; a ``re:`` pair has groups on the left, ``\1`` or
+``\g<name>`` on the right. A wildcard of a glob takes as little as it can, left to right.
+
+Names come from files that other people made, so no pattern may run away on any of them: a glob
+widens its last star only. Refused are empty levels, a ``**`` that shares its level, and a pair
+whose sides do not fit together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import re
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from tfckpt.core.linear_regex import Regex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+MAX_PATTERN = 1000
+REGEX = "re:"
+
+_Item = TypeVar("_Item")
+_Captures = tuple[str, ...]
+
+
+class Rename(Protocol):
+    """A compiled rename pair."""
+
+    def apply(self, stored_name: str) -> str | None:
+        """The live name of a stored one, or None where the pair does not apply."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selector:
+    r"""A compiled pattern over canonical names; equal to every selector of the same pattern.
+
+    Raises:
+        ValueError: the pattern means nothing, or nothing that can be matched in bounded time.
+
+    >>> Selector("model/**").matches("model/encoder/dense/kernel")
+    True
+    >>> Selector("**/bias").matches("bias"), Selector("model/*").matches("model/dense/bias")
+    (True, False)
+    >>> Selector(r"re:model/block_(\d+)/.*").matches("model/block_12/dense/kernel")
+    True
+
+    """
+
+    pattern: str
+    _match: Callable[[str], Any] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_text(self.pattern)
+        if self.pattern.startswith(REGEX):
+            match: Callable[[str], Any] = Regex(self.pattern[len(REGEX) :]).match
+        else:
+            match = _Glob(self.pattern).whether
+        object.__setattr__(self, "_match", match)
+
+    def matches(self, name: str) -> bool:
+        """Whether it means the name, or the name as versions wrote it that left a key its slash."""
+        plain = name.replace("%2F", "/")
+        return self._match(name) is not None or (plain != name and self._match(plain) is not None)
+
+
+def exactly(name: str) -> str:
+    """The glob that matches one name alone.
+
+    >>> exactly("model/a[0]"), Selector(exactly("model/a[0]")).matches("model/a[0]")
+    ('model/a[[]0]', True)
+    """
+    return re.sub(r"([*?[])", r"[\1]", name)
+
+
+def compile_rename(checkpoint: str, model: str) -> Rename:
+    r"""Compile a pair: stored names that match ``checkpoint`` become what ``model`` makes of them.
+
+    Raises:
+        ValueError: a side is no valid pattern, or the two do not fit together.
+
+    >>> compile_rename("model/backbone/**", "model/encoder/**").apply("model/backbone/a/kernel")
+    'model/encoder/a/kernel'
+    >>> compile_rename(r"re:model/block_(\d+)/(.*)", r"model/blk\1/\2").apply("model/block_7/w")
+    'model/blk7/w'
+
+    """
+    _check_text(checkpoint)
+    _check_text(model)
+    if model.startswith(REGEX):
+        raise ValueError(
+            f"{model!r} is the side that is written, so it is no regular expression: "
+            r"leave out 're:' and write \1 for the first group"
+        )
+    if checkpoint.startswith(REGEX):
+        return _RegexRename(Regex(checkpoint[len(REGEX) :]), model)
+    return _GlobRename(_Glob(checkpoint), _Glob(model))
+
+
+def suggest(
+    pattern: str, names: Iterable[str], shapes: Mapping[str, Sequence[int] | None] | None = None
+) -> list[str]:
+    """At most three names that a pattern which matches nothing may have meant, the nearest first.
+
+    Where ``shapes`` knows the shape of a name, it is written behind it.
+
+    >>> suggest("model/hed/**", ["model/head/kernel", "model/encoder/kernel"])
+    ['model/head/kernel']
+    """
+    levels = pattern.removeprefix(REGEX).split("/")
+    words = [word for word in (re.sub(r"\\.|\W", "", level) for level in levels) if word]
+    near: dict[tuple[str, str], float] = {}
+
+    def nearness(word: str, level: str) -> float:
+        if (word, level) not in near:
+            ratio = difflib.SequenceMatcher(None, word[:100], level[:100]).ratio()
+            near[word, level] = ratio if ratio >= 0.6 else 0.0
+        return near[word, level]
+
+    scored = []
+    for name in dict.fromkeys(names):
+        parts = name.split("/")
+        scores = [max(nearness(word, part) for part in parts) for word in words]
+        if scores and min(scores) > 0:
+            scored.append((-sum(scores), len(parts), name))
+    best = [name for _, _, name in sorted(scored)[:3]]
+    known = {name: shape for name in best if (shape := (shapes or {}).get(name)) is not None}
+    return [f"{name} {tuple(known[name])}" if name in known else name for name in best]
+
+
+def _check_text(pattern: str) -> None:
+    if not pattern or pattern == REGEX:
+        raise ValueError("the pattern is empty")
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
+
+
+# --- globs
+
+
+def _align(
+    tests: Sequence[Any], items: Sequence[_Item], fits: Callable[[Any, _Item], bool]
+) -> list[tuple[int, int]] | None:
+    """The items that each test takes; None as a test is a star and takes as few as it can.
+
+    What stands between two stars has a fixed length, so its first place is as good as any other
+    and only the last star is ever widened: time is at most tests × items.
+    """
+    taken: list[tuple[int, int]] = []
+    at, star = 0, -1
+    while at < len(items) or len(taken) < len(tests):
+        i = len(taken)
+        if i < len(tests):
+            test = tests[i]
+            if test is None:
+                star = i
+                taken.append((at, at))
+                continue
+            if at < len(items) and fits(test, items[at]):
+                taken.append((at, at + 1))
+                at += 1
+                continue
+        if star < 0 or taken[star][1] == len(items):
+            return None
+        start, end = taken[star]
+        at = end + 1
+        taken[star:] = [(start, at)]
+    return taken
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Level:
+    """One level of a glob: literal characters, ``?``, classes, and None for each ``*``."""
+
+    text: str
+    tests: tuple[re.Pattern[str] | str | None, ...]
+    wildcards: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> _Level:
+        tests: list[re.Pattern[str] | str | None] = []
+        wildcards = []
+        for part in re.findall(r"\[!?\]?[^\]]*\]|.", text, re.DOTALL):
+            wild = part in {"*", "?"} or len(part) > 1
+            if part == "[":
+                raise ValueError(f"'[' in {text!r} is never closed; a bracket itself is '[[]'")
+            if part == "*" and tests and tests[-1] is None:
+                raise ValueError(
+                    f"'**' shares its level with other characters in {text!r}; across levels it "
+                    "stands alone, as in 'a/**/b', and within one '*' is enough"
+                )
+            tests.append(None if part == "*" else _class(part) if wild else part)
+            if wild:
+                wildcards.append(part)
+        return cls(text, tuple(tests), tuple(wildcards))
+
+    def fits(self, level: str) -> bool:
+        return self.text == level if not self.wildcards else self.take(level) is not None
+
+    def take(self, level: str) -> _Captures | None:
+        taken = _align(self.tests, level, _fits_character)
+        if taken is None:
+            return None
+        pairs = zip(self.tests, taken, strict=True)
+        return tuple(level[a:b] for test, (a, b) in pairs if not isinstance(test, str))
+
+    def fill(self, captures: Iterable[str]) -> str:
+        if not self.wildcards:
+            return self.text
+        rest = iter(captures)
+        return "".join(test if isinstance(test, str) else next(rest) for test in self.tests)
+
+
+def _fits_character(test: re.Pattern[str] | str, character: str) -> bool:
+    return test == character if isinstance(test, str) else test.match(character) is not None
+
+
+def _class(part: str) -> re.Pattern[str]:
+    if part == "?":
+        return re.compile(".", re.DOTALL)
+    inside = part[1:-1]
+    negated = "^" if inside.startswith("!") else ""
+    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[len(negated) :])
+    try:
+        return re.compile(f"[{negated}{escaped}]", re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"the character class {part!r} means nothing: {error}") from None
+
+
+class _Glob:
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        texts = pattern.split("/")
+        if "" in texts:
+            hint = f"; all below it is {pattern + '**'!r}" if pattern.endswith("/") else ""
+            raise ValueError(f"{pattern!r} has an empty level{hint}")
+        self.levels = [None if text == "**" else _Level.parse(text) for text in texts]
+        expression = _expression(self.levels)
+        self._fullmatch = re.compile(expression, re.DOTALL).fullmatch if expression else None
+        # something for a name that matches, else None
+        self.whether: Callable[[str], Any] = self._fullmatch or self.match
+
+    @property
+    def wildcards(self) -> list[str]:
+        return [w for level in self.levels for w in (level.wildcards if level else ("**",))]
+
+    def match(self, name: str) -> list[_Captures] | None:
+        """What the wildcards took: of a ``**`` its levels, of another level the text of each."""
+        if self._fullmatch is not None:
+            found = self._fullmatch(name)
+            return None if found is None else self._taken(found.groups())
+        parts = name.split("/")
+        taken = _align(self.levels, parts, _Level.fits)
+        if taken is None:
+            return None
+        return [
+            tuple(parts[a:b]) if level is None else level.take(parts[a]) or ()
+            for level, (a, b) in zip(self.levels, taken, strict=True)
+        ]
+
+    def _taken(self, groups: Sequence[str]) -> list[_Captures]:
+        """As :meth:`match`, from the groups of the regular expression."""
+        rest, found = iter(groups), list[_Captures]()
+        for place, level in enumerate(self.levels):
+            if level is not None:
+                found.append(tuple(itertools.islice(rest, len(level.wildcards))))
+                continue
+            parts = next(rest).split("/")
+            if len(self.levels) > 1:  # a slash stands before or behind them
+                parts = parts[1:] if place else parts[:-1]
+            found.append(tuple(parts))
+        return found
+
+
+def _expression(levels: Sequence[_Level | None]) -> str:
+    """A glob as a regular expression for `re`, where that has but one way to match a name.
+
+    It is ``""`` where a level has two stars, or a glob two that stand for levels: `re` would try
+    each place of the one with each of the other.
+    """
+    if levels.count(None) > 1 or any(level and level.tests.count(None) > 1 for level in levels):
+        return ""
+    if len(levels) == 1 and levels[0] is None:
+        return "(.*)"
+    text = ""
+    for place, level in enumerate(levels):
+        if level is None:
+            text += r"((?:/[^/]*)*)" if place else r"((?:[^/]*/)*)"
+        else:
+            between = "/" if place and levels[:place] != [None] else ""
+            text += between + "".join(map(_part, level.tests))
+    return text
+
+
+def _part(test: re.Pattern[str] | str | None) -> str:
+    if test is None:
+        return "([^/]*)"
+    return re.escape(test) if isinstance(test, str) else f"((?!/){test.pattern})"
+
+
+class _GlobRename:
+    def __init__(self, stored: _Glob, live: _Glob) -> None:
+        if stored.wildcards != live.wildcards:
+            sides = [", ".join(glob.wildcards) or "none" for glob in (stored, live)]
+            raise ValueError(
+                "both sides need the same wildcards in the same order; "
+                f"{stored.pattern!r} has {sides[0]}, {live.pattern!r} has {sides[1]}"
+            )
+        self._stored = stored
+        self._live = live
+
+    def apply(self, stored_name: str) -> str | None:
+        found = self._stored.match(stored_name)
+        if found is None:
+            return None
+        pairs = list(zip(self._stored.levels, found, strict=True))
+        across = iter([captures for level, captures in pairs if level is None])
+        within = iter([text for level, captures in pairs if level for text in captures])
+        levels: list[str] = []
+        for level in self._live.levels:
+            levels.extend(next(across) if level is None else [level.fill(within)])
+        return "/".join(levels)
+
+
+class _RegexRename:
+    def __init__(self, stored: Regex, template: str) -> None:
+        self._stored = stored
+        self._parts: list[str | int] = []
+        for text, number, name in re.findall(
+            r"([^\\]+|\\\\)|\\(?:([1-9]\d?)|g<(\w{1,99})>|)", template
+        ):
+            if text:
+                if "*" in text or "?" in text:
+                    raise ValueError(
+                        f"{template!r} has a wildcard, and the other side is a regular "
+                        r"expression; write \1 for its first group"
+                    )
+                self._parts.append("\\" if text == "\\\\" else text)
+                continue
+            group = stored.names.get(
+                name, int(number or name) if (number or name).isdecimal() else -1
+            )
+            if not 0 <= group <= stored.groups:
+                raise ValueError(
+                    f"{template!r} refers to a group that 're:{stored.text}' does not have"
+                )
+            self._parts.append(group)
+
+    def apply(self, stored_name: str) -> str | None:
+        found = self._stored.match(stored_name)
+        if found is None:
+            return None
+        return "".join(part if isinstance(part, str) else found[part] for part in self._parts)

@@ -1,0 +1,186 @@
+"""Names, shapes and sizes as a person reads them.
+
+Names come from files that other people wrote and end in terminals and CI logs, so whatever is not a
+printing character is written as its escape: an ESC in a layer name colours nothing and moves no
+cursor. Blocks that repeat are written once, ``model/block_{0…11}/kernel``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfckpt.core.inventory import Entry, Shape
+
+WIDTH = 80
+_Box = tuple[tuple[int, int], ...]
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def printable(text: str) -> str:
+    r"""The text with everything that does not print escaped; a line break and a tab included.
+
+    >>> print(printable("model/\x1b[31mred\n"))
+    model/\x1b[31mred\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
+def all_printable(texts: Sequence[str]) -> Sequence[str]:
+    """The texts, each as :func:`printable` has it."""
+    return texts if "".join(texts).isprintable() else list(map(printable, texts))
+
+
+def one_line(text: str) -> str:
+    r"""A message and its hint, which are lines, in one line; what else does not print is escaped.
+
+    >>> one_line("ckpt-1.index: ends too soon\n  Copy it again.")
+    'ckpt-1.index: ends too soon; Copy it again.'
+    """
+    return printable("; ".join(line.strip() for line in text.split("\n")))
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """Sorts names as a person does: by their numbers, not by the digits of these.
+
+    >>> sorted(["block_10", "block_9", "block"], key=natural)
+    ['block', 'block_9', 'block_10']
+    """
+    parts: list[Any] = _DIGITS.split(name)
+    parts[1::2] = [(len(digits.lstrip("0")), digits.lstrip("0")) for digits in parts[1::2]]
+    return (*parts, name)
+
+
+def size(nbytes: int) -> str:
+    """A number of bytes in the unit that suits it.
+
+    >>> size(0), size(1023), size(1536), size(5 * 2**30)
+    ('0 B', '1023 B', '1.5 KiB', '5.0 GiB')
+    """
+    if nbytes < 1024:
+        return f"{nbytes} B"
+    amount, power = nbytes / 1024, 0
+    while amount >= 1023.95 and power < len(_UNITS) - 1:
+        amount, power = amount / 1024, power + 1
+    return f"{amount:.1f} {_UNITS[power]}"
+
+
+def no_room(needed: int, free: int) -> str:
+    """What a disk says that is too full for a save.
+
+    >>> no_room(3 * 2**20, 1536)
+    'a save needs at least 3.0 MiB, and 1.5 KiB are free'
+    """
+    if needed <= free:  # it is counted without index and record
+        return f"a save needs more than the {size(free)} that are free"
+    return f"a save needs at least {size(needed)}, and {size(free)} are free"
+
+
+def wrap(text: str, indent: str) -> list[str]:
+    """Lines of at most 80 columns; no word is broken, since it may be a name."""
+    import textwrap
+
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def signature(entry: Entry) -> str:
+    """The type and shape of a value, ``float32 (3, 3)``."""
+    if entry.shape is None:
+        return "object"
+    return _signature(entry.dtype, entry.shape)
+
+
+@functools.lru_cache  # values of a model have few types and shapes
+def _signature(dtype: str, shape: Shape) -> str:
+    return f"{dtype} ({', '.join(map(str, shape))})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """Names that differ in their indices alone; ``first`` is the one of the lowest."""
+
+    text: str
+    count: int
+    first: str
+
+
+def collapse(names: Iterable[str]) -> list[Block]:
+    """Equal names but for contiguous indices, each block once, in the order of first appearance.
+
+    Indices that go together (on both sides of a renaming) count as one.
+
+    >>> [block.text for block in collapse(f"b/{i}/{j}/k" for i in range(3) for j in range(2))]
+    ['b/{0…2}/{0…1}/k']
+    >>> [block.text for block in collapse(f"blk{i} <- block_{i}" for i in (0, 1, 2, 5))]
+    ['blk{0…2} <- block_{0…2}', 'blk5 <- block_5']
+    """
+    families: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    for name in names:
+        texts, numbers = _split(name)
+        families.setdefault(texts, []).append(numbers)
+    return [block for texts, numbers in families.items() for block in _blocks(texts, numbers)]
+
+
+def _split(name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The text around the indices, and the indices; ``01`` is text, since 1 is not how it reads."""
+    parts = re.split(r"(?<!\d)(0|[1-9]\d{0,8})(?!\d)", name)
+    return tuple(parts[::2]), tuple(map(int, parts[1::2]))
+
+
+def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[Block]:
+    columns = list(zip(*rows, strict=True))
+    distinct = list(dict.fromkeys(columns))
+    place = [distinct.index(column) for column in columns]
+    unique = dict.fromkeys(zip(*distinct, strict=True)) if distinct else {(): None}
+    boxes: list[_Box] = [tuple((value, value) for value in row) for row in unique]
+    for position in reversed(range(len(distinct))):
+        boxes = _merge(boxes, position)
+    blocks = []
+    for box in boxes:
+        text = first = texts[0]
+        for index, after in zip(place, texts[1:], strict=True):
+            low, high = box[index]
+            text += (str(low) if low == high else f"{{{low}…{high}}}") + after
+            first += f"{low}{after}"
+        count = 1
+        for low, high in box:
+            count *= high - low + 1
+        blocks.append(Block(text, count, first))
+    return blocks
+
+
+def _merge(boxes: Iterable[_Box], position: int) -> list[_Box]:
+    """Join boxes that follow one another at one position and are equal at all others."""
+    lines: dict[_Box, list[tuple[int, int]]] = {}
+    for box in boxes:
+        lines.setdefault(box[:position] + box[position + 1 :], []).append(box[position])
+    merged = []
+    for others, spans in lines.items():
+        spans.sort()
+        run = spans[0]
+        for low, high in spans[1:]:
+            if low == run[1] + 1:
+                run = run[0], high
+                continue
+            merged.append((*others[:position], run, *others[position:]))
+            run = low, high
+        merged.append((*others[:position], run, *others[position:]))
+    return merged

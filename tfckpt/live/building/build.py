@@ -1,0 +1,324 @@
+"""Keras objects that have no variables yet: built where it is known how, else refused.
+
+TensorFlow would restore such an object later, when its variables appear; in Keras 3 that registers
+a kernel twice and leaves one of them random, without a word (tf#82209).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.core.inventory import Role
+from tfckpt.errors import NotBuiltError
+from tfckpt.live.building.unbuilt import Unbuilt
+from tfckpt.live.objects.collect import is_model
+from tfckpt.live.variables.flavours import flavour_of, name_of
+from tfckpt.live.variables.variables import raw
+from tfckpt.planning import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.planning import Plan, Step
+
+_OF_KERAS = frozenset({Role.WEIGHT, Role.SLOT})
+
+
+def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) -> None:
+    """Call each unbuilt model or layer once on zeros of the declared shape.
+
+    Sizes that vary are taken as 1. One that is built is not called: a call may change its state, a
+    stateful RNN's for one.
+
+    Args:
+        objects: keyword → object, as given to the checkpoint.
+        specs: keyword → input spec (``.shape``, ``.dtype``), or a list or mapping of them.
+
+    Raises:
+        NotBuiltError: a spec for something that is neither, or a call that fails.
+    """
+    models = {keyword: obj for keyword, obj in objects.items() if _is_layer(obj)}
+    for keyword, spec in (specs or {}).items():
+        model = models.get(keyword)
+        if model is None and keyword == "model":
+            alone = [obj for obj in models.values() if is_model(obj)] or [*models.values()]
+            model = alone[0] if len(alone) == 1 else None
+        if model is None:
+            what = _given(models, objects)
+            raise NotBuiltError(f"build: no Keras model or layer was given as {keyword!r}, {what}")
+        if all(layer.built for layer in model._flatten_layers()):
+            continue
+        try:
+            strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
+            with strategy.scope():
+                model(_zeros(spec), training=False)
+        except Exception as error:
+            raise NotBuiltError(
+                f"build: {keyword!r} cannot be called on zeros of the declared shape: {error}",
+                hint="the spec is that of one batch, the batch size first: {shape: [null, 28, 28]}",
+            ) from error
+
+
+def _given(models: Collection[str], objects: Collection[str]) -> str:
+    if models:
+        return f"only as {', '.join(models)}"
+    return f"only others as {', '.join(objects)}" if objects else "and nothing else"
+
+
+def _is_layer(obj: Any) -> bool:
+    flavour = flavour_of(obj)
+    if flavour is None or isinstance(obj, flavour.metric):
+        return False
+    return isinstance(obj, flavour.layer)
+
+
+def build_by_step(model: Any, spec: Any) -> None:
+    """Create every variable that the first step of ``fit`` would create, as it would: by a trace.
+
+    Nothing runs but initializers: no batch is taken, no value is assigned.
+
+    Args:
+        model: compiled.
+        spec: of one batch.
+
+    Raises:
+        NotBuiltError: the step cannot be traced.
+    """
+
+    def step(batch: Any) -> Any:
+        return model.distribute_strategy.run(model.train_step, args=(batch,))
+
+    # Keras 3 traces a step as it is; one that runs eagerly may branch on a tensor.
+    converts = getattr(flavour_of(model), "name", "") == "tf_keras" or model.run_eagerly
+    try:
+        with model.distribute_strategy.scope():
+            tf.function(step, autograph=converts).get_concrete_function(spec)
+    except Exception as error:
+        raise NotBuiltError(
+            f"{type(model).__name__} {model.name!r} has variables that its first step makes, and "
+            f"the step cannot be traced on the data of `fit`: {error}",
+            hint="call the model once on a batch before `fit`, and each optimizer's "
+            "`build(variables)` with the variables that it trains",
+        ) from error
+
+
+def _zeros(spec: Any) -> Any:
+    if isinstance(spec, (list, tuple)):
+        return [_zeros(each) for each in spec]
+    if hasattr(spec, "shape"):
+        return tf.zeros([1 if side is None else side for side in spec.shape], spec.dtype)
+    return {name: _zeros(each) for name, each in spec.items()}
+
+
+def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
+    """Create the variables of optimizers that slots are meant for.
+
+    The variables are those that Keras would train: of the model that was compiled with the
+    optimizer, else of the models that the stored slots belong to, else the slots' own variables;
+    without those that only other optimizers have slots of, as where a GAN has one for each part.
+
+    Args:
+        live: the objects.
+        slots: live name that a stored slot is meant for → the variable it is of, "" where the
+            file does not say.
+
+    Returns:
+        The optimizers that were built, as they were.
+    """
+    before = Unbuilt()
+    owned = _owned(live, slots)
+    for path, optimizer in live.optimizers.items():
+        if any(name.startswith(path + "/") for name in slots) and not _is_built(
+            optimizer, path, live
+        ):
+            others = {name for other in owned if other != path for name in owned[other]}
+            not_its = {id(raw(live.variables[name])) for name in others - owned[path].keys()}
+            found = _to_train(optimizer, list(owned[path]), live)
+            variables = [variable for variable in found if id(raw(variable)) not in not_its]
+            if variables:
+                before.take(optimizer)
+                try:
+                    build_for(optimizer, variables)
+                except BaseException:
+                    before.put_back()
+                    raise
+    return before
+
+
+def _owned(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
+    """Path of each optimizer → the variables that it has slots of, or is meant to have."""
+    entries = live.inventory.entries.items()
+    known = {**{name: entry.of for name, entry in entries if entry.of}, **slots}
+    return {
+        path: {
+            of: None
+            for name, of in known.items()
+            if name.startswith(path + "/") and of in live.variables
+        }
+        for path in live.optimizers
+    }
+
+
+def build_compiled(model: Any) -> None:
+    """Create the variables of the optimizer of a model, as Keras would in the first step.
+
+    A ``train_step`` of one's own may use other optimizers, as that of a GAN: Keras compiles the
+    model with one all the same, which never comes to have variables.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not model.built or _says_built(optimizer):
+        return
+    if type(model).train_step.__module__.partition(".")[0] in ("keras", "tf_keras"):
+        build_for(optimizer, list(model.trainable_variables))
+
+
+def build_for(optimizer: Any, variables: list[Any]) -> None:
+    """Create an optimizer's variables, in any flavour, under the strategy of the model's."""
+    with strategy_of(variables).scope():
+        if hasattr(optimizer, "_create_all_weights"):  # tf_keras legacy
+            optimizer._create_all_weights(variables)
+        else:
+            optimizer.build(variables)
+
+
+def strategy_of(variables: list[Any]) -> Any:
+    """The tf.distribute.Strategy that variables were created under."""
+    known = (getattr(raw(variable), "distribute_strategy", None) for variable in variables)
+    return next(filter(None, known), None) or tf.distribute.get_strategy()
+
+
+def _is_built(optimizer: Any, path: str, live: Live) -> bool:
+    prefix = path + "/"
+    entries = live.inventory.entries.items()
+    return _says_built(optimizer) or any(e.of and name.startswith(prefix) for name, e in entries)
+
+
+def _says_built(optimizer: Any) -> bool:
+    # tf_keras's legacy optimizers keep no such mark, and may be built any number of times.
+    return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
+
+
+def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
+    models = [m for m in live.models.values() if getattr(m, "optimizer", None) is optimizer]
+    if not models:
+        first = dict.fromkeys(name.partition("/")[0] for name in owners)
+        models = [live.models[component] for component in first if component in live.models]
+    if not models and not owners and len(live.models) == 1:
+        models = [*live.models.values()]
+    if models:
+        # tf_keras raises where it is asked for the variables of a model that is not built.
+        return [variable for m in models if m.built for variable in m.trainable_variables]
+    return [live.variables[name] for name in owners if name in live.variables]
+
+
+def waiting_slots(plan: Plan) -> dict[str, str]:
+    """The slots to restore or reset that have no live one, as :func:`build_optimizers` has them."""
+    return {
+        step.target: step.entry.of
+        for step in plan.steps
+        if step.target and not step.name and step.entry.role is Role.SLOT
+    }
+
+
+def check_built(live: Live, plan: Plan) -> None:
+    """Refuse where the checkpoint has, or may have, values for what has no variables yet.
+
+    Raises:
+        NotBuiltError: with the line of code that builds it.
+    """
+    left = _left_over(plan)
+    tree = _Tree(step.name for step in plan.assignments)
+    for path, layer in live.unbuilt.items():
+        model = live.models.get(path.partition("/")[0])
+        alone = not is_model(layer) and (model is None or model.built)
+        what = "layer" if alone else "model"
+        hint = (
+            f"call the {what} once on a batch before restoring: "
+            f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy"
+        )
+        if hasattr(layer, "set_vocabulary"):
+            hint = "give it its vocabulary before restoring: set_vocabulary(words, idf_weights)"
+        if hasattr(layer, "get_encoded_features"):
+            hint = "adapt it before restoring: feature_space.adapt(dataset)"
+        weights = [step for step in left if step.entry.role is not Role.SLOT]
+        about = f"{path} ({type(layer).__name__} {name_of(layer)!r})"
+        _refuse(about, path, weights, tree if _has_weights(layer, path) else None, hint)
+    for path, optimizer in live.optimizers.items():
+        if _is_built(optimizer, path, live):
+            continue
+        legacy = hasattr(optimizer, "_create_all_weights")
+        how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
+        hint = f"{how} before restoring; or give the model it trains to the checkpoint, too"
+        slots = [step for step in left if step.entry.role is Role.SLOT]
+        _refuse(f"{path} ({type(optimizer).__name__})", path, slots, tree, hint)
+
+
+def _refuse(about: str, path: str, left: list[Step], tree: _Tree | None, hint: str) -> None:
+    """Raise where values are left that are, by their names, or may be, by their place, for it.
+
+    Args:
+        about: what has no variables.
+        path: of that.
+        left: the stored values that nothing takes.
+        tree: of what is restored; None where only the name counts.
+        hint: what to do.
+    """
+    for which, found in (
+        ("for it", [step for step in left if step.target.startswith(path + "/")]),
+        ("that may be for it", [step for step in left if tree and tree.beside(path, step.target)]),
+    ):
+        if found:
+            raise NotBuiltError(
+                f"{about} has no variables yet, and the checkpoint has {len(found)} {which}, "
+                f"{found[0].source} the first",
+                hint=hint,
+            )
+
+
+class _Tree:
+    """The names of what is restored, as a tree.
+
+    What has no variables and what nothing takes may be one thing under two names where both leave
+    this tree at the same place: a model saved as ``net=`` and given as ``model=``, a layer whose
+    attribute was renamed.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._paths = {path for name in names for path in _above(name)}
+
+    def beside(self, path: str, name: str) -> bool:
+        """Whether the value of that name may be below an object of that path."""
+        place = self._leaves_at(path)
+        below = name.removeprefix(place).strip("/")
+        return path not in self._paths and place == self._leaves_at(name) and "/" in below
+
+    def _leaves_at(self, name: str) -> str:
+        return next((path for path in _above(name) if path in self._paths), "")
+
+
+def _above(name: str) -> Iterator[str]:
+    """The paths that a name goes through, the longest first."""
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def _has_weights(layer: Any, path: str) -> bool:
+    """Whether it may come to have weights, as far as its class tells: an activation does not."""
+    flavour = flavour_of(layer)
+    default = getattr(flavour, "layer", type(layer)).build
+    below = [layer, *layer._flatten_layers(include_self=False)]
+    return "/" not in path or any(
+        is_model(each) or type(each).build is not default for each in below
+    )
+
+
+def _left_over(plan: Plan) -> list[Step]:
+    """The stored values that the policy selects, and that nothing takes."""
+    return [
+        step
+        for step in plan.steps
+        if step.status is Status.UNEXPECTED and step.entry.role in _OF_KERAS
+    ]

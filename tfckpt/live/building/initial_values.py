@@ -1,0 +1,66 @@
+"""What an optimizer starts from, for a policy that resets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import RestoreError
+from tfckpt.live.building.build import build_for, strategy_of
+from tfckpt.live.objects.collect import collect_as
+from tfckpt.live.variables.variables import raw
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.planning import Plan
+
+
+def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
+    """Canonical name → value, for every step that resets one.
+
+    A twin of the optimizer is built from its config, for the same variables, and asked; Keras keeps
+    no initial values, and not all of them are zero (Adagrad's are 0.1).
+
+    Raises:
+        RestoreError: the optimizer cannot be built from its config; nothing was changed.
+    """
+    values: dict[str, Any] = {}
+    names = {step.name for step in plan.resets if step.name}
+    for path, optimizer in live.optimizers.items():
+        own = {name for name in names if name.startswith(path + "/")}
+        nested = any(path.startswith(outer + "/") for outer in live.optimizers)
+        if not own or nested:  # the outer one resets it
+            continue
+        fresh = collect_as({**live.models, path: _twin(optimizer, path, live)}).variables
+        if lost := own - fresh.keys():
+            raise RestoreError(
+                f"{min(lost)}: a new {type(optimizer).__name__} of the same config has no such "
+                "value, so it cannot be reset",
+                hint="exclude it in the policy to leave it as it is",
+            )
+        values |= {name: raw(fresh[name]).read_value() for name in own}
+    return values
+
+
+def _twin(optimizer: Any, path: str, live: Live) -> Any:
+    variables = _trained(path, live)
+    try:
+        with strategy_of(variables).scope():
+            twin = type(optimizer).from_config(optimizer.get_config())
+        build_for(twin, variables)
+    except Exception as error:
+        raise RestoreError(
+            f"{path} ({type(optimizer).__name__}) cannot be reset, since none like it can be built "
+            f"from its config: {error}",
+        ) from error
+    return twin
+
+
+def _trained(path: str, live: Live) -> list[Any]:
+    """The variables that the optimizer has slots for, in the order of their slots."""
+    seen: dict[str, None] = {}
+    for name, entry in live.inventory.entries.items():
+        if entry.of and name.startswith(path + "/"):
+            seen[entry.of] = None
+    return [live.variables[name] for name in seen if name in live.variables]

@@ -1,0 +1,75 @@
+"""Optimizers as they were before they were built.
+
+Which slots an optimizer will have is its own business: a Keras optimizer says so by making them. So
+the live one is built for a plan, and is put back where nothing is restored into it. It would be
+built for all variables of its model, and the program may be about to train few of them. Keras has
+no such call; all that a build changes are attributes, and what stands in lists, dicts and sets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.live.variables.flavours import is_optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CONTAINERS = (list, dict, set)
+
+
+class Unbuilt:
+    """Takes optimizers as they are, one by one, and puts them back."""
+
+    def __init__(self) -> None:
+        self._put_back: list[Callable[[], object]] = []
+        self._seen: dict[int, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._put_back)
+
+    def keep(self) -> None:
+        """They stay as they have become."""
+        self._put_back.clear()
+
+    def put_back(self) -> None:
+        for put_back in self._put_back:
+            put_back()
+        self.keep()
+
+    def take(self, obj: Any) -> None:
+        """Remember an optimizer, and what belongs to it: lists, the optimizer inside, and so on."""
+        wrapper, obj = obj, getattr(obj, "__wrapped__", obj)  # a dict that TensorFlow tracks
+        if id(obj) in self._seen:
+            return
+        self._seen[id(obj)] = obj
+        for content in (*_content(obj), getattr(obj, "__dict__", None)):
+            if content is not None:
+                self._take_content(content)
+        if wrapper is not obj:
+            self._put_back.append(wrapper._update_snapshot)  # else no save takes it any more
+
+    def _take_content(self, content: Any) -> None:
+        # By the methods of Python's own classes: those of Keras and TensorFlow note what they see.
+        if isinstance(content, dict):
+            held = dict.copy(content)
+            self._put_back.append(lambda: (dict.clear(content), dict.update(content, held)))
+            values = [*held.values()]
+        elif isinstance(content, list):
+            values = list.copy(content)
+            self._put_back.append(lambda: list.__setitem__(content, slice(None), values))
+        else:
+            values = [*set.copy(content)]
+            self._put_back.append(lambda: (set.clear(content), set.update(content, values)))
+        for value in values:
+            if isinstance(value, _CONTAINERS) or is_optimizer(value) or _is_tracker(value):
+                self.take(value)
+
+
+def _content(obj: Any) -> tuple[Any, ...]:
+    return (obj,) if isinstance(obj, _CONTAINERS) else ()
+
+
+def _is_tracker(obj: Any) -> bool:
+    """Whether it is what Keras 3 keeps its books of variables by (keras/src/utils/tracking.py)."""
+    return type(obj).__name__ == "Tracker" and type(obj).__module__.startswith("keras.")

@@ -1,0 +1,185 @@
+"""What appears after a restore, beside Keras objects.
+
+What is not Keras's is TensorFlow's to delay: a ``tf.Module`` that makes its variables when it is
+called, the slots of an optimizer of ``tf.compat.v1.train``. Each is bound to what is stored for it,
+wherever a Keras object stands; an optimizer that a model is compiled with later is restored by
+name (:mod:`tfckpt.live.deferred.optimizer_state`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfckpt.core.names import escaped
+from tfckpt.live.deferred.may_come import is_tensor, restore_rest
+from tfckpt.live.deferred.tf_bindings import bind_some
+from tfckpt.live.io.tf_paths import readable
+from tfckpt.live.objects.collect import collect
+from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.saving.save import synchronous
+from tfckpt.live.variables.flavours import is_v1
+from tfckpt.live.variables.variables import is_variable, raw
+from tfckpt.planning import Status
+from tfckpt.stored.graphs.keys import edges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.live.restoring.apply import Undo
+    from tfckpt.live.restoring.restore import Prepared
+
+    Found = dict[str, tuple[list[str], Any]]
+
+
+class Late:
+    """What is restored later.
+
+    Attributes:
+        objects: keyword → plain trackable for which the checkpoint has values that it has no
+            variables for yet, those given and those that came since.
+        held: the names of stored values that wait for an optimizer.
+        left_out: names of what the checkpoint's writer could not save, each with the reason.
+        stopped: whether nothing more is restored: the restore was taken back.
+    """
+
+    held: Collection[str] = ()
+    stopped = False
+
+    def __init__(
+        self, prepared: Prepared, objects: Mapping[str, Any], options: Any, now: Callable[[], Live]
+    ) -> None:
+        """What may come after a restore.
+
+        Args:
+            prepared: the restore, before it is carried out.
+            objects: what was given, by keyword.
+            options: ``tf.train.CheckpointOptions``.
+            now: the values that there are when it is called.
+        """
+        self._options, self._now = options, now
+        graph = prepared.stored.graph
+        self._wanted = {step.source.partition("/")[0] for step in _left_over(prepared)}
+        self._wanted -= prepared.live.keras_roots | {"save_counter"}
+        self.left_out = prepared.stored.inventory.left_out
+        self._prefix = prepared.stored.prefix
+        self._since = sys.maxsize  # the number of TensorFlow's first restore of these
+        self._undone: list[Undo] = []
+        self._restored: set[str] = set()
+        self.objects = {n: obj for n, obj in objects.items() if graph and n in self._wanted}
+        inner = _inner(prepared, objects) if graph else {}
+        self._inner = {
+            p: one for p, one in inner.items() if p.partition("/")[0] not in self.objects
+        }
+
+    def __bool__(self) -> bool:
+        """Whether anything may come."""
+        return bool(self.objects or self._inner)
+
+    def waits_for(self, name: str) -> bool:
+        """Whether a stored value may yet come to have a variable, below an object that is there."""
+        return name in self.held or self._is_below(name)
+
+    def bind(self, prepared: Prepared, saver: Any) -> Any:
+        """TensorFlow's status of what it restores when it can, None where there is nothing.
+
+        Args:
+            prepared: the restore, once it is carried out.
+            saver: TensorFlow's ``TrackableSaver`` of the objects.
+        """
+        if not self:
+            return None
+        live = prepared.live.variables
+        given = (([keyword], obj) for keyword, obj in self.objects.items())
+        about = readable(self._prefix), prepared.stored.values, synchronous(self._options)
+        steps = [s for s in prepared.plan.assignments if is_variable(live[s.name]) and is_tensor(s)]
+        restored = [(edges(s.stored.key), raw(live[s.name])) for s in steps if s.stored]
+
+        def read() -> Any:
+            found = [*given, *self._inner.values()]
+            bound = bind_some(saver, *about, objects=found, variables=restored)
+            return bound or self._read(self.objects)
+
+        status = restore_rest(read, live, [step.name for step in steps])
+        self._since = status._checkpoint.restore_uid
+        return status
+
+    def take(self, keyword: str, obj: Any) -> None:
+        """An object given to the checkpoint after the restore."""
+        if keyword not in self._wanted or keyword in self.objects:
+            return  # as for attributes that TensorFlow sets while it restores
+        with live_objects():
+            self._take(keyword, obj)
+
+    def _take(self, keyword: str, obj: Any) -> None:
+        if collect({keyword: obj}).keras_roots:
+            logging.warning(
+                "%s: %s is not restored: a Keras object is not restored late; call restore again",
+                self._prefix,
+                keyword,
+            )
+            return
+        self.objects[keyword] = obj
+        self._since = min(self._since, self._read({keyword: obj})._checkpoint.restore_uid)
+
+    def add(self, undo: Undo, names: Iterable[str]) -> None:
+        """An optimizer has come, and was restored from stored values of these names."""
+        self._undone.append(undo)
+        self._restored.update(names)
+
+    def take_back(self) -> bool:
+        """Restore nothing more, and put back what has come; whether all of it could be."""
+        self._wanted, self.stopped = set(), True
+        put_back = [undo.take_back() for undo in self._undone]  # each of them, whatever one says
+        return all(put_back)
+
+    def created(self) -> set[str]:
+        """The names of the values that have come to exist, and were restored."""
+        come = {n: v for n, v in self._now().variables.items() if self._is_below(n)}
+        inner = {name: raw(v) if is_variable(v) else v for name, v in come.items()}
+        restored = {n for n, v in inner.items() if getattr(v, "_update_uid", -1) >= self._since}
+        return restored | self._restored
+
+    def _is_below(self, name: str) -> bool:
+        above = (name[:at] for at, char in enumerate(name) if char == "/")
+        return name.partition("/")[0] in self.objects or any(
+            path in self._inner for path in ("", *above)
+        )
+
+    def _read(self, objects: Mapping[str, Any]) -> Any:
+        return tf.train.Checkpoint(**objects).read(readable(self._prefix), self._options)
+
+
+def _left_over(prepared: Prepared) -> list[Any]:
+    return [step for step in prepared.plan.steps if not step.name]
+
+
+def _inner(prepared: Prepared, objects: Mapping[str, Any]) -> Found:
+    """Path of a plain object → the edges that lead to what is stored for it, and the object.
+
+    Those for which something stored is left over.
+    """
+    live, found = prepared.live, {}
+    for step in _left_over(prepared):
+        if step.status is not Status.UNEXPECTED or step.stored is None:
+            continue
+        parts = step.source.split("/")
+        for depth in range(len(parts) - 1, -1, -1):
+            path, below = "/".join(parts[:depth]), parts[depth:]
+            if path not in live.plain:
+                continue
+            whole = edges(step.stored.key)
+            there, rest = whole[: -len(below)], whole[-len(below) :]
+            if [escaped(e).lstrip("_") for e in rest] == [part.lstrip("_") for part in below]:
+                found[path] = there, live.plain[path]
+            break
+    tops = {step.source.partition("/")[0] for step in _left_over(prepared)}
+    for keyword, obj in objects.items():
+        component = live.roots[keyword].component if keyword in live.roots else keyword
+        if is_v1(obj) and component in tops:
+            found[component] = [keyword], obj
+    return found

@@ -1,0 +1,163 @@
+"""The state of an optimizer that a model is compiled with after its restore.
+
+TensorFlow waits for an object where it is attached to one that was restored
+(``Trackable._deferred_dependencies``), and then restores it by position. That is used to hear of
+the optimizer; it is restored by name, like one that was there from the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from absl import logging
+from tensorflow.python.framework import ops
+
+from tfckpt.core.names import MODEL, OPTIMIZER
+from tfckpt.core.text import one_line
+from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.planning import Status
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from tfckpt.live.restoring.restore import Prepared
+
+    Restore = Callable[[str], set[str] | None]
+
+_SHOWN = 3
+_HINT = "To restore all of it, compile the model as it was saved, and before it is restored"
+
+
+class Held(NamedTuple):
+    """An optimizer that only the checkpoint has, and where it may be attached.
+
+    Attributes:
+        path: its canonical path.
+        model: what it is attached to.
+        edge: the attribute.
+        names: of its stored values.
+    """
+
+    path: str
+    model: Any
+    edge: str
+    names: set[str]
+
+
+def optimizers_to_come(prepared: Prepared) -> list[Held]:
+    """The optimizers that only the checkpoint has, each as an attribute of a restored model.
+
+    One that was given a keyword of its own is not the model's, which TensorFlow compiles anew.
+
+    Raises:
+        DamagedCheckpointError: the object graph, which tells that, is damaged.
+    """
+    live, stored = prepared.live, prepared.stored.inventory
+    unused = {s.source for s in prepared.plan.steps if s.status is Status.UNEXPECTED}
+    found, attributes = [], None
+    for path in stored.optimizers.keys() - live.optimizers.keys():
+        names = {name for name in unused if name.startswith(f"{path}/")}
+        component, _, edge = (f"{MODEL}/{path}" if path == OPTIMIZER else path).partition("/")
+        model = live.models.get(component)
+        if model is None or not names or not edge.isidentifier():
+            continue
+        if attributes is None and prepared.stored.graph:
+            attributes = _attributes_of_models(prepared)
+        keys = {stored.entries[name].key for name in names}
+        if attributes is None or keys & attributes.get((component, edge), set()):
+            found.append(Held(path, model, edge, names))
+    return found
+
+
+def _attributes_of_models(prepared: Prepared) -> dict[tuple[str, str], set[str]]:
+    """First component of a live model's names, stored attribute → the keys of its own values."""
+    values = prepared.stored.values
+    if not isinstance(values, Bundle) or OBJECT_GRAPH in values.lost:
+        return {}
+    nodes = parse_object_graph(values.read_string(OBJECT_GRAPH), path=values.prefix).nodes
+    given = {child.local_name: child.node_id for child in nodes[0].children} | {"": 0}
+    keywords = {
+        root.component: keyword
+        for side in (prepared.live, prepared.stored.inventory)
+        for keyword, root in side.roots.items()
+        if keyword in given
+    }
+    return {
+        (component, attribute.local_name): {
+            value.checkpoint_key
+            for child in nodes[attribute.node_id].children
+            for value in nodes[child.node_id].attributes
+        }
+        for component, keyword in keywords.items()
+        for attribute in nodes[given[keyword]].children
+    }
+
+
+def hold_optimizers(prepared: Prepared, held: Sequence[Held], restore: Restore) -> set[str]:
+    """Wait for optimizers; returns the names of their values.
+
+    What an earlier restore waits for in the same place is of another checkpoint, and let go.
+
+    Args:
+        prepared: the restore that was carried out.
+        held: what to wait for.
+        restore: restores the optimizer of a canonical path, which is there now; returns the names
+            of what it restored, None where the restore was taken back.
+    """
+    for model in prepared.live.models.values():
+        for edge, waiting in list(model._deferred_dependencies.items()):
+            if any(isinstance(one, _Waiting) for one in waiting):
+                del model._deferred_dependencies[edge]
+    for path, model, edge, names in held:
+        model._deferred_dependencies[edge] = [_Waiting(model, edge, path, names, restore)]
+    return {name for each in held for name in each.names}
+
+
+class _Waiting:
+    """What TensorFlow calls when the object comes, in the place of a ``CheckpointPosition``."""
+
+    def __init__(
+        self, model: Any, edge: str, path: str, names: Collection[str], restore: Restore
+    ) -> None:
+        self.checkpoint = self
+        self.restore_uid = ops.uid()
+        self._model, self._edge, self._path = model, edge, path
+        self._names, self._restore = names, restore
+
+    def is_simple_variable(self) -> bool:
+        return False
+
+    def restore(self, optimizer: Any, reader: Any = None) -> None:
+        """Restore the optimizer before it is used."""
+        if optimizer._update_uid > self.restore_uid:  # TensorFlow has, from another checkpoint
+            return
+        try:
+            with _attached(self._model, self._edge, optimizer):
+                restored = self._restore(self._path)
+        except (CheckpointError, RestoreError) as error:
+            plan = error.plan if isinstance(error, RefusedError) else None
+            why = plan.errors[0].reason if plan is not None and plan.errors else str(error)
+            logging.warning("%s begins anew: %s. %s", self._path, one_line(why), _HINT)
+            return
+        # Keras 3 puts a loss-scale optimizer around it only then, which is not waited for.
+        left = sorted(set(self._names) - restored) if restored is not None else []
+        if left:
+            what = f"{len(left)} values not restored: {', '.join(left[:_SHOWN])}"
+            logging.warning("%s: %s. %s", self._path, what, _HINT)
+
+
+@contextlib.contextmanager
+def _attached(model: Any, edge: str, optimizer: Any) -> Iterator[None]:
+    """Keras sets the attribute when TensorFlow has restored what it is set to."""
+    attributes = vars(model)
+    before = {edge: attributes[edge]} if edge in attributes else {}
+    attributes[edge] = optimizer
+    try:
+        yield
+    finally:
+        del attributes[edge]
+        attributes.update(before)

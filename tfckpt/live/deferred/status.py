@@ -1,0 +1,220 @@
+"""What ``restore`` and ``read`` return: TensorFlow's four assertions, about every variable.
+
+They mean what TensorFlow's mean, with three differences, each for a silence of TensorFlow's: an
+assertion that fails puts every variable back, unless one was changed since, or TensorFlow's delayed
+restoration still waits for variables; ``assert_nontrivial_match`` wants a value and not only an
+object to match; a value that hangs in a Python list counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tfckpt.core.inventory import Role
+from tfckpt.errors import StatusAssertionError
+from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.planning import Severity, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
+    from tfckpt.live.deferred.later_objects import Late
+    from tfckpt.live.restoring.apply import Undo
+    from tfckpt.planning import Plan, RestoreReport, Step
+
+_SHOWN = 10
+_OBJECTS = (Role.ITERATOR, Role.OBJECT)
+
+
+class LoadStatus:
+    """The status of one restore.
+
+    Attributes:
+        report: what was restored, value by value.
+    """
+
+    def __init__(
+        self,
+        report: RestoreReport,
+        undo: Undo,
+        forget: Callable[[], None],
+        *,
+        later: Any = None,
+        late: Late | None = None,
+        came: Callable[[], list[str]] | None = None,
+    ) -> None:
+        """The status of a restore that has happened.
+
+        Args:
+            report: what was restored.
+            undo: the values before.
+            forget: called where they have been put back.
+            later: TensorFlow's own status, where its delayed restoration goes on.
+            late: what it goes on for, beside Keras objects; without one TensorFlow's status speaks
+                of every object, and decides.
+            came: the values that plain objects have got since; TensorFlow's assertions would be
+                about them, too.
+        """
+        self.report = report
+        self._undo = undo
+        self._forget = forget
+        self._later = later
+        self._late = late
+        self._came = came
+        self._plain = late is None
+        self._rolled_back = False
+
+    @property
+    def waiting(self) -> set[str]:
+        """The names of stored values whose variables TensorFlow may still make or find."""
+        unused = (s.source for s in self.report.plan.steps if s.status is Status.UNEXPECTED)
+        late = self._late
+        return {name for name in unused if late is None or late.waits_for(name)}
+
+    def assert_consumed(self) -> Self:
+        """Every value of the checkpoint has a variable, and every variable has a value.
+
+        Raises:
+            StatusAssertionError: not so; every variable has its old value again.
+        """
+        return self._assert("assert_consumed", lambda: self._missing() + self._unexpected())
+
+    def assert_existing_objects_matched(self) -> Self:
+        """Every variable has a value in the checkpoint.
+
+        Raises:
+            StatusAssertionError: not so; every variable has its old value again.
+        """
+        return self._assert("assert_existing_objects_matched", self._missing)
+
+    def assert_nontrivial_match(self) -> Self:
+        """At least one value was restored; ``save_counter`` does not count.
+
+        Raises:
+            StatusAssertionError: none was.
+        """
+        return self._assert("assert_nontrivial_match", self._nothing)
+
+    def expect_partial(self) -> Self:
+        """Silence TensorFlow's warnings about what is left over; nothing else changes."""
+        if self._later is not None:
+            self._later.expect_partial()
+        return self
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Values were assigned when ``restore`` returned; with a session, TensorFlow's own."""
+        if self._later is not None:
+            self._later.run_restore_ops(session)
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """Values were assigned when ``restore`` returned; with a session, TensorFlow's own."""
+        if self._later is not None:
+            self._later.initialize_or_restore(session)
+
+    def __repr__(self) -> str:
+        return f"<LoadStatus of {self.report!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        # TensorFlow's own tools look into the status it returned.
+        if name.startswith("__") or self.__dict__.get("_later") is None:
+            raise AttributeError(name)
+        return getattr(self._later, name)
+
+    def _assert(self, name: str, wrong: Callable[[], list[str]]) -> Self:
+        with live_objects():
+            return self._asserted(name, wrong)
+
+    def _asserted(self, name: str, wrong: Callable[[], list[str]]) -> Self:
+        if self._rolled_back:
+            raise StatusAssertionError(f"{name}: an earlier assertion failed, nothing is restored")
+        problems = []
+        if self._plain:
+            try:
+                getattr(self._later, name)()
+            except AssertionError as error:
+                problems = [str(error)]
+        if not self._plain or name == "assert_nontrivial_match":
+            problems = problems or wrong()
+        if problems:
+            self._fail(name, problems)
+        came = self._came() if self._came and name != "assert_nontrivial_match" else []
+        if came:
+            told = [f"{value}: came since, and the checkpoint has nothing for it" for value in came]
+            self._raise(name, "what was restored stays", told)
+        return self
+
+    def _fail(self, name: str, problems: list[str]) -> None:
+        """Raise; what was assigned is put back, unless TensorFlow may still assign the rest."""
+        waiting = self._later is not None and any(
+            step.status is Status.UNEXPECTED for step in self.report.plan.steps
+        )
+        if waiting:
+            what = "values wait for their variables, and nothing was put back"
+        else:
+            what = self._take_back()
+        self._raise(name, what, problems)
+
+    def _raise(self, name: str, what: str, problems: list[str]) -> NoReturn:
+        shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN])
+        more = len(problems) - _SHOWN
+        raise StatusAssertionError(
+            f"{name} failed on {self.report.path}; {what}\n"
+            + shown
+            + (f"\n  … and {more} more: see .report" if more > 0 else "")
+        )
+
+    def _take_back(self) -> str:
+        self._rolled_back = True
+        later = self._late is None or self._late.take_back()
+        if self._undo.take_back() and later:
+            self._forget()
+            return "every variable has its old value again"
+        return "variables were changed since the restore, and none was put back"
+
+    def _missing(self) -> list[str]:
+        # What its writer could not save is no fault of anybody's.
+        unsaved = {Role.METRIC, Role.VOCABULARY} | (set() if self._complete else {Role.SEED})
+        left_out = self._late.left_out if self._late is not None else ()
+        return [
+            f"{step.name}: {step.reason}"
+            for step in self.report.plan.steps
+            if step.status is Status.MISSING
+            and step.entry.role not in unsaved
+            and not (step.name in left_out and step.entry.role in _OBJECTS)
+        ]
+
+    def _unexpected(self) -> list[str]:
+        steps = [step for step in self.report.plan.steps if _left_over(step)]
+        created = self._late.created() if steps and self._late is not None else set()
+        return [f"{step.source}: {step.reason}" for step in steps if step.source not in created]
+
+    def _nothing(self) -> list[str]:
+        plan = self.report.plan
+        if any(step.name != "save_counter" for step in plan.assignments):
+            return []
+        if self._later is not None and any(step.status is Status.UNEXPECTED for step in plan.steps):
+            return []  # TensorFlow has bound objects, whose variables may come
+        return ["nothing but the root object matched"]
+
+    @property
+    def _complete(self) -> bool:
+        return all(
+            step.severity is not Severity.NOTE
+            for step in self.report.plan.steps
+            if step.status is Status.MISSING and step.entry.role is Role.SEED
+        )
+
+
+def may_fail_an_assertion(plan: Plan) -> bool:
+    """Whether an assertion on the status could fail, and ask for the old values."""
+    return any(step.status is Status.MISSING or _left_over(step) for step in plan.steps)
+
+
+def _left_over(step: Step) -> bool:
+    if step.entry.role is Role.METRIC:
+        return False
+    if step.status is Status.UNEXPECTED:
+        return True
+    return step.status is Status.EXCLUDED and step.source == "save_counter" and not step.name

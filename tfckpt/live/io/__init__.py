@@ -1,0 +1,4 @@
+"""Paths, remote files, errors and trackables as TensorFlow has them.
+
+May import `planning` and below.
+"""

@@ -1,0 +1,83 @@
+r"""Paths as they are given, and paths that TensorFlow can read from.
+
+TensorFlow takes ``*``, ``?``, ``[`` and ``\`` in the prefix that it opens for a pattern
+(tensorflow/core/util/tensor_slice_reader.cc), and then finds no checkpoint in ``run[1]``. What only
+TensorFlow restores is read there through links of another name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.stored.io.files import absolute, join
+
+_PATTERN = set("*?[\\")
+
+
+def readable(prefix: str) -> str:
+    """The prefix itself, or one by which TensorFlow finds the same files until the process ends.
+
+    Raises:
+        UnsupportedCheckpointError: it is remote, where there are no links.
+
+    >>> readable("runs/flowers/ckpt-1")
+    'runs/flowers/ckpt-1'
+    """
+    if not _PATTERN & set(prefix):
+        return prefix
+    if "://" in prefix:
+        message = "TensorFlow, which is to read it, takes *, ?, [ and \\ for a pattern"
+        raise UnsupportedCheckpointError(message, path=prefix, hint="Copy it to another path.")
+    return _linked(absolute(prefix))
+
+
+def _linked(prefix: str) -> str:
+    directory, name = os.path.split(prefix)
+    place = tempfile.mkdtemp(prefix="tfckpt-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    alias = os.path.join(place, "ckpt")  # noqa: PTH118  text, as the prefix
+    for file in os.listdir(directory):  # noqa: PTH208
+        if file.startswith((f"{name}.", f"{name}-")):
+            os.symlink(os.path.join(directory, file), alias + file.removeprefix(name))  # noqa: PTH118, PTH211
+    return alias
+
+
+def place_of(prefix: str) -> str:
+    """A prefix whatever the working directory becomes; the name in it may be empty: `run/`."""
+    directory, name = os.path.split(prefix)
+    return absolute(prefix) if name or "://" in prefix else join(absolute(directory), "")
+
+
+def eager_source(path: Any, method: str) -> str | None:
+    """What is to be restored, as text; None for no path, with a warning, and in graph mode."""
+    if path is None and tf.executing_eagerly():
+        logging.warning(
+            "%s(None): no checkpoint was given, so nothing is restored and training starts from "
+            "the initial values (tf.train.latest_checkpoint returns None where it finds none)",
+            method,
+        )
+    return _eager(path)
+
+
+def eager_prefix(path: Any, argument: str) -> str | None:
+    """Where to save to, as text; None in graph mode."""
+    if path is None:  # TensorFlow would write a checkpoint called `None`
+        raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
+    text = _eager(path)
+    if text and "://" in text and "/" not in text.partition("://")[2]:
+        raise ValueError(f"{argument} is a path such as 'gs://bucket/ckpt', found {text!r}")
+    return text
+
+
+def _eager(path: Any) -> str | None:
+    if path is None or not tf.executing_eagerly():
+        return None
+    return os.fsdecode(path.numpy() if isinstance(path, tf.Tensor) else path)

@@ -1,0 +1,329 @@
+"""Whether live objects are still what they were when they were last named.
+
+Naming every value and gathering TensorFlow's object graph costs some 100 µs a value; seeing that
+nothing has changed since costs one or two. What decides names, keys and the graph are attributes,
+and what lists and dicts hold. So every attribute of every object, and every member of every
+container, is compared by identity with what was there before, which is kept referenced, so that
+nothing new can be taken for it. What other code than TensorFlow's and Keras's answers is asked
+again (:mod:`tfckpt.live.variables.user_classes`).
+
+Left aside is what decides nothing: numbers, arrays and tensors on attributes, which change in
+training, and the books in which Keras notes calls. Of a plain variable what names and saves it
+counts, and of one without a fixed shape the shape that it has now.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+import weakref
+from collections import OrderedDict, deque
+from functools import partial
+from itertools import chain
+from operator import attrgetter, is_, itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from tfckpt.live.variables.flavours import flavours
+from tfckpt.live.variables.user_classes import (
+    UnsureError,
+    check_iteration,
+    methods_asked,
+    own_classes,
+    properties_asked,
+)
+from tfckpt.live.variables.variables import Trackable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Look = Callable[[Any], Iterable[Any]]
+    Looks = tuple[Look, ...]
+    Read = Callable[[], Iterator[Any]]
+
+_wrap = tf.__internal__.tracking.wrap
+_Reference = tf.__internal__.tracking.TrackableReference
+_WRAPPERS = (type(_wrap({})), type(_wrap((tf.Module(),))))  # proxies, without vars() of their own
+_OF_WRAPPERS = (
+    "__wrapped__",
+    "_self_external_modification",
+    "_self_last_wrapped_dict_snapshot",
+    "_self_non_string_key",
+    "_self_saveable_object_factories",
+    "_self_tuple_is_constructable",
+    "_self_unconditional_checkpoint_dependencies",
+)
+# Empty on nearly every variable.
+_SLICE = "_save_slice_info"
+_CHILDREN = "_self_unconditional_checkpoint_dependencies"
+_OF_KERAS_VARIABLES = (_CHILDREN, "_self_saveable_object_factories")
+_OF_VARIABLES = (_SLICE, *_OF_KERAS_VARIABLES)
+_NAMES = ("_name", "_path", "_value")  # of a Keras variable
+_NUMBERS = (int, float, complex, np.generic)
+_ARRAYS = (np.ndarray, tf.Tensor)
+_PLAIN = (
+    *_NUMBERS,
+    str,
+    bytes,
+    type,
+    type(None),
+    enum.Enum,
+    types.BuiltinFunctionType,
+    types.FunctionType,
+    types.MethodType,
+    types.ModuleType,
+    tf.DType,
+    tf.TensorShape,
+    type(tf.function(len)),
+)
+# Asked for metrics and no trackables, as Keras 3's metrics and seed generators are none.
+_COMPILED = ("keras.src.trainers.compile_utils", "tf_keras.src.engine.compile_utils")
+# What Keras and TensorFlow note on every object, and what neither a name nor a key comes from.
+BOOKS = frozenset(
+    str.split(
+        """
+        _auto_config _build_input_shape _build_shapes_dict _call_context_args _call_signature
+        _call_spec _compile_config _compiled_trainable_state _distribute_strategy
+        _distribution_strategy _dtype_policy _inbound_nodes _inbound_nodes_value _input_spec
+        _last_wrapped_list_snapshot _loss_ids _losses _nodes _nodes_by_depth
+        _obj_reference_counts_dict _operations_by_depth _outbound_nodes _outbound_nodes_value
+        _saved_model_arg_spec _saved_model_inputs_spec _self_extra_variables
+        _self_name_based_restores _self_unconditional_deferred_dependencies
+        _self_unconditional_dependency_names _tensor_usage_count _thread_local _tracked _tracker
+        call_signature_parameters
+        """
+    )
+)
+_values: Callable[[Any], Iterable[Any]] = dict.values
+_AN_ARRAY = object()  # in the place of one, which could take memory
+
+
+class Watch:
+    """What live objects were when it was made.
+
+    Args:
+        roots: the objects.
+
+    Raises:
+        UnsureError: what some object answers cannot be told from what it holds.
+    """
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        found = _Found(roots)
+        objects, dicts, lists = found.objects, found.dicts, found.lists
+        variables, bare, outer = found.variables, found.bare_variables, found.keras_variables
+        classes = list(found.classes)
+        self._flavours = flavours()
+        self._questions = found.questions
+        self._empty: tuple[Read, ...] = (
+            lambda: map(itemgetter(_SLICE), map(vars, bare)),
+            lambda: chain.from_iterable(map(itemgetter(*_OF_VARIABLES), map(vars, variables))),
+            lambda: chain.from_iterable(map(itemgetter(*_OF_KERAS_VARIABLES), map(vars, outer))),
+        )
+        self._equal = _now(
+            lambda: map(len, map(vars, objects)),
+            lambda: chain.from_iterable(map(vars, objects)),
+            lambda: map(len, map(vars, bare)),
+            lambda: map(len, map(vars, variables)),
+            lambda: map(len, map(vars, outer)),
+            lambda: map(len, dicts),
+            lambda: map(len, lists),
+            lambda: map(len, map(vars, classes)),
+        )
+        self._same = _now(
+            lambda: map(type, objects),
+            lambda: map(attrgetter("_handle"), bare),
+            lambda: map(attrgetter("_handle"), variables),
+            lambda: chain.from_iterable(map(itemgetter(*_NAMES), map(vars, outer))),
+            lambda: chain.from_iterable(dicts),
+            lambda: chain.from_iterable(map(_values, dicts)),
+            lambda: chain.from_iterable(lists),
+            lambda: (getattr(o, name, None) for o in found.wrappers for name in _OF_WRAPPERS),
+            lambda: chain.from_iterable(vars(cls) for cls in classes),
+            lambda: chain.from_iterable(vars(cls).values() for cls in classes),
+        )
+        self._attributes: Read = lambda: chain.from_iterable(map(_values, map(vars, objects)))
+        self._values = [_AN_ARRAY if _holds_no_object(v) else v for v in self._attributes()]
+
+    def unchanged(self) -> bool:
+        """Whether everything is as it was."""
+        return (
+            self._flavours == flavours()
+            and not any(any(read()) for read in self._empty)
+            and all(list(read()) == before for read, before in self._equal)
+            and all(all(map(is_, read(), before)) for read, before in self._same)
+            and self._same_attributes()
+            and all(_same_answer(ask, before) for ask, before in self._questions)
+        )
+
+    def _same_attributes(self) -> bool:
+        if all(map(is_, self._attributes(), self._values)):
+            return True
+        return all(
+            _decides_nothing(now, before)
+            for now, before in zip(self._attributes(), self._values, strict=True)
+            if now is not before
+        )
+
+
+def _now(*reads: Read) -> list[tuple[Read, list[Any]]]:
+    return [(read, list(read())) for read in reads]
+
+
+class _Found:
+    """What there is to watch below some objects.
+
+    Attributes:
+        objects: those of which all attributes count.
+        dicts: containers with keys.
+        lists: containers without, and those with keys in an order of their own.
+        wrappers: TensorFlow's proxies of dicts and tuples.
+        variables: plain variables, which nothing hangs on.
+        bare_variables: those that TensorFlow has not yet prepared for something to hang on.
+        keras_variables: Keras 3's, each around another.
+        classes: those that are the user's own.
+        questions: what is asked again, and the answers.
+    """
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        self.objects: list[Any] = []
+        self.dicts: list[Any] = []
+        self.lists: list[Any] = []
+        self.wrappers: list[Any] = []
+        self.variables: list[Any] = []
+        self.bare_variables: list[Any] = []
+        self.keras_variables: list[Any] = []
+        self.classes: dict[type, None] = {}
+        self.questions: list[tuple[Callable[[], Any], Any]] = []
+        self._keras_variable = getattr(sys.modules.get("keras"), "Variable", None)
+        self._kinds = (Trackable, *chain(*((one.metric, *one.seeds) for one in flavours())))
+        looks: dict[type, Looks] = {}
+        seen: dict[int, Any] = {}
+        stack = list(roots)
+        while stack:
+            obj = stack.pop()
+            cls = type(obj)
+            if cls not in looks:
+                looks[cls] = self._looks(cls)
+            if looks[cls] and id(obj) not in seen:
+                seen[id(obj)] = obj
+                for look in looks[cls]:
+                    stack.extend(look(obj))
+
+    def _looks(self, cls: type) -> Looks:
+        """How to look at objects of a class, each giving what else there is to look at."""
+        if issubclass(cls, (*_PLAIN, *_ARRAYS)):
+            return ()
+        if cls in _WRAPPERS:
+            return (self._wrapper,)
+        if any("__class__" in vars(base) for base in cls.__mro__[:-1]):
+            raise UnsureError(f"{cls.__qualname__}.__class__")  # it passes for something else
+        if issubclass(cls, (weakref.ref, _Reference)):
+            return (_referent,)
+        looks: list[Look] = []
+        if issubclass(cls, self._kinds) or (cls.__module__ in _COMPILED and cls.__dictoffset__):
+            looks.append(partial(self._object, methods_asked(cls)))
+            looks += [partial(self._property, name) for name in properties_asked(cls)]
+        for kinds, look in (
+            ((dict,), self._dict),
+            ((list, set, deque), self._list),
+            ((tuple, frozenset), iter),
+        ):
+            if issubclass(cls, kinds):
+                looks.append(look)
+        if looks:
+            check_iteration(cls)
+            self.classes.update(dict.fromkeys(own_classes(cls)))
+        return tuple(looks)
+
+    def _object(self, methods: frozenset[str], obj: Any) -> Iterable[Any]:
+        attributes: dict[str, Any] = vars(obj)
+        prepared = _CHILDREN in attributes
+        alone = not any(attributes.get(name) for name in _OF_VARIABLES)
+        if type(obj) is ResourceVariable and alone:
+            (self.variables if prepared else self.bare_variables).append(obj)
+            found: Iterable[Any] = ()
+        elif type(obj) is self._keras_variable and alone and prepared:
+            self.keras_variables.append(obj)
+            found = (attributes["_value"],)
+        else:
+            for name in methods & attributes.keys():
+                if callable(attributes[name]) and not isinstance(attributes[name], Trackable):
+                    raise UnsureError(f"{type(obj).__qualname__}.{name}")
+            self.objects.append(obj)
+            found = (value for name, value in attributes.items() if name not in BOOKS)
+        if isinstance(obj, tf.Variable) and not obj.shape.is_fully_defined():
+            self._ask(lambda: tuple(tf.shape(obj, tf.int64).numpy().tolist()))
+        return found
+
+    def _wrapper(self, wrapper: Any) -> Iterable[Any]:
+        self.wrappers.append(wrapper)
+        return (getattr(wrapper, name, None) for name in _OF_WRAPPERS)
+
+    def _dict(self, mapping: Any) -> Iterable[Any]:
+        self.dicts.append(mapping)
+        if isinstance(mapping, OrderedDict):
+            self.lists.append(mapping)
+        return _values(mapping)
+
+    def _list(self, members: Any) -> Iterable[Any]:
+        self.lists.append(members)
+        return list(members)
+
+    def _property(self, name: str, obj: Any) -> Iterable[Any]:
+        try:
+            answer = self._ask(lambda: getattr(obj, name))
+        except Exception as error:
+            raise UnsureError(f"{type(obj).__qualname__}.{name}") from error
+        return answer if isinstance(answer, tuple) else (answer,)
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        answer = _answer(question)
+        self.questions.append((question, answer))
+        return answer
+
+
+def _referent(reference: Any) -> Iterable[Any]:
+    return (reference() if isinstance(reference, weakref.ref) else reference.ref,)
+
+
+def _answer(question: Callable[[], Any]) -> Any:
+    answer = question()
+    return tuple(answer) if isinstance(answer, list) else answer
+
+
+def _same_answer(question: Callable[[], Any], before: Any) -> bool:
+    try:
+        now = _answer(question)
+    except Exception:  # asked for again by what needs it, it may raise there
+        return False
+    if isinstance(before, tuple) and isinstance(now, tuple):
+        return len(now) == len(before) and all(map(_is_same, now, before))
+    return _is_same(now, before)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    return now is before or (
+        type(now) is type(before) and isinstance(now, (str, int, float)) and now == before
+    )
+
+
+def _holds_no_object(value: Any) -> bool:
+    """Whether it is an array, or a tensor with numbers or strings in it."""
+    return isinstance(value, np.ndarray) or (
+        isinstance(value, tf.Tensor) and value.dtype not in (tf.resource, tf.variant)
+    )
+
+
+def _decides_nothing(now: Any, before: Any) -> bool:
+    """Whether an attribute has another value of a kind that nothing is named or saved by."""
+    if before is _AN_ARRAY:
+        return _holds_no_object(now)
+    if isinstance(now, str) and isinstance(before, str):
+        return now == before
+    numbers = isinstance(now, _NUMBERS) and isinstance(before, _NUMBERS)
+    return numbers and not isinstance(now, bool) and not isinstance(before, bool)

@@ -1,0 +1,306 @@
+"""The inventory of live objects: names, and the variables behind them.
+
+The first component of a name is the keyword under which an object was given. A lone Keras model is
+``model`` and its optimizer ``optimizer``, however they were given; so a checkpoint written from a
+compiled model alone and one written with ``Checkpoint(model=…, optimizer=…)`` have the same names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.core import names
+from tfckpt.core.inventory import Dataset, Entry, Inventory, Role, Root
+from tfckpt.core.names import Kind, Names, Node
+from tfckpt.core.optimizer_names import promote_optimizer
+from tfckpt.errors import NamingError
+from tfckpt.live.objects import optimizers, variable_order
+from tfckpt.live.objects.datasets import dataset_of
+from tfckpt.live.objects.traits import given_names, wire, with_traits
+from tfckpt.live.objects.tree import Tree, is_value
+from tfckpt.live.variables.derived import derives
+from tfckpt.live.variables.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.variables.variables import is_variable, raw
+from tfckpt.live.variables.vocabularies import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SOURCE = "the live objects"
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """Live objects and the names of their values.
+
+    Attributes:
+        inventory: what there is.
+        variables: canonical name → tf.Variable, Keras 3 Variable, or trackable object.
+        unbuilt: canonical path → layer or model without variables.
+        optimizers: canonical path → optimizer; the outer one where it scales another's loss. One of
+            ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
+            tf.Variable, not of a Keras 3 one, once the first step has made them.
+        trained: canonical path of an optimizer → its variables, in its own order.
+        plain: canonical path → trackable that is neither Keras's nor a value, a ``tf.Module`` say.
+        models: the Keras models that were given, by their first component.
+        deriving: the layers that keep something that they make from their variables.
+        keras_roots: the first components below which a Keras object is, or, beside one, an
+            optimizer of ``tf.compat.v1.train``, whose slots belong to its variables.
+    """
+
+    inventory: Inventory
+    variables: Mapping[str, Any]
+    unbuilt: Mapping[str, Any]
+    optimizers: Mapping[str, Any]
+    trained: Mapping[str, tuple[str, ...]]
+    plain: Mapping[str, Any]
+    models: Mapping[str, Any]
+    deriving: tuple[Any, ...]
+    keras_roots: frozenset[str]
+
+    @property
+    def roots(self) -> Mapping[str, Root]:
+        """Keyword (``""`` for the root object) → what was given under it."""
+        return self.inventory.roots
+
+    @property
+    def weak_bases(self) -> frozenset[str]:
+        """The automatic layer names in use, for the names of a stored object graph."""
+        both = (*self.inventory.stacks.values(), *self.inventory.members.values())
+        return frozenset(layer.base for layers in both for layer in layers if layer.base)
+
+
+def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
+    """Name every value of the given objects.
+
+    Args:
+        objects: keyword → model, optimizer, layer, variable or other trackable, or a list or dict.
+        root: an object given without a keyword, as in ``tf.train.Checkpoint(root)``.
+    """
+    given = {"": root, **objects} if root is not None else dict(objects)
+    roots = _roots(given)
+    return collect_as({roots[keyword].component: obj for keyword, obj in given.items()}, roots)
+
+
+def ungraphed(live: Live, stored: Inventory) -> Live:
+    """The live side as a file without an object graph sees it.
+
+    Such a file counts no saves. Its keys are the names that variables had, and TensorFlow restores
+    each variable that has one of them for its own name. So a variable goes by its own name, too;
+    one of a Keras model, whose name depends on what was built before, only where all of its model's
+    are in the file, and no other weight is, or all of its optimizer's, too, and nothing else is.
+
+    Args:
+        live: the objects as they are.
+        stored: what the file has.
+    """
+    inventory = live.inventory
+    entries = {n: e for n, e in inventory.entries.items() if n != "save_counter"}
+    keys = {e.key.removesuffix(":0"): e for e in stored.entries.values()}
+    own = {
+        name: raw(live.variables[name]).name.removesuffix(":0")
+        for name in entries
+        if is_variable(live.variables[name])
+    }
+    met = _met(own, keys)
+    if not _all_fit(met, own, keys, live):  # with the optimizers' values; else without
+        own = {n: o for n, o in own.items() if entries[n].role in (Role.WEIGHT, Role.STATE)}
+        keys = {key: e for key, e in keys.items() if e.role is Role.WEIGHT}
+        met = _met(own, keys)
+        if live.keras_roots and not _all_fit(met, own, keys, live):
+            met = {}
+    told = {entry.name: n for n, entry in met.items() if entry.name not in entries}
+    aliases = {**inventory.aliases, **told}
+    inventory = dataclasses.replace(inventory, entries=entries, aliases=aliases)
+    return dataclasses.replace(live, inventory=inventory)
+
+
+def _met(own: Mapping[str, str], keys: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Name → what is stored under the variable's own name, where only one variable has that."""
+    times = Counter(own.values())
+    return {name: keys[o] for name, o in own.items() if times[o] == 1 and o in keys}
+
+
+def _all_fit(
+    met: Mapping[str, Entry], own: Mapping[str, str], keys: Mapping[str, Entry], live: Live
+) -> bool:
+    """Whether all that is stored is met, and all that is below Keras objects."""
+    entries, missed = live.inventory.entries, own.keys() - met.keys()
+    return (
+        len(met) == len(keys)
+        and not any(name.partition("/")[0] in live.keras_roots for name in missed)
+        and all(entry.shape == entries[name].shape for name, entry in met.items())
+    )
+
+
+def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None) -> Live:
+    """Name every value of objects whose first components are known."""
+    models = {component: obj for component, obj in given.items() if is_model(obj)}
+    tree = Tree()
+    nodes: dict[str, Node] = {}
+    # Models first: a variable of a model is a weight, whoever else was given it.
+    for component, obj in sorted(given.items(), key=lambda item: (item[0] not in models, item[0])):
+        if (node := tree.node(obj, Role.STATE)) is not None:
+            nodes[component] = node
+    if names.MODEL in models:
+        promote_optimizer(nodes)
+    for optimizer, node in tree.optimizers:
+        optimizers.finish(tree, optimizer, node)
+    wire(tree)
+    named = names.assign(nodes, keras_roots=models)
+    chosen = given_names(tree)
+    told = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)
+    return Live(
+        Inventory(
+            SOURCE,
+            {n.name: _entry(n) for n in named.values},
+            with_traits(tree, named, chosen),
+            named.aliases,
+            named.optimizers,
+            complete=True,
+            roots=_with_parts(roots or {}, [n.name for n in named.values]),
+            own_orders=variable_order.own_orders(tree, named),
+            deep_orders=variable_order.deep_orders(tree, named, models.values()),
+            members=variable_order.members(tree, named, chosen),
+            lists=named.lists,
+            labels=named.labels({id(n): n.label for n in told}),
+            private=named.private,
+            varying=_varying(named),
+            datasets=_datasets(named),
+        ),
+        {n.name: n.node.value for n in named.values},
+        _paths(named, tree.unbuilt),
+        _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
+        _trained(tree, named),
+        _paths(named, tree.plain),
+        models,
+        tuple(
+            layer
+            for layer, node, flavour in tree.layers
+            if layer.built and _has_state(node) and derives(layer, flavour)
+        ),
+        frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
+    )
+
+
+def _has_keras(node: Node) -> bool:
+    """Layers and optimizers bear labels, plain trackables do not."""
+    return any(
+        below.kind is Kind.OPTIMIZER or (below.kind is not Kind.VALUE and below.label)
+        for below in names.walk(node)
+    )
+
+
+def _has_state(layer: Node) -> bool:
+    return any(child.role is not Role.VOCABULARY for _, child in layer.children)
+
+
+def _found(optimizer: Node) -> bool:
+    return any(isinstance(slot.of.value, tf.Variable) for slot in optimizer.slots)
+
+
+def is_model(obj: Any) -> bool:
+    flavour = flavour_of(obj)
+    return flavour is not None and isinstance(obj, flavour.model)
+
+
+def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
+    """Keyword → the first component of the names of what it was given for, and its kind."""
+    roots = {keyword: names.escaped(keyword) for keyword in given}
+    models = {id(obj): keyword for keyword, obj in given.items() if is_model(obj)}
+    solvers = {id(obj): keyword for keyword, obj in given.items() if is_optimizer(obj)}
+    if len(models) == 1:
+        (keyword,) = models.values()
+        roots[keyword] = names.MODEL
+        if len(solvers) == 1:
+            (keyword,) = solvers.values()
+            roots[keyword] = names.OPTIMIZER
+    if roots.get("") == "":
+        if flavour_of(given[""]) is not None:
+            roots[""] = names.OPTIMIZER if is_optimizer(given[""]) else names.MODEL
+        elif is_value(given[""]):
+            roots[""] = names.ROOT
+    taken: dict[str, str] = {}
+    for keyword, component in roots.items():
+        other = taken.setdefault(component, keyword)
+        if other != keyword and given[other] is not given[keyword]:
+            loser = keyword if keyword == component else other
+            raise NamingError(
+                f"the keyword {loser!r} is the name of the only "
+                f"{'model' if component == names.MODEL else 'optimizer'} here; "
+                "give the object another keyword"
+            )
+    kinds = dict.fromkeys(models.values(), names.MODEL)
+    kinds |= dict.fromkeys(solvers.values(), names.OPTIMIZER)
+    return {keyword: Root(c, kinds.get(keyword, "")) for keyword, c in roots.items()}
+
+
+def _with_parts(roots: Mapping[str, Root], found: Iterable[str]) -> dict[str, Root]:
+    parts: dict[str, set[str]] = {}
+    for component, part, *_ in (name.split("/", 2) for name in found if "/" in name):
+        parts.setdefault(component, set()).add(part)
+    return {
+        keyword: dataclasses.replace(root, parts=frozenset(parts.get(root.component, ())))
+        for keyword, root in roots.items()
+    }
+
+
+def _entry(named: names.Name) -> Entry:
+    value = named.node.value
+    if named.role in (Role.OBJECT, Role.ITERATOR):
+        return Entry(named.name, named.role, "", None)
+    if isinstance(value, Vocabulary):
+        return value.entry(named.name)
+    variable = raw(value)
+    # One made with `shape=[None]` holds a value of some shape all the same.
+    told = variable.shape.is_fully_defined()
+    shape = tuple(map(int, variable.shape if told else tf.shape(variable, tf.int64)))
+    size = variable.dtype.size
+    for side in shape:
+        size *= side
+    return Entry(
+        named.name,
+        named.role,
+        variable.dtype.base_dtype.name,
+        shape,
+        size,
+        slot=named.slot,
+        of=named.of,
+    )
+
+
+def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
+    """The shapes that values were made with, where those are unknown: `shape=[None]`."""
+    values = {n.name: n.node.value for n in named.values}
+    shapes = {name: raw(value).shape for name, value in values.items() if is_variable(value)}
+    varying = {
+        name: None if shape.rank is None else tuple(shape.as_list())
+        for name, shape in shapes.items()
+        if not shape.is_fully_defined()
+    }
+    words = (n for n, value in values.items() if isinstance(value, Vocabulary))
+    return {**varying, **dict.fromkeys(words, (None,))}
+
+
+def _trained(tree: Tree, named: Names) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for optimizer, node in tree.optimizers:
+        if id(node) in named.paths:
+            variables = optimizers.in_order(tree, optimizer)
+            each = (named.paths.get(id(variable), "") for variable in variables)
+            found[named.paths[id(node)]] = tuple(each)
+    return found
+
+
+def _datasets(named: Names) -> dict[str, Dataset]:
+    iterators = ((n.name, n.node.value) for n in named.values if n.role is Role.ITERATOR)
+    found = ((name, dataset_of(iterator)) for name, iterator in iterators)
+    return {name: dataset for name, dataset in found if dataset is not None}
+
+
+def _paths(named: Names, found: list[tuple[Any, Node]]) -> dict[str, Any]:
+    return {named.paths[id(node)]: obj for obj, node in found if id(node) in named.paths}

@@ -1,0 +1,194 @@
+"""Optimizers of every kind → which variable is which slot of which model variable.
+
+Keras addresses optimizer state by position, which is how a checkpoint comes to give one variable's
+momentum to another. Here a slot is (slot, variable). Read off the code of both flavours:
+
+- Keras 3 (keras/src/optimizers/base_optimizer.py): a list attribute as long as
+  ``_trainable_variables`` is a slot; dicts and anything else are known by the variable's name,
+  ``<path of the model variable with _>_<slot>``.
+- tf_keras (tf_keras/src/optimizers/optimizer.py): the same lists, indexed by ``_index_dict``.
+- tf_keras legacy (optimizer_v2.py) and ``tf.compat.v1.train`` (tensorflow/python/training/
+  optimizer.py): ``get_slot``, by variable and slot.
+- A loss-scale optimizer holds another one, and variables of its own. Its node is the inner one's,
+  its own values stand below ``loss_scale``: so a run in float32 and one in mixed precision have the
+  same names, as they have the same keys in tf_keras's checkpoints.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import Kind, Node, Slot
+from tfckpt.core.optimizer_names import (
+    LOSS_SCALE,
+    by_slot_path,
+    optimizer_value,
+    slot_among,
+    slot_name,
+    split_slot,
+    v1_class,
+)
+from tfckpt.live.variables.distributed import Sharded, in_parts
+from tfckpt.live.variables.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.variables.variables import Trackable, is_variable, raw
+
+if TYPE_CHECKING:
+    from tfckpt.live.objects.tree import Tree
+
+_BOOKS = frozenset({"_variables", "_trainable_variables", "_weights"})
+
+
+def describe(tree: Tree, optimizer: Any, node: Node) -> None:
+    """Fill in an optimizer's node: its own values; slots once all variables are known."""
+    cls = type(optimizer).__name__
+    node.label = v1_class(cls) if is_v1(optimizer) else snake_case(cls)
+    if hasattr(optimizer, "_create_slots"):
+        for edge, child in optimizer._trackable_children().items():
+            if is_variable(child):
+                _scalar(tree, node, edge, child)
+            elif is_optimizer(child):
+                tree.attach(node, edge, child)
+        if is_v1(optimizer) and isinstance(getattr(optimizer, "_loss_scale", None), Trackable):
+            describe_scale(tree, optimizer, node)
+        return
+    for attribute, value in list(vars(optimizer).items()):
+        if attribute in _BOOKS:
+            continue
+        if is_optimizer(value) or (
+            isinstance(value, (list, tuple)) and any(map(is_optimizer, value))
+        ):
+            tree.attach(node, attribute, value)
+        elif is_variable(value):
+            _scalar(tree, node, attribute, value)
+
+
+def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
+    """Add a loss-scale optimizer's own values to the node of the one inside."""
+    scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number where it does not change
+    own = scale._trackable_children() if isinstance(scale, Trackable) else vars(outer)
+    group = Node(Kind.GROUP)
+    for edge, child in own.items():
+        if is_variable(child):
+            _scalar(tree, group, edge, child)
+    node.children.append((LOSS_SCALE, group))
+
+
+def finish(tree: Tree, optimizer: Any, node: Node) -> None:
+    """The slots, for the model variables that the tree holds by now."""
+    optimizer = _innermost(optimizer)
+    if hasattr(optimizer, "_create_slots"):
+        _told_slots(tree, optimizer, node)
+        if not is_v1(optimizer):
+            _slots_of_others(tree, optimizer, node)
+        return
+    trained = _trained(tree, optimizer)
+    found: set[int] = set()
+    for attribute, value in list(vars(optimizer).items()):
+        if attribute in _BOOKS or not isinstance(value, list) or len(value) != len(trained):
+            continue
+        for index, variable in enumerate(value):
+            if is_variable(variable) and index in trained:
+                child = tree.variable(variable, Role.SLOT)
+                if id(child) in found:  # another part of the same
+                    continue
+                node.slots.append(Slot(slot_name(attribute), trained[index], child))
+                found.add(id(child))
+    _leftovers(tree, optimizer, node, list(trained.values()), found)
+
+
+def in_order(tree: Tree, optimizer: Any) -> list[Node]:
+    """The variables of an optimizer that lists its slots by their position."""
+    optimizer = _innermost(optimizer)
+    found = {} if hasattr(optimizer, "_create_slots") else _trained(tree, optimizer)
+    return [found[index] for index in sorted(found)]
+
+
+def _innermost(optimizer: Any) -> Any:
+    flavour = flavour_of(optimizer)
+    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+        optimizer = optimizer.inner_optimizer
+    return optimizer
+
+
+def _leftovers(
+    tree: Tree, optimizer: Any, node: Node, trained: list[Node], found: set[int]
+) -> None:
+    """Variables that no attribute lists by position; their own names say what they are."""
+    found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
+    paths = by_slot_path((variable.label, variable) for variable in trained)
+    for variable in getattr(optimizer, "_variables", ()):
+        value = tree.variable(variable, Role.SLOT)
+        if id(value) in found:
+            continue
+        name = str(variable.name).removesuffix(":0")
+        of, slot = split_slot(name, paths)
+        if of is not None:
+            node.slots.append(Slot(slot_name(slot), of, value))
+        else:
+            node.children.append((name, value))
+
+
+def _inner(tree: Tree, optimizer: Any) -> set[int]:
+    """The nodes of an inner optimizer's variables, which the outer one lists as its own too."""
+    inner: set[int] = set()
+    for value in vars(optimizer).values():
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if is_optimizer(each):
+                inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
+    return inner
+
+
+def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
+    """Position → the node of the model variable."""
+    if hasattr(optimizer, "_trainable_variables"):
+        return {i: tree.variable(v) for i, v in enumerate(optimizer._trainable_variables)}
+    positions = getattr(optimizer, "_index_dict", None) or {}
+    of_tensorflow = [v for v in tree.variables if isinstance(v, (tf.Variable, Sharded))]
+    known = {optimizer._var_key(p): p for v in of_tensorflow for p in in_parts(v)}
+    return {
+        i: tree.variable(known[key]) if key in known else Node(Kind.VALUE, label=_own_name(key))
+        for key, i in positions.items()
+    }
+
+
+def _told_slots(tree: Tree, optimizer: Any, node: Node) -> None:
+    for variable in list(tree.variables):
+        names = optimizer.get_slot_names()
+        for name in names:
+            try:
+                value = optimizer.get_slot(raw(variable), name)
+            except KeyError:  # tf_keras's way to say that there is none
+                continue
+            if value is not None:
+                of, child = tree.variable(variable), tree.variable(value, Role.SLOT)
+                node.slots.append(Slot(slot_among(name, names), of, child))
+
+
+def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:
+    """Slots of variables that were not given along, by the variables' own names.
+
+    TensorFlow saves such an optimizer's slots with their variables only, so these are values of the
+    optimizer's own.
+    """
+    known = {id(slot.value) for slot in node.slots}
+    for key, slots in optimizer._slots.items():
+        for name, variable in slots.items():
+            child = tree.variable(variable, Role.SLOT)
+            if id(child) not in known:
+                node.children.append((f"{slot_name(name)}/{_own_name(key)}", child))
+
+
+def _own_name(key: str) -> str:
+    """Of a variable, in the key that tf_keras has for it: `dense/kernel` in `dense/kernel_12`."""
+    return key.rpartition("_")[0]
+
+
+def _scalar(tree: Tree, node: Node, attribute: str, variable: Any) -> None:
+    name, role = optimizer_value(attribute)
+    child = tree.variable(variable, role)
+    if all(known is not child for _, known in node.children):
+        node.children.append((name, child))

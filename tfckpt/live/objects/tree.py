@@ -1,0 +1,322 @@
+"""Live objects → the tree that :mod:`tfckpt.core.names` gives names to.
+
+A Keras object is walked by its own attributes, not by TensorFlow's object graph, which misses
+whatever Keras 3 keeps in a list or a dict, every seed generator and every metric (keras#18398).
+Whatever Keras tracks and no attribute leads to is taken from the layer's own books, so that nothing
+Keras counts as a variable is ever left out. Anything else is walked as TensorFlow walks it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfckpt.core.automatic_names import snake_case, weak_base
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import Kind, Node, escaped
+from tfckpt.live.objects import optimizers
+from tfckpt.live.variables.distributed import owner
+from tfckpt.live.variables.flavours import Flavour, flavour_of, is_optimizer, name_of
+from tfckpt.live.variables.savers import any_registered, has_saver
+from tfckpt.live.variables.variables import (
+    Delegating,
+    Trackable,
+    is_variable,
+    last_name,
+    meant,
+    path,
+    raw,
+)
+from tfckpt.live.variables.vocabularies import vocabularies
+
+# What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name. A
+# user's own layers may well stand on one of these, `self.history = [Dense(8), Dense(8)]`.
+_TRAINER_ATTRIBUTES = frozenset(
+    {
+        "compiled_loss",
+        "compiled_metrics",
+        "history",
+        "loss",
+        "make_predict_function",
+        "make_test_function",
+        "make_train_function",
+        "optimizer",
+        "predict_function",
+        "test_function",
+        "train_function",
+        "train_tf_function",
+        "_checkpoint",
+        "_compile_config",
+        "_compile_loss",
+        "_compile_metrics",
+        "_distribute_strategy",
+        "_distribution_strategy",
+        "_loss_tracker",
+        "_predict_counter",
+        "_steps_per_execution",
+        "_test_counter",
+        "_train_counter",
+        "_training_state",
+    }
+)
+
+# What FeatureSpace calls the layers of features that were given no name, with a number before the
+# end: `float_normalized_2_preprocessor` (feature_space.py of both flavours).
+_FEATURES = frozenset(
+    f"{feature}_preprocessor"
+    for feature in (
+        "float",
+        "float_discretized",
+        "float_normalized",
+        "float_rescaled",
+        "integer_categorical",
+        "integer_hashed",
+        "string_categorical",
+        "string_hashed",
+    )
+)
+
+
+class Tree:
+    """The nodes of a set of live objects, each object once.
+
+    Attributes:
+        unbuilt: layers that have no variables yet, with their nodes.
+        optimizers: the optimizers found, with their nodes; of a loss-scale optimizer and the one
+            inside, which are one node, the outer.
+        layers: the layers found, with their nodes and flavours.
+        plain: trackables that are neither Keras's nor values, with their nodes.
+        keras: whether a Keras object is among them.
+        variables: the variables found.
+    """
+
+    def __init__(self) -> None:
+        self.unbuilt: list[tuple[Any, Node]] = []
+        self.optimizers: list[tuple[Any, Node]] = []
+        self.layers: list[tuple[Any, Node, Flavour]] = []
+        self.plain: list[tuple[Any, Node]] = []
+        self.keras = False
+        self._nodes: dict[int, Node] = {}
+        self._keep: list[Any] = []
+        self.variables: list[Any] = []
+        self._savers = any_registered()
+
+    def node(self, obj: Any, role: Role = Role.WEIGHT) -> Node | None:
+        """The node of an object; None for what can hold no value.
+
+        Args:
+            obj: whatever hangs on an attribute, in a list or a dict.
+            role: of a variable that is not known yet.
+        """
+        if is_variable(obj):
+            return self.variable(obj, role)
+        if not isinstance(obj, (list, tuple, dict, Trackable)) and flavour_of(obj) is None:
+            return None
+        if (known := self._nodes.get(id(obj))) is not None:
+            return known
+        flavour = flavour_of(obj)
+        self.keras |= flavour is not None
+        if flavour is not None and isinstance(obj, flavour.loss_scale):
+            return self._scaled(obj)
+        if flavour is None and isinstance(obj, Delegating):
+            return self._delegated(obj, role)
+        node = Node(Kind.GROUP)
+        self._remember(obj, node)
+        self._fill(obj, node, flavour)
+        return node
+
+    def _fill(self, obj: Any, node: Node, flavour: Flavour | None) -> None:
+        if is_optimizer(obj):
+            node.kind = Kind.OPTIMIZER
+            self.optimizers.append((obj, node))
+            optimizers.describe(self, obj, node)
+        elif flavour is not None:
+            self._keras(obj, node, flavour)
+        elif isinstance(obj, dict):
+            node.kind = Kind.LIST
+            for key, value in obj.items():
+                self.attach(node, str(key), value)
+        elif isinstance(obj, (list, tuple)):
+            node.kind, node.indexed = Kind.LIST, True
+            for index, value in enumerate(obj):
+                self.attach(node, str(index), value)
+        else:
+            self._trackable(obj, node)
+
+    def attach(self, parent: Node, edge: str, obj: Any) -> None:
+        """Hang an object below a node, if it can hold a value."""
+        if (node := self.node(obj)) is not None:
+            parent.children.append((escaped(edge), node))
+
+    def variable(self, variable: Any, role: Role = Role.WEIGHT) -> Node:
+        variable = owner(variable)
+        inner = raw(variable)
+        if (known := self._nodes.get(id(inner))) is not None:
+            return known
+        if self._savers and has_saver(variable):
+            role = Role.OBJECT
+        node = Node(Kind.VALUE, label=path(variable), role=role, value=variable)
+        self._remember(inner, node)
+        self.variables.append(variable)
+        return node
+
+    def _remember(self, obj: Any, node: Node) -> None:
+        self._nodes[id(obj)] = node
+        self._keep.append(obj)  # an id is only unique while its object lives
+
+    def _scaled(self, outer: Any) -> Node | None:
+        """The node of the optimizer inside, and the outer one's own values with it."""
+        node = self.node(outer.inner_optimizer)
+        if node is not None:
+            self._remember(outer, node)
+            others = [(known, other) for known, other in self.optimizers if other is not node]
+            self.optimizers = [*others, (outer, node)]
+            optimizers.describe_scale(self, outer, node)
+        return node
+
+    def _delegated(self, obj: Any, role: Role) -> Node | None:
+        """The node of what an object says it is."""
+        node = self.node(meant(obj), role)
+        if node is not None:
+            self._remember(obj, node)
+            if node.role in (Role.OBJECT, Role.ITERATOR):
+                node.value = obj  # which is what TensorFlow's object graph reaches
+        return node
+
+    def _trackable(self, obj: Any, node: Node) -> None:
+        if _serializes(obj) or (self._savers and has_saver(obj)):
+            iterator = isinstance(obj, tf.data.Iterator)
+            node.role = Role.ITERATOR if iterator else Role.OBJECT
+            node.kind, node.value = Kind.VALUE, obj
+            return
+        self.plain.append((obj, node))
+        for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
+            if is_variable(child):
+                node.children.append((escaped(edge), self.variable(child)))
+            else:
+                self.attach(node, edge, child)
+
+    def _keras(self, obj: Any, node: Node, flavour: Flavour) -> None:
+        if isinstance(obj, flavour.metric):
+            for variable in obj.variables:
+                node.children.append((last_name(variable), self.variable(variable, Role.METRIC)))
+        elif isinstance(obj, flavour.seeds):
+            self._seed(obj, node)
+        else:
+            self._layer(obj, node, flavour)
+
+    def _seed(self, generator: Any, node: Node) -> None:
+        state = getattr(generator, "state", None)  # Keras 3's SeedGenerator
+        if state is None:  # tf_keras's RandomGenerator, stateful only on request
+            state = getattr(getattr(generator, "_generator", None), "_state_var", None)
+        if state is not None:
+            inner = raw(state)
+            node.kind, node.role, node.value = Kind.VALUE, Role.SEED, state
+            self._remember(inner, node)
+            self.variables.append(state)
+
+    def _layer(self, layer: Any, node: Node, flavour: Flavour) -> None:
+        self.layers.append((layer, node, flavour))
+        node.label, node.cls = name_of(layer), snake_case(type(layer).__name__)
+        bases = {flavour.automatic(type(layer).__name__), *_FEATURES}
+        if isinstance(layer, flavour.stacks):
+            bases |= {"functional", "model"}
+        node.base = weak_base(node.label, bases)
+        books: frozenset[str] = frozenset()
+        if isinstance(layer, flavour.stacks):
+            books = flavour.stack_attributes
+            node.kind = Kind.STACK
+            node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
+        if not layer.built:
+            self.unbuilt.append((layer, node))
+        model = isinstance(layer, flavour.model)
+        for attribute, value in list(vars(layer).items()):
+            if attribute in flavour.plain_attributes or attribute in books:
+                continue
+            if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavour):
+                continue
+            if isinstance(value, flavour.metric):
+                continue
+            self.attach(node, attribute, value)
+        self._untold(layer, node, flavour)
+        if model:
+            self._model(layer, node, flavour)
+        else:
+            for metric in getattr(layer, "_metrics", ()):
+                self._metric(metric, node)
+
+    def _untold(self, layer: Any, node: Node, flavour: Flavour) -> None:
+        """What Keras tracks on this layer itself and no attribute of it leads to, and its words."""
+        below = _reached(node)
+        own = [
+            *getattr(layer, "_trainable_variables", ()),  # Keras 3
+            *getattr(layer, "_non_trainable_variables", ()),
+            *getattr(layer, "_trainable_weights", ()),  # tf_keras
+            *getattr(layer, "_non_trainable_weights", ()),
+        ]
+        for variable in filter(is_variable, own):  # tf_keras counts a lookup's table as a weight
+            child = self.variable(variable)
+            if id(child) not in below:
+                node.children.append((last_name(variable), child))
+        for inner in layer._flatten_layers(include_self=False, recursive=False):
+            found = None if isinstance(inner, flavour.metric) else self.node(inner)
+            if found is not None and id(found) not in below:
+                # In a Python set, say. All that tells them apart is their order, as in a stack.
+                node.kind = Kind.STACK
+                node.layers.append(found)
+        generators = map(self.node, getattr(layer, "_seed_generators", ()))
+        untold = [found for found in generators if found is not None and id(found) not in below]
+        for index, found in enumerate(untold):
+            node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
+        for words in vocabularies(layer, flavour):
+            value = Node(Kind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
+            node.children.append((words.name, value))
+
+    def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
+        optimizer = getattr(model, "optimizer", None)
+        if isinstance(optimizer, flavour.optimizers):
+            self.attach(node, "optimizer", optimizer)
+        for metric in model.metrics:
+            # Keras 3 hides the compiled metrics behind one CompileMetrics.
+            for each in getattr(metric, "metrics", None) or (metric,):
+                self._metric(each, node)
+
+    def _metric(self, metric: Any, node: Node) -> None:
+        if (child := self.node(metric)) is not None and child.children:
+            node.metrics.append((metric.name, child))
+
+
+def _reached(node: Node) -> set[int]:
+    """The ids of a node's layers and children, looking through whatever is no layer."""
+    found: set[int] = set()
+    stack = [*node.layers, *(child for _, child in node.children)]
+    while stack:
+        child = stack.pop()
+        if id(child) in found:
+            continue
+        found.add(id(child))
+        if child.kind is Kind.LIST or (child.kind is Kind.GROUP and not child.label):
+            stack.extend(inner for _, inner in child.children)
+    return found
+
+
+def _has_layers(value: Any, flavour: Flavour) -> bool:
+    """Whether a layer stands there, a metric aside, or somewhere in a list or dict."""
+    if isinstance(value, (list, tuple, dict)):
+        inner = value.values() if isinstance(value, dict) else value
+        return any(_has_layers(each, flavour) for each in inner)
+    return isinstance(value, flavour.layer) and not isinstance(value, flavour.metric)
+
+
+def is_value(obj: Any) -> bool:
+    """Whether a trackable that is no Keras object is a value itself, a table or an iterator say."""
+    obj = meant(obj)
+    return is_variable(obj) or _serializes(obj) or (any_registered() and has_saver(obj))
+
+
+def _serializes(obj: Any) -> bool:
+    if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors:
+        return True
+    gather = getattr(obj, "_gather_saveables_for_checkpoint", None)
+    return gather is not None and bool(gather())

@@ -1,0 +1,164 @@
+"""The orders in which Keras lists a live object's variables, for files that tell a value's place.
+
+Each is that of Keras's own writers: ``save_own_variables`` of both flavours and the HDF5 format of
+Keras 2 (keras/src/saving/saving_lib.py, tf_keras/src/saving/legacy/hdf5_format.py), but as it is
+while no layer is frozen: a file does not tell which layers were. A layer that writes its values in
+a way of its own has no order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.automatic_names import name_number
+from tfckpt.core.inventory import Layer, Ordered, Traits
+from tfckpt.core.names import Kind
+from tfckpt.live.variables.flavours import flavour_of, is_v1
+from tfckpt.live.variables.variables import is_variable, path, raw
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from tfckpt.core.names import Names
+    from tfckpt.live.objects.tree import Tree
+    from tfckpt.live.variables.flavours import Flavour
+
+    Orders = dict[str, tuple[Ordered, ...]]
+
+_KERAS = ("keras.src.", "tf_keras.src.")
+# LoRA's matrices are merged into the kernel where it is written.
+_MERGED = "lora_"
+
+
+def own_orders(tree: Tree, named: Names) -> Orders:
+    """Canonical path of each layer, and of each optimizer whose order can be told → its values."""
+    names = {id(value.node): value.name for value in named.values}
+    found: Orders = {}
+    for layer, node, flavour in tree.layers:
+        place = named.paths.get(id(node))
+        if place is not None and _writes_plainly(layer, flavour):
+            _add(found, place, _own(layer), tree, names)
+    for optimizer, node in tree.optimizers:
+        place = named.paths.get(id(node))
+        if place is not None and not is_v1(optimizer) and _trains_all(tree, optimizer):
+            _add(found, place, _state(optimizer), tree, names)
+    return found
+
+
+def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
+    """Canonical path of each layer that a model lists → its values, and those of layers inside."""
+    names = {id(value.node): value.name for value in named.values}
+    found: Orders = {}
+    for model in models:
+        for layer in model.layers:
+            node = tree.node(layer)
+            place = named.paths.get(id(node)) if node is not None else None
+            if place is not None:
+                _add(found, place, _deep(layer), tree, names)
+    return found
+
+
+def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
+    """Canonical path of each model that is no stack → the layers with values that it lists.
+
+    Args:
+        tree: of the live objects.
+        named: their names.
+        given: the nodes of layers whose names look automatic and were given.
+    """
+    found = {}
+    for model, node, flavour in list(tree.layers):
+        if not isinstance(model, flavour.model) or node.kind is Kind.STACK:
+            continue
+        if id(node) not in named.paths:
+            continue
+        listed = []
+        for layer in model.layers:
+            inner = tree.node(layer)
+            if inner is not None and id(inner) in named.paths and _deep(layer):
+                label = "" if inner.base else inner.label
+                place = named.paths[id(inner)]
+                number = name_number(inner.label) if inner.base else -1
+                traits = Traits(given=id(inner) in given)
+                told = Layer(place, inner.base, label, True, inner.cls, number, traits)
+                listed.append(told)
+        found[named.paths[id(node)]] = tuple(listed)
+    return found
+
+
+def _add(
+    found: Orders, place: str, variables: Sequence[Any], tree: Tree, names: Mapping[int, str]
+) -> None:
+    nodes = [id(tree.variable(variable)) for variable in variables]
+    if variables and all(node in names for node in nodes):
+        found[place] = tuple(
+            Ordered(names[node], path(v)) for node, v in zip(nodes, variables, strict=True)
+        )
+
+
+def _own(layer: Any) -> list[Any]:
+    """A layer's own values, as Keras 3's ``save_own_variables`` writes them."""
+    merged = {
+        id(raw(value))
+        for attribute, value in vars(layer).items()
+        if attribute.lstrip("_").startswith(_MERGED) and is_variable(value)
+    }
+    both = (*_trainable(layer), *_others(layer))
+    return [v for v in both if is_variable(v) and id(raw(v)) not in merged]
+
+
+def _trainable(layer: Any) -> Sequence[Any]:
+    found = getattr(layer, "_trainable_variables", None)
+    return found or getattr(layer, "_trainable_weights", None) or ()
+
+
+def _others(layer: Any) -> Sequence[Any]:
+    found = getattr(layer, "_non_trainable_variables", None)
+    return found or getattr(layer, "_non_trainable_weights", None) or ()
+
+
+def _deep(layer: Any) -> list[Any]:
+    """A layer's values and those inside, trainable ones first, as if none were frozen."""
+    inside = list(_inside(layer))
+    trainable = [v for each in inside for v in _trainable(each)]
+    others = [v for each in inside for v in _others(each)]
+    unique = {id(raw(v)): v for v in (*trainable, *others) if is_variable(v)}
+    return list(unique.values())
+
+
+def _inside(layer: Any) -> Iterator[Any]:
+    """The layer and those inside, in the order in which Keras gathers their variables."""
+    yield layer
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
+        yield from _inside(inner)
+
+
+def _writes_plainly(layer: Any, flavour: Flavour) -> bool:
+    """Whether the layer's values are written as Keras's own layers write them."""
+    writer = getattr(type(layer), "save_own_variables", None)
+    module = getattr(writer, "__module__", "")
+    quantized = getattr(layer, "quantization_mode", None)
+    return isinstance(layer, flavour.layer) and module.startswith(_KERAS) and not quantized
+
+
+def _trains_all(tree: Tree, optimizer: Any) -> bool:
+    """Whether the optimizer has all that can be trained; a file does not tell which it had."""
+    flavour = flavour_of(optimizer)
+    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+        optimizer = optimizer.inner_optimizer
+    listed = getattr(optimizer, "_trainable_variables", None)
+    if listed is not None:
+        mine = {id(raw(v)) for v in listed}
+        return mine == {id(raw(v)) for layer, _, _ in tree.layers for v in _trainable(layer)}
+    keys = getattr(optimizer, "_index_dict", None)
+    every = [v for layer, _, _ in tree.layers for v in _trainable(layer)]
+    return keys is not None and keys.keys() == {optimizer._var_key(raw(v)) for v in every}
+
+
+def _state(optimizer: Any) -> list[Any]:
+    """What Keras writes of an optimizer; of one that scales the loss, the one inside."""
+    flavour = flavour_of(optimizer)
+    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+        optimizer = optimizer.inner_optimizer
+    found = optimizer.variables
+    return list(found() if callable(found) else found)

@@ -1,0 +1,159 @@
+"""What the functions of a data pipeline keep outside of it: the variables that they read and write.
+
+A layer that augments has its seed in one, ``tf.random.Generator`` its state, and the functions hold
+only handles of them. TensorFlow refuses to save such an iterator, since pipelines run ahead: the
+variables are those of batches that nobody has seen yet. An iterator stands still while it is being
+serialized, so that variables with the same values before and after belong to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.checkpoint import saveable_compat
+from tensorflow.python.framework import config, op_def_registry
+
+from tfckpt.live.objects.datasets import all_below
+from tfckpt.live.variables.variables import Trackable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE.value
+_TRIES = 100
+# They hold no state themselves, but for what the functions do that they call, or keep it in the
+# iterator; tables are only looked up.
+_STATELESS = {
+    *("Assert", "Case", "If", "PartitionedCall", "PrintV2", "StatefulPartitionedCall", "While"),
+    *("LookupTableExportV2", "LookupTableFindV2", "LookupTableSizeV2"),
+}
+_READ_ONLY = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
+_AT_A_TIME = "_num_parallel_calls"
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """The variables of a dataset's functions, in the order of the pipeline.
+
+    Attributes:
+        handles: of all of them.
+        operations: types of all that the functions do.
+        stateful: those of them that keep a state which is neither a variable's nor saved.
+        races: whether several calls at a time write or draw, in an order that nobody knows.
+    """
+
+    handles: tuple[Any, ...] = ()
+    operations: frozenset[str] = frozenset()
+    stateful: frozenset[str] = frozenset()
+    races: bool = False
+
+    def read(self) -> list[np.ndarray[Any, Any]]:
+        """Their values."""
+        return [
+            tf.raw_ops.ReadVariableOp(resource=each, dtype=_dtype(each)).numpy()
+            for each in self.handles
+        ]
+
+    def assign(self, values: Sequence[Any]) -> None:
+        """Give them values of the same shapes; nothing may be running ahead."""
+        for handle, value in zip(self.handles, values, strict=True):
+            tensor = tf.constant(value, _dtype(handle))
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tensor)
+
+    def fit(self, values: Sequence[Any]) -> bool:
+        """Whether values are as many, and of the same shapes."""
+        shapes = [tuple(each.shape) for each in self.read()]
+        return [np.shape(each) for each in values] == shapes
+
+
+@saveable_compat.legacy_saveable_name("ITERATOR")
+class Saved(Trackable):  # type: ignore[misc]
+    """What TensorFlow's saver takes for an iterator, whatever the functions of its data keep.
+
+    Args:
+        iterator: the one that is restored into.
+        state: of it, where it has been taken already.
+    """
+
+    def __init__(self, iterator: Any, state: Any = None) -> None:
+        self._resource = iterator._iterator_resource
+        self._state = state
+
+    def _serialize_to_tensors(self) -> dict[str, Any]:
+        return {"_STATE": serialized(self._resource) if self._state is None else self._state}
+
+    def _restore_from_tensors(self, tensors: Mapping[str, Any]) -> None:
+        tf.raw_ops.DeserializeIterator(resource_handle=self._resource, serialized=tensors["_STATE"])
+
+
+def serialized(resource: Any) -> Any:
+    """The state of an iterator; what is kept outside of it is nobody's concern."""
+    return tf.raw_ops.SerializeIterator(resource_handle=resource, external_state_policy=_IGNORE)
+
+
+def captured(dataset: Any) -> Captured:
+    """What the functions of a dataset, and of all that it takes from, hold and do."""
+    handles: dict[int, Any] = {}
+    all_operations: set[str] = set()
+    races = False
+    for each in all_below(dataset):
+        for wrapper in each._functions():
+            function = wrapper.function
+            operations = set(_operations(function.graph))
+            all_operations |= operations
+            held = [one for one in function.captured_inputs if _dtype(one) is not None]
+            handles.update((id(one), one) for one in held)
+            parallel = any(one.startswith("Parallel") for one in operations)
+            if (parallel or _calls_of(each) != 1) and not config.is_op_determinism_enabled():
+                races |= any(_keeps_state(one) and one not in _READ_ONLY for one in operations)
+    stateful = frozenset(
+        each for each in all_operations if _keeps_state(each) and not _of_a_variable(each)
+    )
+    return Captured(tuple(handles.values()), frozenset(all_operations), stateful, races)
+
+
+def together(iterator: Any, found: Captured) -> tuple[Saved, list[np.ndarray[Any, Any]]] | None:
+    """An iterator, and the variables that belong to what it gives next; None where it never rests.
+
+    A pipeline that runs ahead stops where its buffers are full.
+    """
+    values = found.read()
+    for _ in range(_TRIES):
+        state = serialized(iterator._iterator_resource)
+        before, values = values, found.read()
+        if all(map(np.array_equal, before, values)):
+            return Saved(iterator, state), values
+    return None
+
+
+def _operations(graph: Any) -> Iterator[str]:
+    definition = graph.as_graph_def()
+    for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
+        yield from (node.op for node in nodes)
+
+
+def _keeps_state(operation: str) -> bool:
+    known = op_def_registry.get(operation)
+    is_stateful = known is not None and known.is_stateful
+    return is_stateful and operation not in _STATELESS and "Dataset" not in operation
+
+
+def _of_a_variable(operation: str) -> bool:
+    known = op_def_registry.get(operation)
+    return known is not None and any(each.name == "resource" for each in known.input_arg)
+
+
+def _dtype(handle: Any) -> Any:
+    """Of the variable that it is a handle of, None where it is none of one."""
+    known = getattr(handle, "_handle_data", None) if handle.dtype == tf.resource else None
+    if known is None or not known.is_set or not known.shape_and_type:
+        return None
+    return tf.as_dtype(known.shape_and_type[0].dtype)
+
+
+def _calls_of(dataset: Any) -> int:
+    calls = getattr(dataset, _AT_A_TIME, 1)
+    return 1 if calls is None else int(calls)

@@ -1,0 +1,282 @@
+"""Carrying out what a plan does to values before they are assigned.
+
+NumPy does all of it but two things: ``resize`` is ``tf.image.resize``, which works in float32, and
+initializers are Keras's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import random
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfckpt.errors import RestoreError
+from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.restoring.casting import cast
+from tfckpt.live.restoring.registered_functions import FUNCTIONS
+from tfckpt.live.variables.flavours import flavours
+from tfckpt.live.variables.variables import raw
+from tfckpt.planning.adaptation.change import show_shape
+from tfckpt.planning.adaptation.operations import Known
+from tfckpt.policy import adaptations
+from tfckpt.stored.io.word_list import read_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tfckpt.planning import Step
+    from tfckpt.planning.adaptation.change import Change, Kind
+    from tfckpt.policy import Policy
+
+_WORDS = {"initialize", "zeros", "mean"}
+
+
+def known(policy: Policy) -> Known:
+    """What the rules of a policy speak of, as it is here.
+
+    Raises:
+        PolicyError: a file of words cannot be read, or is none.
+    """
+    files = dict.fromkeys(
+        path
+        for rule in policy.adapt
+        if isinstance(rule, adaptations.Vocabulary)
+        for path in (rule.old, rule.new)
+    )
+    words = {path: read_words(path, files_of(path)) for path in files}
+    names = set(_initializer_names(policy)) - _WORDS
+    state = random.getstate()  # an unseeded initializer draws a seed as soon as it is made
+    found = frozenset(name for name in names if _initializer(name) is not None)
+    random.setstate(state)
+    return Known(words, frozenset(FUNCTIONS), found)
+
+
+def _initializer_names(policy: Policy) -> Iterator[str]:
+    for rule in policy.adapt:
+        if isinstance(rule, adaptations.Pad) and isinstance(rule.value, str):
+            yield rule.value
+        elif isinstance(rule, adaptations.Vocabulary):
+            yield rule.missing
+
+
+def unrepeatable(step: Step) -> bool:
+    """Whether its value is the program's or an initializer's, which may fail or change."""
+    return any(
+        change.how == "function" or _drawn(options)
+        for change in step.changes
+        for options in change.options
+    )
+
+
+def _drawn(options: Mapping[str, Any]) -> bool:
+    fill = options.get("fill")
+    return isinstance(fill, str) and fill not in _WORDS
+
+
+def may_fail(step: Step) -> bool:
+    """Whether its value may be one that the live value does not take."""
+    if not step.changes or step.live is None:
+        return False
+    casts = step.changes[-1].after[0].dtype != step.live.dtype
+    return casts or unrepeatable(step) or any(change.how == "cast" for change in step.changes)
+
+
+def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
+    """What a plan makes of the stored values of a step.
+
+    Args:
+        step: with changes.
+        values: arrays, those of ``step.reads``.
+        variable: the live one, whose present values a change may ask for.
+
+    Raises:
+        RestoreError: a type cannot hold a value, a function or an initializer failed.
+    """
+    values = list(values)
+    for change in step.changes:
+        if len(change.after) < len(change.before):
+            values = [_join(step.name, change, values)]
+            continue
+        for i, kind in enumerate(change.after):  # one by one: the old one is let go
+            place = _Place(step.name, change, change.options[i], kind, variable)
+            values[i] = _ONE[change.how](values[i], place)
+    return values[0]
+
+
+class _Place(NamedTuple):
+    """One operation on one value.
+
+    Attributes:
+        name: of the live value.
+        change: the operation.
+        options: what is settled for this value.
+        to: what it is to become.
+        variable: the live one.
+    """
+
+    name: str
+    change: Change
+    options: Mapping[str, Any]
+    to: Kind
+    variable: Any
+
+    @property
+    def dtype(self) -> Any:
+        return _numpy_dtype(self.to)
+
+
+def _numpy_dtype(kind: Kind) -> Any:
+    return np.dtype(tf.as_dtype(kind.dtype).as_numpy_dtype)
+
+
+def _join(name: str, change: Change, values: Sequence[Any]) -> Any:
+    (options,), (to,) = change.options, change.after
+    if change.how == "concat":
+        return np.concatenate(values, axis=options["axis"])
+    return _call(name, options["name"], to, values)
+
+
+def _call(name: str, function: str, to: Kind, values: Sequence[Any]) -> Any:
+    try:
+        made = np.asarray(FUNCTIONS[function](*values))
+    except Exception as error:
+        raise RestoreError(
+            f"{name}: the function registered as {function!r} failed, and nothing was changed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if (made.shape, made.dtype) != (to.shape, _numpy_dtype(to)):
+        raise RestoreError(
+            f"{name}: the function registered as {function!r} returned {made.dtype.name} "
+            f"{show_shape(made.shape)}, and the value here is {to.dtype} {show_shape(to.shape)}; "
+            "nothing was changed"
+        )
+    return made
+
+
+def _function(value: Any, place: _Place) -> Any:
+    return _call(place.name, place.options["name"], place.to, [value])
+
+
+def _cast(value: Any, place: _Place) -> Any:
+    return cast(place.name, value, place.dtype, lossy=place.options["casting"] == "any")
+
+
+def _transpose(value: Any, place: _Place) -> Any:
+    return value.transpose(place.options["axes"])
+
+
+def _reshape(value: Any, place: _Place) -> Any:
+    return value.reshape(place.options["shape"])
+
+
+def _slice(value: Any, place: _Place) -> Any:
+    return value[_box(place.options["start"], place.options["size"])]
+
+
+def _pad(value: Any, place: _Place) -> Any:
+    whole = _filled(place)
+    whole[_box(place.options["before"], value.shape)] = value
+    return whole
+
+
+def _vocabulary(value: Any, place: _Place) -> Any:
+    axis, fill = place.options["axis"], place.options["fill"]
+    rows = np.asarray(place.change.rows, np.int64)
+    if (rows >= 0).all():
+        return np.take(value, rows, axis)
+    before = (slice(None),) * axis
+    if fill == "mean":
+        first, last = place.options["words"]
+        words = value[(*before, slice(first, last))]
+        whole = np.empty(place.to.shape, place.dtype)
+        mean = words.mean(axis, dtype=np.float64, keepdims=True)
+        whole[(*before, rows < 0)] = mean.astype(place.dtype)
+    else:
+        whole = _filled(place)
+    whole[(*before, rows >= 0)] = np.take(value, rows[rows >= 0], axis)
+    return whole
+
+
+def _tile(value: Any, place: _Place) -> Any:
+    axis, divisor = place.options["axis"], place.options["divisor"]
+    if axis is not None:
+        value = np.expand_dims(value, axis)
+    if divisor != 1:
+        value = (value / divisor).astype(value.dtype)
+    return np.tile(value, place.options["times"])
+
+
+def _resize(value: Any, place: _Place) -> Any:
+    options = place.options
+    method = options["method"]
+    if "grid" not in options:
+        return _interpolated(value, options["axes"], options["sizes"], method)
+    kept, grid = options["prefix"], options["grid"]
+    *above, _, last = value.shape
+    positions = value[..., kept:, :].reshape((*above, *grid, last))
+    axes = tuple(range(len(above), len(above) + len(grid)))
+    made = _interpolated(positions, axes, options["to_grid"], method)
+    return np.concatenate([value[..., :kept, :], made.reshape((*above, -1, last))], axis=-2)
+
+
+def _interpolated(value: Any, axes: Sequence[int], sizes: Sequence[int], method: str) -> Any:
+    """The axes come first, as rows and columns of one image, and all the others are its channels.
+
+    An axis alone is the rows of an image that is one column wide.
+    """
+    front = tuple(range(len(axes)))
+    moved = np.moveaxis(value, axes, front)
+    rest = moved.shape[len(axes) :]
+    rows, columns = (*moved.shape[: len(axes)], 1)[:2]
+    image = np.ascontiguousarray(moved).reshape((1, rows, columns, -1))
+    made = np.asarray(tf.image.resize(image, (*sizes, 1)[:2], method))
+    return np.moveaxis(made.reshape((*sizes, *rest)), front, axes).astype(value.dtype)
+
+
+_ONE: Mapping[str, Callable[[Any, _Place], Any]] = {
+    "cast": _cast,
+    "function": _function,
+    "pad": _pad,
+    "reshape": _reshape,
+    "resize": _resize,
+    "slice": _slice,
+    "split": _slice,
+    "tile": _tile,
+    "transpose": _transpose,
+    "vocabulary": _vocabulary,
+}
+
+
+def _box(start: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(first, first + many) for first, many in zip(start, size, strict=True))
+
+
+def _filled(place: _Place) -> Any:
+    """A new array of what the rest of a value holds."""
+    fill = place.options["fill"]
+    if not isinstance(fill, str):
+        return np.full(place.to.shape, fill, place.dtype)
+    if fill == "initialize":
+        return np.array(raw(place.variable).numpy())
+    try:
+        made = _initializer(fill)(place.to.shape, dtype=place.to.dtype)
+        return np.array(made, place.dtype)
+    except Exception as error:
+        raise RestoreError(
+            f"{place.name}: the initializer {fill!r} makes nothing of the shape "
+            f"{show_shape(place.to.shape)}, and nothing was changed: {error}"
+        ) from error
+
+
+def _initializer(name: str) -> Any:
+    """The initializer that a Keras in use has under a name; None where there is none."""
+    names = [flavour.name for flavour in flavours()] or ["keras"]
+    for module in names if re.fullmatch(r"\w+", name, re.ASCII) else ():
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            return importlib.import_module(module).initializers.get(name)
+    return None

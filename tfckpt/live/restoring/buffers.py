@@ -1,0 +1,150 @@
+"""Memory that a variable takes over as it is, and the shortest ways to a variable and back.
+
+A value that is read into a tensor's own buffer is never copied: an assignment makes the buffer the
+variable's, and where somebody else still holds it, TensorFlow copies before it updates in place
+(tensorflow/core/kernels/training_op_helpers.h), so nothing that trains can be seen through it.
+TensorFlow has no call for writing to a tensor; an array over a tensor that no operation has seen is
+the way, and it is tried out for each dtype before it is trusted. Small values, and types that
+TensorFlow makes no empty tensor of (the quantized, float8), go through NumPy's memory and are
+copied.
+
+Anything but TensorFlow's own plain variable is read and assigned by its own methods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op, read_variable_op
+
+from tfckpt.live.variables.sharded import array_of_parts
+from tfckpt.stored.bundles.values import numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfckpt.core.inventory import Shape
+    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+
+_PLAIN = resource_variable_ops.ResourceVariable
+_ASSIGN = _PLAIN.assign
+_READ_MANY = "_ReadVariablesOp"
+_TOGETHER = 1000
+COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
+
+
+class Buffer(NamedTuple):
+    """Memory for a value that is yet to be read.
+
+    Attributes:
+        value: what is assigned, once it is there: a tensor, or an array.
+        content: its bytes, flat.
+    """
+
+    value: Any
+    content: np.ndarray
+
+
+def is_plain(variable: Any, dtype: str) -> bool:
+    """Whether TensorFlow's operation is all there is to its assignment.
+
+    Args:
+        variable: a tf.Variable.
+        dtype: what it is to have, by TensorFlow's name.
+    """
+    return (
+        type(variable) is _PLAIN
+        and _PLAIN.assign is _ASSIGN  # nobody has put another in its place
+        and tf.executing_eagerly()
+        and variable.dtype is _dtype(dtype)
+        and variable.shape.is_fully_defined()
+        and _shares_memory(dtype)
+    )
+
+
+def read_plain(variable: Any) -> Any:
+    """The value of a plain variable, whose memory it shares on a CPU."""
+    return read_variable_op(variable.handle, variable.dtype)
+
+
+def read_together(variables: Sequence[Any]) -> dict[int, Any]:
+    """The values of plain variables by the variables' ``id``, as :func:`read_plain` gives each.
+
+    TensorFlow has an operation for it, and no function. Those that it does not read, since they are
+    on several devices or one has no value yet, are not among them.
+    """
+    found: dict[int, Any] = {}
+    for start in range(0, len(variables), _TOGETHER):
+        some = variables[start : start + _TOGETHER]
+        what = [variable.handle for variable in some], "dtypes", [each.dtype for each in some]
+        with contextlib.suppress(Exception):  # what is amiss is told when each is read alone
+            values = pywrap_tfe.TFE_Py_FastPathExecute(context.context(), _READ_MANY, None, *what)
+            found.update(zip(map(id, some), values, strict=True))
+    return found
+
+
+def assign_plain(variable: Any, value: Any) -> Any:
+    """Give a plain variable a value that nobody writes to any more; returns it as a tensor.
+
+    Raises:
+        InvalidArgumentError: it has another shape; of :mod:`tensorflow.errors`.
+    """
+    if isinstance(value, np.ndarray):
+        device = context.context().device_name or None  # TensorFlow would look for one called ""
+        value = ops.EagerTensor(value, device, variable.dtype.as_datatype_enum)
+    assign_variable_op(variable.handle, value, validate_shape=True)
+    return value
+
+
+def array_of(value: Any) -> np.ndarray:
+    """What a tensor or an array holds, not copied if it is on a CPU."""
+    if not hasattr(value, "_numpy"):
+        return np.asarray(value)
+    try:
+        return np.asarray(value._numpy())
+    except tf.errors.UnimplementedError:  # it has parts on several devices
+        return array_of_parts(value)
+
+
+def empty(entry: BundleEntry, *, plain: bool) -> Buffer:
+    """Memory for a value as it is stored, for a plain variable or for another."""
+    # Over a scalar there is no array; the operation takes the sides as int32.
+    if plain and entry.shape and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
+        return _empty_tensor(entry.shape, entry.dtype)
+    content = np.empty(entry.nbytes, np.uint8)
+    return Buffer(np.ndarray(entry.shape, _numpy_dtype(entry.dtype), content), content)
+
+
+_dtype = lru_cache(64)(tf.as_dtype)
+_numpy_dtype = lru_cache(64)(numpy_dtype)
+
+
+def _empty_tensor(shape: Shape, dtype: str) -> Buffer:
+    with tf.device("CPU:0"):
+        tensor = tf.raw_ops.Empty(shape=_as_tensor(shape), dtype=_dtype(dtype))
+    return Buffer(tensor, tensor._numpy().reshape(-1).view(np.uint8))
+
+
+@lru_cache(256)
+def _as_tensor(shape: Shape) -> tf.Tensor:
+    """From Python's numbers TensorFlow would make one each time, four times as slowly."""
+    return tf.constant(shape, tf.int32)
+
+
+@lru_cache(64)
+def _shares_memory(dtype: str) -> bool:
+    """Whether what is written to an empty tensor of that dtype is then in it."""
+    try:
+        tensor, content = _empty_tensor((3, 2), dtype)
+        content[:] = np.arange(content.size) % 2  # a bool is no other
+        return bool(tensor.numpy().tobytes() == content.tobytes())
+    except (tf.errors.OpError, AttributeError, TypeError, ValueError):
+        return False

@@ -1,0 +1,182 @@
+"""What a restore assigns: read, checked, and in memory no more of it than a bound says.
+
+A value that a variable takes as it is stored is read straight into what becomes the variable's
+memory, several at once (:mod:`tfckpt.stored.bundles.parallel_read`). What is adapted or cast,
+strings, slices and other formats are read one after the other by what opened them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.live.restoring import buffers
+from tfckpt.live.restoring.adapt import adapted, may_fail, unrepeatable
+from tfckpt.live.restoring.casting import cast
+from tfckpt.live.variables.variables import raw
+from tfckpt.planning import Status
+from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tfckpt.planning import Step
+    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.formats.checkpoint import Values
+    from tfckpt.stored.open import StoredCheckpoint
+
+_INDIRECT = frozenset({"string", *OPAQUE})
+KEPT_BYTES = 96 << 20
+
+
+def limit(sizes: Sequence[int]) -> int:
+    """How many bytes a restore of values of these sizes may need besides the variables.
+
+    >>> limit([64 << 20] * 16) >> 20, limit([1 << 20]) >> 20
+    (230, 96)
+    """
+    return max(KEPT_BYTES, sum(sorted(sizes)[-2:]) + sum(sizes) // 10)
+
+
+@dataclasses.dataclass(slots=True)
+class Direct:
+    """A value that a variable takes as it is stored.
+
+    Attributes:
+        step: of the plan.
+        variable: TensorFlow's.
+        plain: whether TensorFlow's operation is all there is to its assignment.
+        source: what the plan calls the checkpoint.
+        entry: of its index.
+        buffer: where the value is, None while it is nowhere.
+    """
+
+    step: Step
+    variable: Any
+    plain: bool
+    source: str
+    entry: BundleEntry
+    buffer: buffers.Buffer | None = None
+
+
+class Incoming:
+    """What the steps of a plan assign."""
+
+    def __init__(
+        self,
+        source: str,
+        stored: Mapping[str, StoredCheckpoint],
+        variables: Mapping[str, Any],
+        *,
+        keep: bool,
+    ) -> None:
+        self._source = source
+        self._stored: Mapping[str, Values] = {name: one.values for name, one in stored.items()}
+        self._variables = variables
+        self._keep = keep
+        self._ready: dict[str, Any] = {}
+
+    def direct(self, steps: Iterable[Step]) -> dict[str, Direct]:
+        """The steps that need nothing but a place to be read to, by their names."""
+        found = {}
+        for step in steps:
+            source = step.origin or self._source
+            stored = self._stored[source]
+            if step.changes or step.stored is None or not isinstance(stored, Bundle):
+                continue
+            entry = stored.entries.get(step.stored.key)
+            if entry is None or entry.slices or entry.dtype in _INDIRECT:
+                continue
+            variable = raw(self._variables[step.name])
+            plain = buffers.is_plain(variable, entry.dtype)
+            if plain or variable.dtype.base_dtype.name == entry.dtype:
+                found[step.name] = Direct(step, variable, plain, source, entry)
+        return found
+
+    def keep(self, direct: Iterable[Direct], bound: int | None) -> None:
+        """Have what is read stay in memory as far as the bound goes, or all of it.
+
+        The small ones first: it is their number that takes time.
+        """
+        kept = 0
+        for one in sorted(direct, key=lambda one: one.entry.nbytes):
+            kept += one.entry.nbytes
+            if bound is not None and kept > bound:
+                break
+            one.buffer = buffers.empty(one.entry, plain=one.plain)
+
+    def read(self, steps: Iterable[Step], direct: Mapping[str, Direct]) -> None:
+        """Check what is stored, of each checkpoint at once, and read what is kept.
+
+        Raises:
+            DamagedCheckpointError: the first value that is not what it was.
+        """
+        wanted: dict[str, list[tuple[str, Any]]] = {}
+        for step in steps:
+            one = direct.get(step.name)
+            content = one.buffer.content if one is not None and one.buffer is not None else None
+            keys = wanted.setdefault(step.origin or self._source, [])
+            keys += [(entry.key, content) for entry in step.reads]
+        for source, keys in wanted.items():
+            stored = self._stored[source]
+            if isinstance(stored, Bundle):
+                stored.fetch(keys)
+            else:
+                stored.verify([key for key, _ in keys])
+
+    def in_turn(
+        self, direct: Iterable[Direct], room: int
+    ) -> Iterator[tuple[Direct, buffers.Buffer]]:
+        """Each value while it is in memory: those that are kept, then the others as they go in."""
+        rest = []
+        for one in direct:
+            if one.buffer is None:
+                rest.append(one)
+                continue
+            yield one, one.buffer
+            one.buffer = None
+        for batch in _batches(rest, room):
+            self.keep(batch, None)
+            self.read([one.step for one in batch], {one.step.name: one for one in batch})
+            yield from self.in_turn(batch, room)
+
+    def check(self, step: Step) -> None:
+        """Compute a value that may fail; one that would be another the next time is kept."""
+        if step.status is Status.CAST or may_fail(step):
+            value = cast_for(step.name, self._variables[step.name], self._compute(step))
+            if unrepeatable(step):
+                self._ready[step.name] = value
+
+    def take(self, step: Step) -> Any:
+        """The value of a step, for the last time unless all of them are compared later."""
+        if step.name not in self._ready:
+            return self._compute(step)
+        return self._ready[step.name] if self._keep else self._ready.pop(step.name)
+
+    def _compute(self, step: Step) -> Any:
+        stored = self._stored[step.origin or self._source]
+        values = [stored.read(entry.key) for entry in step.reads]
+        return adapted(step, values, self._variables[step.name]) if step.changes else values[0]
+
+
+def _batches(rest: Iterable[Direct], room: int) -> Iterator[list[Direct]]:
+    """As many at a time as there is room for, and one at least."""
+    batch: list[Direct] = []
+    nbytes = 0
+    for one in rest:
+        nbytes += one.entry.nbytes
+        if batch and nbytes > room:
+            yield batch
+            batch, nbytes = [], one.entry.nbytes
+        batch.append(one)
+    if batch:
+        yield batch
+
+
+def cast_for(name: str, variable: Any, value: Any) -> Any:
+    """A value in the type of a variable.
+
+    Raises:
+        RestoreError: the type cannot hold it.
+    """
+    return cast(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)

@@ -1,0 +1,367 @@
+"""One restore from start to end: open, name, plan, apply.
+
+``tfckpt.Checkpoint`` and the functions that follow a config both come through here, so there is one
+place where a checkpoint meets live objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.inventory import Inventory, Origin, Role
+from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.live.building import build
+from tfckpt.live.building.hyperparameters import replaced, settings_of
+from tfckpt.live.building.initial_values import initial_values
+from tfckpt.live.distribution.agreement import ALONE
+from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.objects.collect import Live, collect, ungraphed
+from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.restoring.adapt import known
+from tfckpt.live.restoring.apply import Undo, apply, check_values
+from tfckpt.live.variables.derived import derive_again
+from tfckpt.live.variables.sharded import refuse_spread
+from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
+from tfckpt.planning.lock import drift
+from tfckpt.planning.matching.slot_positions import by_position
+from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.bundle import refuse_absent
+from tfckpt.stored.open import StoredCheckpoint, open_checkpoint
+from tfckpt.stored.tf1.creation_order import numbered_as
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tfckpt.errors import Problem
+    from tfckpt.live.building.unbuilt import Unbuilt
+    from tfckpt.live.distribution.agreement import Restoring
+    from tfckpt.policy import Policy
+
+_LITTLE = 64 << 20  # bytes for which nothing need be let go of
+_CARE = ("none", "checksums", "values")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One checkpoint to restore from, or the average of several.
+
+    Attributes:
+        place: its path, or what is averaged.
+        policy: what may be restored of it, as it was declared.
+        leave: keywords whose values are left in it, besides those that the policy excludes.
+    """
+
+    place: str | Average
+    policy: Policy
+    leave: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One open checkpoint of a restore, by what the plan calls it, and the policy for it."""
+
+    source: str
+    stored: StoredCheckpoint
+    policy: Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before the first assignment.
+
+    Attributes:
+        plan: what will be done.
+        live: the objects' values.
+        parts: the checkpoints that are open.
+        settings: the hyperparameters that will be assigned, as they are until then.
+        unbuilt: the optimizers that were built for it, as they are again where nothing is assigned.
+    """
+
+    plan: Plan
+    live: Live
+    parts: tuple[Part, ...]
+    settings: Mapping[str, Any]
+    unbuilt: Unbuilt
+
+    @property
+    def stored(self) -> StoredCheckpoint:
+        """The checkpoint, where there is but one."""
+        (part,) = self.parts
+        return part.stored
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, where there is but one checkpoint."""
+        (part,) = self.parts
+        return part.policy
+
+    @property
+    def prefix(self) -> str | None:
+        """Of the checkpoint that is restored as it is, None where several are put together."""
+        first, *others = self.parts
+        averaged = isinstance(first.stored.values, AveragedValues)
+        return None if others or averaged else first.stored.prefix
+
+    def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
+        """What was done, once it is."""
+        record = self.stored.record if len(self.parts) == 1 else None
+        return RestoreReport(
+            self.plan,
+            ", ".join(dict.fromkeys(part.stored.prefix for part in self.parts)),
+            record.step if record else None,
+            record.epoch if record else None,
+            dict(record.metrics) if record else {},
+            rejected,
+            replaced=replaced(self.settings, self.live.variables),
+        )
+
+
+@contextlib.contextmanager
+def prepare(
+    choices: Sequence[Choice],
+    objects: Mapping[str, Any],
+    root: Any = None,
+    *,
+    skip_slots: bool = False,
+    named: Callable[..., Live] = collect,
+    workers: Restoring = ALONE,
+) -> Iterator[Prepared]:
+    """Open checkpoints and plan their restore; the files stay open inside the context.
+
+    No other thread saves or restores in it.
+
+    Models that a policy says how to build are built; nothing is assigned. Optimizers are built, and
+    put back where nothing is assigned inside the context.
+
+    Args:
+        choices: what to restore from; several are one transaction.
+        objects: live objects by keyword.
+        root: one that was given without a keyword.
+        skip_slots: whether optimizer slots are left out on both sides, as
+            ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` has it.
+        named: names the values of the objects.
+        workers: which do the same.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+        NotBuiltError: it has values for something that has no variables yet.
+        PolicyError: a file of words that the policy names is none.
+        RestoreError: a variable has parts in other processes.
+    """
+    given = {"model": root, **objects} if root is not None else objects
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(live_objects())
+        for choice in choices:
+            build.build_models(given, choice.policy.build)
+        live = named(objects, root)
+        opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
+        workers.opened()
+        pause = stack.enter_context(contextlib.ExitStack())
+        pause.enter_context(uncollected())
+        parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
+        unbuilt = build.build_optimizers(live, build.waiting_slots(plan))
+        stack.callback(unbuilt.put_back)
+        if unbuilt:
+            live = named(objects, root)
+            parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
+        build.check_built(live, plan)
+        for part in parts:
+            steps = (step for step in plan.assignments if step.origin in ("", part.source))
+            refuse_absent(part.stored, [entry.key for step in steps for entry in step.reads])
+        refuse_spread(live.variables, RestoreError)
+        if plan.nbytes > _LITTLE:
+            pause.close()
+        settings = settings_of(plan, live.variables)
+        yield Prepared(_held_against_locks(plan, choices), live, parts, settings, unbuilt)
+
+
+def _planned(
+    choices: Sequence[Choice],
+    opened: Sequence[StoredCheckpoint],
+    live: Live,
+    *,
+    skip_slots: bool,
+) -> tuple[tuple[Part, ...], Plan]:
+    """The open checkpoints, and what restoring them would do."""
+    parts, plans = [], []
+    for choice, stored in zip(choices, opened, strict=True):
+        policy = _in_effect(choice, stored, alone=len(choices) == 1)
+        source = str(choice.place)
+        there = dataclasses.replace(stored.inventory, source=source)
+        there, here = numbered_as(live.inventory, there), live.inventory
+        if not stored.graph:
+            here = ungraphed(live, there).inventory
+        there = by_position(there, here, live.trained)
+        if skip_slots:
+            there, here = _without_slots(there), _without_slots(here)
+        plan = make_plan(policy, there, here, known(policy))
+        plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
+        parts.append(Part(source, stored, policy))
+    return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
+
+
+def _open(place: str | Average, live: Live) -> StoredCheckpoint:
+    known: dict[str, Any] = {"roots": live.roots, "bases": live.weak_bases}
+    if not isinstance(place, str):
+        return open_average(place, **known, files=files_of)
+    with contextlib.ExitStack() as stack:
+        stored = stack.enter_context(open_checkpoint(place, **known, files=files_of(place)))
+        refuse_absent(stored)
+        stack.pop_all()
+    return stored
+
+
+def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
+    """The policy of a choice; what is put together of several has no training to go on with."""
+    update: dict[str, Any] = {}
+    tops = {name.partition("/")[0] for name in stored.inventory.entries}
+    if left := [f"{keyword}/**" for keyword in choice.leave if keyword in tops]:
+        update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
+    if not alone or not isinstance(choice.place, str):
+        update["training_state"] = ()
+    return choice.policy.model_copy(update=update) if update else choice.policy
+
+
+def _held_against_locks(plan: Plan, choices: Sequence[Choice]) -> Plan:
+    """The plan, with what it resolves otherwise than the locks of its policies say."""
+    found: list[Problem] = []
+    for policy in {choice.policy.lock: choice.policy for choice in choices}.values():
+        if policy.lock is not None:
+            found += drift(plan, _content(policy.lock), policy.lock, policy.where("lock"))
+    return dataclasses.replace(plan, drift=tuple(found)) if found else plan
+
+
+def _content(lock: str) -> str | None:
+    """What a lock says, None where it is not there.
+
+    Raises:
+        RestoreError: it cannot be read.
+    """
+    try:
+        handle = files_of(lock).open_read(lock)
+        try:
+            return handle.pread(0, handle.size).decode(errors="replace")
+        finally:
+            handle.close()
+    except FileNotFoundError:
+        return None
+    except (OSError, CheckpointError) as error:
+        raise RestoreError(f"{lock}: the lock cannot be read: {error}") from error
+
+
+def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
+    values, policy = stored.values, choice.policy
+    shares = values.shares if isinstance(values, AveragedValues) else ()
+    return Origin(str(choice.place), values.digest, policy.name, policy.digest, shares)
+
+
+def _without_slots(inventory: Inventory) -> Inventory:
+    entries = {n: entry for n, entry in inventory.entries.items() if entry.role is not Role.SLOT}
+    return dataclasses.replace(inventory, entries=entries)
+
+
+def refuse(plan: Plan) -> None:
+    """Raise if the plan has errors.
+
+    Raises:
+        RefusedError: its message is the plan's report.
+    """
+    if not plan.ok:
+        raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
+
+
+def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
+    """Refuse a plan with errors; that nothing is restored is none where values may come later."""
+    if may_come and not prepared.plan.errors:
+        return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
+    refuse(prepared.plan)
+    return prepared
+
+
+def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
+    """All that :func:`carry_out` does before the first assignment; nothing is changed.
+
+    Raises:
+        RefusedError: the plan has errors.
+        DamagedCheckpointError: a needed value is not what its checksum says.
+    """
+    plan, live = prepared.plan, prepared.live
+    refuse(plan)
+    workers.planned(plan)
+    initial_values(plan, live)
+    with _by_name(prepared.parts):
+        check_values(plan, _stored(prepared), live.variables, workers)
+
+
+def carry_out(
+    prepared: Prepared,
+    workers: Restoring = ALONE,
+    *,
+    keep_all: bool = False,
+    objects: bool = True,
+) -> Undo:
+    """Apply a plan, all of it or none of it.
+
+    Args:
+        prepared: the plan, and what it is of.
+        workers: which do the same.
+        keep_all: whether the old values are kept whatever their size.
+        objects: whether objects that are no variables are restored, too.
+
+    Raises:
+        RefusedError: the plan has errors.
+        DamagedCheckpointError: a needed value is not what its checksum says.
+    """
+    plan, live = prepared.plan, prepared.live
+    refuse(plan)
+    workers.planned(plan)
+    stored = _stored(prepared)
+    others: dict[str, dict[str, Any]] = {}
+    for step in plan.assignments if objects else ():
+        if step.stored is not None and step.stored.shape is None:
+            prefix = stored[step.origin or plan.source].prefix
+            others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
+    with _by_name(prepared.parts):
+        undo = apply(
+            plan,
+            stored,
+            live.variables,
+            verify=max((part.policy.verify for part in prepared.parts), key=_CARE.index),
+            keep_all=keep_all,
+            resets=initial_values(plan, live),
+            objects=others,
+            follow=partial(derive_again, live.deriving, live.models.values()),
+            workers=workers,
+        )
+    prepared.unbuilt.keep()
+    for step in plan.assignments:
+        if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
+            logging.warning("%s: %s: %s", plan.source, step.name, step.reason)
+    return undo
+
+
+@contextlib.contextmanager
+def _by_name(parts: Sequence[Part]) -> Iterator[None]:
+    """An error of the files names a value by its canonical name, not by its key."""
+    try:
+        yield
+    except CheckpointError as error:
+        names = {
+            entry.key: entry.name
+            for part in parts
+            if error.path.startswith(part.stored.prefix)
+            for entry in part.stored.inventory.entries.values()
+        }
+        if error.name not in names:
+            raise
+        raise error.named(names) from error
+
+
+def _stored(prepared: Prepared) -> dict[str, StoredCheckpoint]:
+    return {part.source: part.stored for part in prepared.parts}

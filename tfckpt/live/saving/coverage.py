@@ -1,0 +1,141 @@
+"""Nothing is left out of a save: what TensorFlow's object graph does not reach is added to it.
+
+TensorFlow's keys stay as they are, so plain TensorFlow restores what tfckpt writes. What its graph
+misses in a Keras 3 object (variables and tables in lists and dicts, seed generators, metrics;
+keras#18398), and vocabularies hang under one extra child of the root, ``_tfckpt``, by canonical
+name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.core.inventory import Entry
+from tfckpt.errors import CoverageError, DamagedCheckpointError
+from tfckpt.live.variables.variables import Trackable, is_variable, meant, raw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.bundles.encoding.graph_proto import ObjectGraph
+
+EXTRA = "_tfckpt"
+_Reference = tf.__internal__.tracking.TrackableReference
+
+
+class _Extra(Trackable):  # type: ignore[misc]
+    """The extra child: canonical name → variable, for one save."""
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self._variables = variables
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> Mapping[str, Any]:
+        return self._variables if save_type == "checkpoint" else {}
+
+
+class _View(tf.__internal__.tracking.ObjectGraphView):  # type: ignore[misc]
+    """TensorFlow's view of the objects without some of them."""
+
+    def __init__(self, root: Any, attached: Any, hidden: Iterable[Any]) -> None:
+        super().__init__(root, attached_dependencies=attached)
+        self._hidden = {id(obj) for obj in hidden}
+
+    def list_children(self, obj: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        children = super().list_children(obj, *args, **kwargs)
+        return [child for child in children if id(child.ref) not in self._hidden]
+
+
+def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
+    """TensorFlow's view of the objects, and what of the live values it does not come by.
+
+    The extra child is there even where nothing hangs under it: a checkpoint that has it and no
+    commit record is one whose record was lost.
+
+    Args:
+        view: TensorFlow's.
+        live: the values that are to be saved.
+        hidden: objects that are not.
+    """
+    ids = {id(meant(obj)) for obj in view.breadth_first_traversal()[0]}
+    missed = {name: value for name, value in live.variables.items() if not ids & _identities(value)}
+    slots = {name for name in missed if _kept_as_slot(name, live)}
+    extra = {name: value for name, value in missed.items() if name not in slots}
+    attached = [*(view.attached_dependencies or ()), _Reference(EXTRA, _Extra(extra))]
+    return _View(view.root, attached, hidden)
+
+
+def _kept_as_slot(name: str, live: Live) -> bool:
+    """Legacy optimizers' slots are no children; TensorFlow saves them with their variables."""
+    entry = live.inventory.entries[name]
+    return bool(entry.of) and any(
+        name.startswith(path + "/") and hasattr(optimizer, "_create_slots")
+        for path, optimizer in live.optimizers.items()
+    )
+
+
+def _identities(value: Any) -> set[int]:
+    return {id(value), id(raw(value) if is_variable(value) else meant(value))}
+
+
+def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str]:
+    """Canonical name → checkpoint key, for every live value.
+
+    Args:
+        live: what is to be saved.
+        objects: TensorFlow's own order of the objects, which is that of the graph's nodes.
+        graph: what TensorFlow writes.
+
+    Raises:
+        CoverageError: a value would not be written.
+    """
+    by_id: dict[int, str] = {}
+    for obj, node in zip(objects, graph.nodes, strict=False):  # slot variables come after
+        if node.attributes:
+            by_id[id(obj)] = by_id[id(meant(obj))] = node.attributes[0].checkpoint_key
+        elif node.registered_saver is not None:
+            by_id[id(obj)] = ""
+    by_id.update(_legacy_slots(objects, graph))
+    keys: dict[str, str] = {}
+    for name, value in live.variables.items():
+        key = next((by_id[i] for i in _identities(value) if i in by_id), None)
+        if key is None:
+            raise CoverageError(
+                f"{name} would have been left out of the checkpoint", hint="nothing was written"
+            )
+        keys[name] = key
+    return keys
+
+
+def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, Entry]:
+    """What the record is to say of each value, from what was read back.
+
+    Raises:
+        DamagedCheckpointError: a value is not in it as it was to be written.
+    """
+    entries = {}
+    for name, entry in live.inventory.entries.items():
+        key = keys[name]
+        found = bundle.entries.get(key)
+        as_it_was = found is not None and (found.dtype, found.shape) == (entry.dtype, entry.shape)
+        if entry.shape is not None and key and not as_it_was:  # a registered saver has its own keys
+            wrong = "is not there" if found is None else f"is {found.dtype} {found.shape} there"
+            message = f"read back after writing, {entry.dtype} {entry.shape} {wrong}"
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+        nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, entry.crc32c)
+        _, role, dtype, shape, _, _, slot, of, _ = entry
+        entries[name] = Entry(name, role, dtype, shape, nbytes, key, slot, of, crc32c)
+    return entries
+
+
+def _legacy_slots(objects: list[Any], graph: ObjectGraph) -> Iterator[tuple[int, str]]:
+    """Slots of tf_keras's legacy optimizers, which are no children of anything."""
+    for obj, node in zip(objects, graph.nodes, strict=False):
+        for slot in node.slot_variables:
+            attributes = graph.nodes[slot.slot_variable_node_id].attributes
+            variable = obj.get_slot(objects[slot.original_variable_node_id], slot.slot_name)
+            if attributes and variable is not None:
+                yield id(variable), attributes[0].checkpoint_key

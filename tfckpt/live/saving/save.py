@@ -1,0 +1,247 @@
+"""One save from start to end, around TensorFlow's own writing of the files.
+
+TensorFlow writes data and index; here is what it does not do: refuse to leave a variable out,
+fsync, read back, commit by a record, and leave nothing behind when any of it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import errno
+import inspect
+import math
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfckpt.core.text import no_room
+from tfckpt.errors import CheckpointError, SaveError
+from tfckpt.live.io.tf_errors import also
+from tfckpt.live.saving.coverage import recorded
+from tfckpt.live.saving.write_files import write_files
+from tfckpt.live.variables.variables import as_int
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.index import ITEM_BYTES
+from tfckpt.stored.bundles.writing.shard import BRISK, Pace
+from tfckpt.stored.commits import record, record_file
+from tfckpt.stored.commits.staging import staged
+from tfckpt.stored.io.files import LOCAL, Files, join
+from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, render
+from tfckpt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tfckpt.core.inventory import Inventory, Restored
+    from tfckpt.live.restoring.lineage import Descent
+    from tfckpt.live.saving.snapshot import Snapshot
+
+_SHOWN = 5
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
+
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What the commit record says beside the values.
+
+    Attributes:
+        step: of training; the optimizer's iterations where not given.
+        epoch: epochs finished.
+        metrics: measured at this step.
+        training: further state, as JSON values.
+        sequence: its place in the order of saves, where its number does not say it; see
+            ``CommitRecord``.
+        run_began: Unix time from which ``keep: every_n_hours`` counts.
+        run_first: the place in the order of saves of the run's first save.
+        preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
+        lineage: the restores that the values come from.
+    """
+
+    step: int | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    sequence: tuple[int, int] | None = None
+    run_began: float | None = None
+    run_first: tuple[int, int] | None = None
+    preserved: tuple[int, ...] = ()
+    lineage: tuple[Restored, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """How to save.
+
+    Attributes:
+        files: where to.
+        on_nonfinite: what follows where weights or slots are not finite: save, warn or refuse.
+        on_unsavable: what follows where something cannot be saved: warn or error.
+        pace: how much is written at a time.
+    """
+
+    files: Files = LOCAL
+    on_nonfinite: str = "warn"
+    on_unsavable: str = "warn"
+    pace: Pace = BRISK
+
+
+@contextlib.contextmanager
+def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None]:
+    """Whatever the system says becomes a SaveError, which says where.
+
+    Args:
+        prefix: of the checkpoint.
+        room: what is said of a full disk.
+
+    Raises:
+        SaveError: the disk is full, the directory cannot be written, or the like.
+    """
+    try:
+        prefix.encode()
+    except UnicodeEncodeError:
+        raise SaveError(
+            f"{prefix!r}: TensorFlow writes to paths in UTF-8, which this is not"
+        ) from None
+    try:
+        yield
+    except SaveError:
+        raise
+    except (OSError, CheckpointError, tf.errors.OpError) as error:
+        full = getattr(error, "errno", None) in _FULL or isinstance(error, _FULL_TO_TENSORFLOW)
+        more = f"; {text}" if full and (text := room()) else ""
+        failed = SaveError(
+            f"{prefix}: the checkpoint could not be written: {error}{more}",
+            hint="nothing of it is left; the checkpoints before it are as they were",
+        )
+        theirs = isinstance(error, tf.errors.OpError)
+        raise (also(failed, error) if theirs else failed) from error
+
+
+def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: About) -> None:
+    """Write a snapshot, make it durable, read it back, and commit it.
+
+    Raises:
+        SaveError: it could not be written, does not read back as what was to be written, or holds
+            numbers that are not finite and the terms refuse that.
+    """
+    live, keys = snapshot.live, snapshot.keys
+
+    def room() -> str:
+        with contextlib.suppress(OSError):
+            free = terms.files.free(os.path.split(prefix)[0])
+            return "" if free is None else no_room(needed(live.inventory), free)
+        return ""
+
+    with failing_as_save(prefix, room), staged(prefix, terms.files) as staging:
+        spoilt = write_files(staging, snapshot, options, terms)
+        nonfinite = [name for name in live.inventory.entries if keys[name] in spoilt]
+        if nonfinite:
+            _object_to(nonfinite, prefix, terms.on_nonfinite)
+        if about.sequence is not None:
+            terms.files.write_atomic(staging.inner + record_file.OUT_OF_ORDER, b"")
+        with Bundle.open(staging.inner, terms.files) as bundle:
+            entries = recorded(live, keys, bundle)
+            digest = bundle.digest
+        record_file.write(
+            staging.inner,
+            record.CommitRecord(
+                number=_number(prefix),
+                inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
+                index_sha256=digest,
+                created=record.now(),
+                step=about.step,
+                epoch=about.epoch,
+                metrics=about.metrics,
+                training=about.training,
+                versions=_versions(),
+                finite=not nonfinite,
+                sequence=about.sequence,
+                run_began=about.run_began,
+                run_first=about.run_first,
+                preserved=about.preserved,
+                lineage=about.lineage,
+                files=staging.files(),
+            ),
+            terms.files,
+        )
+        staging.publish()
+
+
+def needed(inventory: Inventory) -> int:
+    """The bytes that a save of live objects takes at least: those of their numbers."""
+    entries = inventory.entries.values()
+    return sum(math.prod(e.shape) * ITEM_BYTES.get(e.dtype, 0) for e in entries if e.shape)
+
+
+def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
+    more = len(nonfinite) - _SHOWN
+    names = ", ".join(nonfinite[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    if how == "refuse":
+        raise SaveError(
+            f"{prefix}: is not saved, since not all numbers are finite: {names}",
+            hint="nothing of it is left; on_nonfinite: warn saves all the same",
+        )
+    if how == "warn":
+        logging.warning("%s: not all numbers are finite: %s", prefix, names)
+
+
+def synchronous(options: Any) -> Any:
+    """A copy of the options without TensorFlow's own way of saving in the background."""
+    options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
+    options.experimental_enable_async_checkpoint = False
+    return options
+
+
+def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
+    """What CheckpointOptions asks for after a write: callables of the path, or of nothing."""
+    for callback in callbacks:
+        callback(*(path,) if inspect.signature(callback).parameters else ())
+
+
+def _number(prefix: str) -> int:
+    found = re.search(r"-([0-9]{1,18})\Z", prefix)
+    return int(found.group(1)) if found else 0
+
+
+def about_now(about: About | None, snapshot: Snapshot, descent: Descent, prefix: str) -> About:
+    """What the record says, with the step that the optimizer counts where none is given."""
+    about = about or About()
+    about = dataclasses.replace(
+        about,
+        lineage=descent.lineage(os.path.split(prefix)[0]),
+        run_first=descent.first_save(prefix, about.sequence or (_number(prefix), 0)),
+    )
+    return about if about.step is not None else dataclasses.replace(about, step=_step(snapshot))
+
+
+def _step(snapshot: Snapshot) -> int | None:
+    variables = snapshot.live.variables
+    counters = [name for name in variables if name.endswith("optimizer/iterations")]
+    if len(counters) != 1:
+        return None
+    # a variable that was read need not be read again, which takes longer
+    return as_int(snapshot.tensors.get(snapshot.keys[counters[0]], variables[counters[0]]))
+
+
+def _versions() -> dict[str, str]:
+    found = {"tfckpt": __version__}
+    for name in ("tensorflow", "keras", "tf_keras"):
+        if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:
+            found[name] = str(version)
+    return found
+
+
+def write_state(directory: str, name: str, files: Files) -> None:
+    """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
+    content = render(CheckpointState(name, (name,))).encode()
+    try:
+        files.write_atomic(join(directory, STATE_FILE), content)
+    except OSError as error:
+        logging.warning("the state file for TensorFlow's tools was not written: %s", error)

@@ -1,0 +1,227 @@
+"""Everything a save writes, taken at one moment: afterwards training may go on.
+
+TensorFlow's own saver gathers the tensors and their keys; here they are read, which on a CPU shares
+memory with the variables until the next update (tensorflow/core/kernels/training_op_helpers.h:
+updates copy a buffer that somebody else holds). What TensorFlow cannot save, such as an iterator
+over a generator, is left out or refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from tensorflow.python.checkpoint import functional_saver
+from tensorflow.python.training.saving.saveable_object import SaveSpec
+
+from tfckpt.core.inventory import Role
+from tfckpt.errors import SaveError, TfckptError
+from tfckpt.live.io.tf_errors import also
+from tfckpt.live.saving.coverage import keys_of, whole_view
+from tfckpt.live.saving.tensor_sources import Sources, read_specs
+from tfckpt.live.variables.sharded import refuse_spread
+from tfckpt.live.variables.variables import is_variable
+from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
+from tfckpt.stored.bundles.writing.finite import all_finite
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.live.objects.collect import Live
+
+_COMPUTED = (Role.WEIGHT, Role.SLOT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What is to be written.
+
+    Attributes:
+        live: the values by name.
+        keys: canonical name → checkpoint key.
+        tensors: key → eager tensor, on the device of its variable, of what is stored whole and in
+            a dtype that a bundle has; the object graph is among them.
+        others: trackable → key → what holds the tensor, as TensorFlow's saver takes it: what only
+            that can write.
+        savers: registered savers and their objects, which write by themselves.
+    """
+
+    live: Live
+    keys: Mapping[str, str]
+    tensors: dict[str, Any]
+    others: Any
+    savers: Any
+
+    def write_others(self, prefix: str, options: Any) -> None:
+        """Write what TensorFlow alone can, data and index; registered savers write now, too."""
+        saver = functional_saver.MultiDeviceSaver(self.others, self.savers)
+        saver.save(tf.constant(prefix), options)
+
+    def computed(self) -> frozenset[str]:
+        """The keys of the weights, slots and other arrays: numbers that should be finite.
+
+        Not so numbers of the program's own, such as a best loss that begins at infinity.
+        """
+        return frozenset(
+            self.keys[name]
+            for name, entry in self.live.inventory.entries.items()
+            if entry.role in _COMPUTED or (entry.role is Role.STATE and entry.shape)
+        )
+
+    def nonfinite_others(self) -> list[str]:
+        """The keys of those among ``others`` that hold an infinity or a NaN."""
+        computed = self.computed()
+        return [
+            key
+            for specs in self.others.values()
+            for key, spec in specs.items()
+            if key in computed and not _finite(spec)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What TensorFlow's saver has found to write.
+
+    Attributes:
+        live: the values by name.
+        keys: canonical name → checkpoint key.
+        sources: what each tensor is read from.
+        savers: registered savers and their objects.
+    """
+
+    live: Live
+    keys: Mapping[str, str]
+    sources: Sources
+    savers: Any
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a later save of the same objects needs no more than to read them again."""
+        return self.sources.repeatable and not self.savers and not self.live.inventory.left_out
+
+    def snapshot(self, gathered: Any = None) -> Snapshot:
+        """Read everything; ``gathered`` is what TensorFlow's saver has just gathered, if it has.
+
+        Raises:
+            ChangedError: something has other values than it had.
+        """
+        own, others = self.sources.read(gathered)
+        if self.savers and own and not others:
+            # TensorFlow's saver needs a tensor that says where it runs.
+            others[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
+        return Snapshot(self.live, self.keys, own, others, self.savers)
+
+
+def take(
+    checkpoint_saver: Any,
+    live: Live,
+    *,
+    leave_out: bool,
+    told: set[str],
+    by_tensorflow: bool = False,
+) -> tuple[Gathered, Snapshot]:
+    """Gather and read everything.
+
+    Args:
+        checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
+        live: its values.
+        leave_out: go on without what cannot be saved.
+        told: names of what was said to be left out, or to have no values; added to.
+        by_tensorflow: TensorFlow is to write everything.
+
+    Raises:
+        SaveError: something cannot be saved.
+        CoverageError: a live value is out of TensorFlow's reach.
+    """
+    refuse_spread(live.variables, SaveError)
+    left_out: dict[str, str] = {}
+    view = checkpoint_saver._graph_view
+    try:
+        whole = checkpoint_saver._graph_view = whole_view(view, live)
+        try:
+            gathered = checkpoint_saver._gather_serialized_tensors()
+        except Exception as error:
+            left_out = _unsavable(live)
+            if not left_out:
+                raise
+            live, hidden = _without(live, left_out)
+            if not leave_out or not live.variables.keys() - {"save_counter"}:
+                raise _refused(left_out, error) from error
+            whole = checkpoint_saver._graph_view = whole_view(view, live, hidden)
+            gathered = checkpoint_saver._gather_serialized_tensors()
+    finally:
+        checkpoint_saver._graph_view = view
+    said = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
+    said |= _without_values(live)
+    for name in said.keys() - told:
+        logging.warning("%s %s", name, said[name])
+        told.add(name)
+    tensors, _, savers, graph = gathered
+    serialized = parse_object_graph(graph.SerializeToString(), path="", name="")
+    keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
+    found = Gathered(live, keys, Sources(tensors), savers)
+    if not by_tensorflow:
+        return found, found.snapshot(tensors)
+    for specs in tensors.values():
+        read_specs(specs)
+    return found, Snapshot(live, keys, {}, tensors, savers)
+
+
+def _finite(spec: Any) -> bool:
+    if isinstance(spec, dict):
+        return all(map(_finite, spec.values()))
+    tensor = spec.tensor if isinstance(spec, SaveSpec) else spec
+    dtype = getattr(tensor, "dtype", tf.string)
+    if not (dtype.is_floating or dtype.is_complex):
+        return True
+    return all_finite(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8), dtype.name)
+
+
+def _without_values(live: Live) -> dict[str, str]:
+    """The models that have no variables yet, or that there is no value at all, and what to do."""
+    begun = {name.partition("/")[0] for name in live.variables}
+    empty = {path.partition("/")[0] for path in live.unbuilt} - begun
+    if not empty and begun <= {"save_counter"}:
+        return {
+            "the checkpoint": "holds no values: nothing that was given to it has any; give it what "
+            "is to be saved, as in tfckpt.Checkpoint(model=model)"
+        }
+    message = "has no variables yet, so nothing of it is saved: call it once on a batch before"
+    return dict.fromkeys(empty, message)
+
+
+def _unsavable(live: Live) -> dict[str, str]:
+    """The objects that TensorFlow raises for when it is asked for their state, and what it says."""
+    found = {}
+    for name, value in live.variables.items():
+        if not is_variable(value):
+            try:
+                value._serialize_to_tensors()
+            except NotImplementedError:  # it has another way, which is not to blame
+                continue
+            except Exception as error:
+                found[name] = str(error).split("\n")[0]
+    return found
+
+
+def _without(live: Live, names: Mapping[str, str]) -> tuple[Live, list[Any]]:
+    entries = {n: e for n, e in live.inventory.entries.items() if n not in names}
+    inventory = dataclasses.replace(live.inventory, entries=entries, left_out=names)
+    variables = {n: v for n, v in live.variables.items() if n not in names}
+    hidden = [live.variables[name] for name in names]
+    return dataclasses.replace(live, inventory=inventory, variables=variables), hidden
+
+
+def _refused(left_out: Mapping[str, str], error: Exception) -> TfckptError:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+    refused = SaveError(
+        f"cannot be saved: {reasons}",
+        hint="nothing was written; do not give it to the checkpoint, or, where it is not all that "
+        "you give, set on_unsavable: warn",
+    )
+    return also(refused, error) if isinstance(error, tf.errors.OpError) else refused

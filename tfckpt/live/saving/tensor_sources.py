@@ -1,0 +1,223 @@
+"""Where each tensor of a save is read from, for this save and those that follow.
+
+TensorFlow reads a variable by three operations inside two device scopes, some 20 µs. Here plain
+variables of one device and dtype are read many at a time by one operation, which gives what
+``ReadVariableOp`` gives: the variable's own buffer, which the next update leaves alone and copies
+(tensorflow/core/kernels/training_op_helpers.h), or a copy where sparse updates write in place.
+Whatever is no plain variable of this process is asked for its tensors by TensorFlow's own methods
+at each save: distributed and sharded variables, tables, iterators, state of Python's.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import op_def_registry
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.trackable.trackable_utils import escape_local_name
+from tensorflow.python.training.saving.saveable_object import SaveSpec
+from tensorflow.python.training.saving.saveable_object_util import SaveableCompatibilityConverter
+from tensorflow.python.util.object_identity import ObjectIdentityDictionary
+
+from tfckpt.live.variables.distributed import Sharded
+from tfckpt.live.variables.sharded import is_sharded, whole
+from tfckpt.live.variables.variables import raw
+from tfckpt.stored.bundles.index import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SAVED_AS = "_serialize_to_tensors"  # on an object of its own, which says what is saved of it
+_TOGETHER = "_ReadVariablesOp"
+_AT_ONCE = 256
+
+
+class _Batch(NamedTuple):
+    """Plain variables that are read by one operation.
+
+    Attributes:
+        device: of all of them.
+        dtype: likewise.
+        keys: of the checkpoint.
+        handles: what the operation takes.
+        trackables: the variables.
+    """
+
+    device: str
+    dtype: Any
+    keys: tuple[str, ...]
+    handles: tuple[Any, ...]
+    trackables: tuple[Any, ...]
+
+
+class ChangedError(Exception):
+    """An object has other values to save than it had."""
+
+
+class Sources:
+    """The values that TensorFlow's saver has gathered, each with what reads it.
+
+    Args:
+        gathered: trackable → key → what holds the tensor.
+
+    Attributes:
+        repeatable: whether the same can be read again without gathering.
+    """
+
+    def __init__(self, gathered: Any) -> None:
+        self._constant: dict[str, Any] = {}
+        self._batches: list[_Batch] = []
+        self._asked: list[tuple[Any, tuple[str, ...]]] = []
+        devices = _devices()
+        alike: dict[tuple[str, Any], list[tuple[str, Any, Any]]] = {}
+        for trackable, specs in gathered.items():
+            if trackable is None:  # the object graph
+                self._constant.update(specs)
+            elif len(specs) == 1 and _is_plain_variable(trackable, devices):
+                handle, dtype = raw(trackable).handle, raw(trackable).dtype
+                alike.setdefault((handle.device, dtype), []).append((*specs, handle, trackable))
+            elif specs:
+                self._asked.append((trackable, tuple(specs)))
+        for kind, found in alike.items():
+            for start in range(0, len(found), _AT_ONCE):
+                part = found[start : start + _AT_ONCE]
+                self._batches.append(_Batch(*kind, *zip(*part, strict=True)))
+        keys = [key for specs in gathered.values() for key in specs]
+        self.repeatable = len(set(keys)) == len(keys) and all(
+            not isinstance(trackable, SaveableCompatibilityConverter)
+            for trackable, _ in self._asked
+        )
+
+    def read(self, gathered: Any = None) -> tuple[dict[str, Any], Any]:
+        """The tensors of now: key → tensor of what anybody can write, and the others' specs.
+
+        Args:
+            gathered: what TensorFlow's saver has just gathered, if it has.
+
+        Raises:
+            ChangedError: it has to gather again.
+        """
+        own = dict(self._constant)
+        others = ObjectIdentityDictionary()
+        for trackable, keys in self._asked:
+            others[trackable] = gathered[trackable] if gathered else _specs(trackable, keys)
+        for device, dtype, keys, handles, trackables in self._batches:
+            try:
+                tensors = _read_together(handles, device, dtype)
+            except tf.errors.OpError:  # noqa: PERF203 (a variable without a value)
+                for key, trackable in zip(keys, trackables, strict=True):
+                    others[trackable] = _specs(trackable, (key,))
+            else:
+                own.update(zip(keys, tensors, strict=True))
+        for specs in others.values():
+            read_specs(specs)
+        if others:
+            own.update(_taken_out(others))
+        return own, others
+
+
+def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
+    """Whether all there is to it is a buffer of this process."""
+    inner = trackable
+    if type(trackable) is getattr(sys.modules.get("keras"), "Variable", None):
+        inner = trackable._value
+    return (
+        type(inner) is ResourceVariable
+        and not any(_SAVED_AS in vars(each) for each in (trackable, inner))
+        and hasattr(inner.handle, "numpy")
+        and inner.handle.device in devices
+        and _is_stored(inner.dtype)
+    )
+
+
+def _read_together(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[Any]:
+    if not _can_read_together():
+        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
+    count = len(handles)
+    attributes = ("N", count, "dtypes", (dtype.as_datatype_enum,) * count)
+    with tf.device(device):
+        found: Sequence[Any] = execute.execute(
+            _TOGETHER, count, list(handles), attributes, context.context()
+        )
+    return found
+
+
+@functools.cache
+def _can_read_together() -> bool:
+    """Whether this TensorFlow has that operation, and as it is known here."""
+    operation = op_def_registry.get(_TOGETHER)
+    return operation is not None and {each.name for each in operation.attr} == {"N", "dtypes"}
+
+
+def _specs(trackable: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """What holds the tensors of a trackable, by key, as TensorFlow's saver asks for it."""
+    answers = trackable._serialize_to_tensors()
+    ends = ["/" + escape_local_name(name) for name in answers]
+    if len(keys) != len(ends) or not all(map(str.endswith, keys, ends)):
+        raise ChangedError
+    specs = dict(zip(keys, answers.values(), strict=True))
+    for key, spec in specs.items():
+        if isinstance(spec, SaveSpec):
+            spec.name, spec.slice_spec = key, ""
+    return specs
+
+
+def read_specs(specs: dict[str, Any]) -> None:
+    """Put the tensors of now in the place of what reads them when they are written."""
+    for key, spec in list(specs.items()):
+        if isinstance(spec, dict):  # the parts of a sliced variable
+            read_specs(spec)
+        elif isinstance(spec, (tf.Variable, Sharded)):  # Keras 3 gives those of a strategy as such
+            specs[key] = raw(spec).read_value()
+        elif isinstance(spec, SaveSpec):
+            with tf.device(spec.device):
+                tensor = spec.tensor
+            if isinstance(tensor, tf.Variable):  # of what only the first replica says
+                tensor = raw(tensor).read_value()
+            if tensor is None:  # it is in the graph, and has no value
+                del specs[key]
+            elif is_sharded(spec):
+                specs[key] = whole(key, tensor)
+            else:
+                specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
+
+
+def _taken_out(tensors: Any) -> dict[str, Any]:
+    """Takes out the tensors that can be written without TensorFlow; by key."""
+    own: dict[str, Any] = {}
+    devices = _devices()
+    for trackable, specs in list(tensors.items()):
+        for key, spec in list(specs.items()):
+            tensor = spec.tensor if _is_whole(spec) else spec
+            if _is_plain(tensor, devices) and key not in own:
+                own[key] = tensor
+                del specs[key]
+        if not specs:
+            del tensors[trackable]
+    return own
+
+
+def _is_whole(spec: Any) -> bool:
+    """Whether it says no more of a tensor than its key does."""
+    return isinstance(spec, SaveSpec) and not spec.slice_spec and isinstance(spec.name, str)
+
+
+def _is_plain(tensor: Any, devices: frozenset[str]) -> bool:
+    """Whether it has a value, on one of these devices, of a dtype that a bundle has."""
+    if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "numpy"):
+        return False
+    return _is_stored(tensor.dtype) and tensor.device in devices
+
+
+def _is_stored(dtype: Any) -> bool:
+    return dtype.name in ITEM_BYTES or dtype.name == "string"
+
+
+def _devices() -> frozenset[str]:
+    """The devices of this process, as a tensor calls them; not those that others have made up."""
+    task = tf.constant(0).device.partition("/device:")[0]
+    return frozenset(task + device.name for device in tf.config.list_logical_devices())

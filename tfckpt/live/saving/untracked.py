@@ -1,0 +1,129 @@
+"""What a checkpoint is given and would forget: refused when it is given.
+
+TensorFlow saves what it tracks: variables, and objects that hold them. A plain number set as an
+attribute (``checkpoint.epoch = 7``) or standing in a dict is passed over in silence, and is what it
+was at the start after a restore. Numbers beside variables are a warning, as TensorFlow's own code
+has such lists. Text, None and any other object on an attribute are the program's own business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from tfckpt.errors import UntrackedError
+from tfckpt.live.variables.variables import Trackable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_wrap = tf.__internal__.tracking.wrap
+_TRACKED = (Trackable, type(tf.function(len)))
+_NUMBERS = (bool, int, float, complex, np.generic)
+_ARRAYS = (np.ndarray, tf.Tensor)
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+_SHOWN = 40
+_HINT = (
+    "give variables, Keras models, layers and optimizers, tf.Modules, iterators, or lists and "
+    "dicts of them"
+)
+
+
+def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
+    """Refuse what TensorFlow does not track among what a checkpoint is made with.
+
+    Raises:
+        UntrackedError: with what to write instead.
+    """
+    for name, given in {**({} if root is None else {"root": root}), **objects}.items():
+        obj = given() if isinstance(given, weakref.ref) else given
+        if not isinstance(_wrap(obj), _TRACKED):
+            raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_instead(f"{name}=", obj))
+        _check_inside(name, obj)
+
+
+def check_attribute(name: str, value: Any) -> None:
+    """Refuse a plain number, an array, or nothing but such, as an attribute of a checkpoint.
+
+    Raises:
+        UntrackedError: with what to write instead.
+    """
+    if isinstance(value, (*_NUMBERS, *_ARRAYS)):
+        raise UntrackedError(
+            f"`{name}` is {_kind(value)}, which no checkpoint saves",
+            hint=f"{_instead(f'checkpoint.{name} = ', value)}; "
+            f"checkpoint.{name}.assign(…) changes it",
+        )
+    _check_inside(name, value)
+
+
+def _check_inside(name: str, obj: Any) -> None:
+    """Numbers in lists, dicts and dataclasses: refused alone, said beside what is saved."""
+    found = [*_inside(name, obj, set())]
+    plain = [(path, each) for path, each in found if isinstance(each, _NUMBERS)]
+    if not plain:
+        return
+    path, first = plain[0]
+    more = f" (and {len(plain) - 1} more in `{name}`)" if len(plain) > 1 else ""
+    message = f"{path} is {_kind(first)}{more}, which no checkpoint saves"
+    if not any(isinstance(each, _TRACKED) for _, each in found):
+        raise UntrackedError(message, hint=f"write {_variable(first)} in its place")
+    logging.warning("%s: write %s in its place", message, _variable(first))
+
+
+def _inside(path: str, obj: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """What stands in an object's lists, dicts and dataclasses, each with its path."""
+    if isinstance(obj, dict):
+        members = [(str(key), value) for key, value in obj.items()]
+    elif isinstance(obj, (list, tuple)):
+        members = [(str(index), value) for index, value in enumerate(obj)]
+    elif dataclasses.is_dataclass(obj) and not isinstance(obj, (type, *_TRACKED)):
+        members = [(each.name, getattr(obj, each.name)) for each in dataclasses.fields(obj)]
+    else:
+        yield path, obj
+        return
+    if id(obj) not in seen:
+        seen.add(id(obj))
+        for name, value in members:
+            yield from _inside(f"{path}/{name}", value, seen)
+
+
+def _kind(obj: Any) -> str:
+    for kinds, told in (
+        (bool, "a plain bool ({shown})"),
+        (_NUMBERS, "a plain number ({shown})"),
+        (np.ndarray, "an array, and no variable"),
+        (tf.Tensor, "a tensor, and no variable"),
+        ((str, bytes), "plain text ({shown})"),
+        (_FUNCTIONS, "a function"),
+        (type, "the class {name}"),
+        (type(None), "None"),
+    ):
+        if isinstance(obj, kinds):
+            return told.format(shown=_shown(obj), name=getattr(obj, "__name__", ""))
+    return f"a {type(obj).__name__}, which TensorFlow does not track"
+
+
+def _instead(place: str, obj: Any) -> str:
+    """What to write, as far as that can be told."""
+    if isinstance(obj, (*_NUMBERS, *_ARRAYS, str, bytes)):
+        return f"make it a variable: {place}{_variable(obj)}"
+    if isinstance(obj, (*_FUNCTIONS, type)):
+        name = obj.__name__ if obj.__name__.isidentifier() else "build"
+        return f"call it: {place}{name}()"
+    return _HINT
+
+
+def _variable(obj: Any) -> str:
+    return f"tf.Variable({'value' if isinstance(obj, _ARRAYS) else _shown(obj)})"
+
+
+def _shown(obj: Any) -> str:
+    text = repr(obj.item() if isinstance(obj, np.generic) else obj)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

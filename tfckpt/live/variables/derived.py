@@ -1,0 +1,80 @@
+"""What layers make from their variables and keep beside them, made again after a restore.
+
+Normalization computes with constants that it makes from its mean and variance. Keras makes them
+again whenever it loads weights itself: ``finalize_state`` of its preprocessing layers
+(keras/src/layers/preprocessing/normalization.py; of any layer in
+tf_keras/src/engine/base_layer.py), and, for a layer of somebody's own, ``load_own_variables``,
+which such a layer overrides for that purpose (keras/src/layers/layer.py). Some change variables in
+passing, as DINOv2 of KerasHub its position embeddings: these are given the restored values again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from tfckpt.live.variables.distributed import parts
+from tfckpt.live.variables.variables import is_variable, raw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfckpt.live.variables.flavours import Flavour
+
+
+def derives(layer: Any, flavour: Flavour) -> bool:
+    """Whether a layer makes something from its variables that it keeps."""
+    return _finalizes(layer, flavour) or _loads_itself(layer)
+
+
+def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
+    """Have layers make again what they keep.
+
+    Args:
+        layers: those that do, built.
+        models: whose traced functions hold what was made before.
+    """
+    found = False
+    for layer in layers:
+        found = True
+        _derive_again(layer)
+    if found:
+        for model in models:
+            model.predict_function = model.test_function = None
+
+
+def _derive_again(layer: Any) -> None:
+    """A layer need not load what it saves, as one that reads a format of before."""
+    held = [part for v in filter(is_variable, layer.variables) for part in parts(raw(v))]
+    restored = [part.read_value() for part in held]
+    try:
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()
+        if not _loads_itself(layer):
+            return
+        values: dict[str, Any] = {}
+        layer.save_own_variables(values)
+        layer.load_own_variables(values)
+    except Exception as error:
+        logging.warning(
+            "the layer %r has the values of its variables; what it makes from them may still be "
+            "of earlier ones, since its own loading raised %s: %s",
+            layer.name,
+            type(error).__name__,
+            error,
+        )
+    for part, value in zip(held, restored, strict=True):
+        part.assign(value)
+
+
+def _finalizes(layer: Any, flavour: Flavour) -> bool:
+    own = getattr(type(layer), "finalize_state", None)
+    return own is not None and own is not getattr(flavour.layer, "finalize_state", None)
+
+
+def _loads_itself(layer: Any) -> bool:
+    """Whether a class that is not Keras's says how its layers are loaded."""
+    cls: Any = type(layer)
+    owner = next(c for c in cls.__mro__ if "load_own_variables" in vars(c))
+    return owner.__module__.partition(".")[0] not in {"keras", "tf_keras"}

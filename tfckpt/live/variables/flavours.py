@@ -1,0 +1,160 @@
+"""The two Keras flavours as sets of classes.
+
+A flavour counts only once the program has imported it: before that none of its objects can exist,
+and tfckpt must not be the one that pays seconds for an import nobody wanted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.core.automatic_names import snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Flavour:
+    """The classes that the inventory of live objects tells apart."""
+
+    name: str
+    layer: Any  # classes; typed as such, isinstance would narrow what it is asked about to object
+    model: Any
+    stacks: Any
+    functional: Any  # of those, the class that is made by calls of layers
+    optimizers: Any
+    loss_scale: Any
+    metric: Any
+    seeds: Any
+    lookups: Any
+    bins: Any
+    saves_bins: bool  # those that its layer has made from a variable
+    plain_attributes: frozenset[str]  # of every layer
+    stack_attributes: frozenset[str]  # the functional and sequential models' books on their layers
+    automatic: Callable[[str], str]  # class name → what a layer without a name is called
+    counted: Callable[[str], int]  # that → how many the process has called so
+    inputs: Callable[[Any], Sequence[Any]]  # of a call of a layer, a node of Keras's graph
+
+
+@functools.cache
+def _keras3() -> Flavour:
+    import keras
+    from keras.src.backend.common import global_state
+    from keras.src.models.functional import Functional
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+    books = frozenset(
+        {"_functional", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth"}
+    )
+    return Flavour(
+        "keras",
+        keras.layers.Layer,
+        keras.Model,
+        (Functional, keras.Sequential),
+        Functional,
+        (BaseOptimizer,),
+        keras.optimizers.LossScaleOptimizer,
+        keras.metrics.Metric,
+        (keras.random.SeedGenerator,),
+        (keras.layers.StringLookup, keras.layers.IntegerLookup),
+        keras.layers.Discretization,
+        False,
+        _attributes(keras.layers.Layer(name="plain")),
+        books,
+        snake_case,
+        lambda base: (global_state.get_global_attribute("object_name_uids") or {}).get(base, 0),
+        lambda node: node.input_tensors,
+    )
+
+
+@functools.cache
+def _tf_keras() -> Flavour:
+    import tf_keras
+    from tf_keras.src import backend
+    from tf_keras.src.engine.functional import Functional
+    from tf_keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
+    from tf_keras.src.utils import generic_utils
+
+    adapted = {"_steps_per_execution"}  # which adapt() leaves on a preprocessing layer
+    books = frozenset(
+        {
+            "_input_coordinates",
+            "_input_layers",
+            "_layer_call_argspecs",
+            "_nodes_by_depth",
+            "_output_coordinates",
+            "_output_layers",
+            "_tensor_usage_count",
+        }
+    )
+    return Flavour(
+        "tf_keras",
+        tf_keras.layers.Layer,
+        tf_keras.Model,
+        (Functional, tf_keras.Sequential),
+        Functional,
+        (tf_keras.optimizers.Optimizer, OptimizerV2),
+        tf_keras.mixed_precision.LossScaleOptimizer,
+        tf_keras.metrics.Metric,
+        (backend.RandomGenerator,),
+        (tf_keras.layers.StringLookup, tf_keras.layers.IntegerLookup),
+        tf_keras.layers.Discretization,
+        True,
+        _attributes(tf_keras.layers.Layer(name="plain")) | adapted,
+        books,
+        generic_utils.to_snake_case,
+        lambda base: backend.get_default_graph_uid_map().get(("", base), 0),
+        lambda node: [
+            each
+            for each in tf.nest.flatten((node.call_args, node.call_kwargs))
+            if hasattr(each, "_keras_history")
+        ],
+    )
+
+
+def _attributes(layer: Any) -> frozenset[str]:
+    """The attributes of a layer without parts, TensorFlow's books about what it tracks included."""
+    layer._maybe_initialize_trackable()
+    return frozenset(vars(layer))
+
+
+def flavours() -> tuple[Flavour, ...]:
+    """The flavours in use."""
+    found = []
+    # The last name that the import of Keras 3 binds, in every release.
+    if hasattr(sys.modules.get("keras"), "version"):
+        found.append(_keras3())
+    if "tf_keras.src.optimizers" in sys.modules:
+        found.append(_tf_keras())
+    return tuple(found)
+
+
+def flavour_of(obj: Any) -> Flavour | None:
+    """The flavour whose layer, optimizer, metric or seed generator an object is, if any."""
+    for flavour in flavours():
+        kinds = (flavour.layer, flavour.metric, *flavour.optimizers, *flavour.seeds)
+        if isinstance(obj, kinds):
+            return flavour
+    return None
+
+
+def name_of(layer: Any) -> str:
+    """A layer's name, else its class: tf_keras's FeatureSpace never calls Layer's constructor."""
+    return str(getattr(layer, "name", None) or snake_case(type(layer).__name__))
+
+
+def is_optimizer(obj: Any) -> bool:
+    """Whether it is an optimizer of either flavour, or one of ``tf.compat.v1.train``."""
+    flavour = flavour_of(obj)
+    return is_v1(obj) if flavour is None else isinstance(obj, flavour.optimizers)
+
+
+def is_v1(obj: Any) -> bool:
+    """Whether it is an optimizer of ``tf.compat.v1.train``, which can train any variables."""
+    return isinstance(obj, tf.compat.v1.train.Optimizer)

@@ -1,0 +1,68 @@
+"""What a variable is, in TensorFlow and in both Keras flavours.
+
+What is read in sync over replicas answers the question for an attribute that it does not have by a
+collective, which other workers would have to join (tensorflow/python/distribute/values.py): only
+what is known to be there is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from tfckpt.live.variables.distributed import CONTAINER, Sharded, Whole, owner, whole
+
+Trackable = tf.__internal__.tracking.Trackable
+Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
+
+
+def is_variable(obj: Any) -> bool:
+    """Whether it is a variable of TensorFlow's or of Keras 3's TensorFlow backend."""
+    if type(obj) is ResourceVariable or isinstance(obj, (tf.Variable, Sharded)):
+        return True
+    return isinstance(obj, Trackable) and hasattr(obj, "_deferred_initialize")
+
+
+def raw(variable: Any) -> Any:
+    """The tf.Variable inside Keras 3's Variable or tf_keras's AutoCastVariable, or itself.
+
+    For one that is partitioned, and for each of its parts, the whole of it.
+    """
+    if type(variable) is ResourceVariable and CONTAINER not in variable.__dict__:
+        return variable  # as nearly all are; tf.Variable takes long to say what is one of it
+    if isinstance(variable, tf.Variable):
+        inner = owner(variable.__dict__.get("_variable", variable))
+    else:
+        inner = variable if isinstance(variable, (Sharded, Whole)) else variable._value
+    return whole(inner) if isinstance(inner, Sharded) else inner
+
+
+def meant(obj: Any) -> Any:
+    """What an object says it is (tensorflow/python/trackable/base_delegate.py), or itself."""
+    while isinstance(obj, Delegating):
+        obj = obj._trackable
+    return obj
+
+
+def path(variable: Any) -> str:
+    """Keras 3's path of a variable, elsewhere its name."""
+    if isinstance(variable, (tf.Variable, Sharded)):
+        return str(variable.name.removesuffix(":0"))
+    return str(variable.path)
+
+
+def as_int(value: Any) -> int:
+    """The number in a variable (mirrored ones included), a tensor, or a number."""
+    return int(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def last_name(variable: Any) -> str:
+    return str(variable.name).removesuffix(":0").rpartition("/")[2]
+
+
+def on_host(tensor: Any) -> Any:
+    """The tensor in the host's memory; on a CPU, itself."""
+    with tf.device("CPU:0"):
+        return tf.identity(tensor)

@@ -1,0 +1,237 @@
+"""From the plan of a rewrite to a checkpoint: which key each value gets, what the record says.
+
+A checkpoint with an object graph keeps it and its keys; whatever the inventory does not name (the
+parts of a lookup table) goes along with what it belongs to. All others get keys and a graph made of
+their canonical names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Restored, Role
+from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.planning.checks.step import Status
+from tfckpt.planning.rewrite import structure
+from tfckpt.stored.average import AveragedValues
+from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
+from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
+from tfckpt.stored.bundles.index_encoder import encode_object_graph
+from tfckpt.stored.casting import cast
+from tfckpt.stored.commits import record
+from tfckpt.stored.commits.write_checkpoint import Value, write_checkpoint
+from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
+from tfckpt.stored.graphs.writer import key_of, made_of, pruned
+from tfckpt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping
+
+    import numpy as np
+
+    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning import Plan, Step
+    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+
+_HINT = "leave it out: --exclude with its name"
+_PART = 1 << 20
+_NUMBERED = re.compile(r".*-([0-9]{1,18})", re.DOTALL)
+
+
+def rewrite(
+    reader: Reader, plan: Plan, target: str, shard_bytes: int | None = None
+) -> CommitRecord:
+    """Make a checkpoint of another.
+
+    Args:
+        reader: of the source.
+        plan: without errors, of :func:`tfckpt.planning.rewrite.derive`.
+        target: prefix of what is made.
+        shard_bytes: a data file ends before it would have more; None makes a single one.
+
+    Raises:
+        SaveError: something is at the target already, or it cannot be written there.
+        UnsupportedCheckpointError: a value cannot be carried over.
+        DamagedCheckpointError: a value of the source is damaged.
+    """
+    stored = reader.stored
+    for step in plan.assignments:
+        if step.entry.shape is not None and step.entry.dtype in OPAQUE:
+            message = f"a {step.entry.dtype} can be read only by the TensorFlow that wrote it"
+            raise UnsupportedCheckpointError(
+                message, path=stored.prefix, name=step.source, hint=_HINT
+            )
+    bundle, inventory = _graphed(stored)
+    keys = _keys(plan, bundle.entries if bundle else {}, kept=bundle is not None)
+    values = {
+        keys[step.name]: reader.value(step, keys[step.name])
+        for step in plan.assignments
+        if step.entry.shape is not None
+    }
+    if bundle is not None:
+        values = dict(_with_graph(bundle, inventory, plan, values))
+    else:
+        values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, encode_object_graph(made_of(keys)))
+
+    before = stored.record.lineage if stored.record else ()
+    counts = {status.value: count for status, count in plan.counts.items()}
+
+    def describe(bundle: Bundle, files: tuple[str, ...]) -> CommitRecord:
+        entries = [_written(step, keys[step.name], bundle) for step in plan.assignments]
+        inventory = structure(stored.inventory, plan, entries, target)
+        number = _NUMBERED.fullmatch(target)
+        found = record.CommitRecord(
+            number=int(number[1]) if number else 0,
+            inventory=inventory,
+            index_sha256=bundle.digest,
+            created=record.now(),
+            versions={"tfckpt": __version__},
+            finite=reader.finite,
+            files=files,
+            lineage=(*before, Restored(plan.origins, counts)),
+        )
+        return _told(stored, plan, found)
+
+    return write_checkpoint(target, list(values.values()), describe, shard_bytes=shard_bytes)
+
+
+class Reader:
+    """Reads values as a plan wants them.
+
+    Args:
+        stored: the source, open.
+        plan: which of its values will be read.
+        advance: is told how many bytes have been read, and how many there are.
+
+    Attributes:
+        stored: the source.
+        finite: whether all weights and slots read so far are finite numbers.
+    """
+
+    def __init__(
+        self, stored: StoredCheckpoint, plan: Plan, advance: Callable[[int, int], None]
+    ) -> None:
+        self.stored = stored
+        self.finite = True
+        self._advance = advance
+        self._total = plan.nbytes
+        self._done = 0
+        advance(self._done, self._total)
+
+    def value(self, step: Step, key: str) -> Value:
+        return Value(key, step.entry.nbytes, partial(self.read, step))
+
+    def read(self, step: Step) -> np.ndarray:
+        """The value in the type that it is to have."""
+        entry = _stored(step)
+        array = self.stored.values.read(entry.key)
+        self._done += entry.nbytes
+        self._advance(self._done, self._total)
+        if step.status is Status.CAST:
+            array = cast(array, step.entry.dtype, self.stored.prefix, step.source)
+        if entry.role in (Role.WEIGHT, Role.SLOT):
+            self.finite = self.finite and _finite(array)
+        return array
+
+
+def _keys(plan: Plan, taken: Container[str], *, kept: bool) -> dict[str, str]:
+    """New name → key: the source's where it is kept, and for one of several names of one value."""
+    keys: dict[str, str] = {}
+    used = set[str]()
+    for step in plan.assignments:
+        key = _stored(step).key if kept else ""
+        if not kept or key in used:
+            key, number = key_of(step.name), 2
+            while kept and (key in taken or key in used):
+                key, number = key_of(f"{step.name}~{number}"), number + 1
+        keys[step.name] = key
+        used.add(key)
+    return keys
+
+
+def _graphed(stored: StoredCheckpoint) -> tuple[Bundle | None, Inventory]:
+    """The files whose object graph and keys the result has, and what they hold.
+
+    Those of an average are its first member's.
+    """
+    while isinstance(stored.values, AveragedValues):
+        stored = stored.values.members[0]
+    bundle = stored.values if stored.graph and isinstance(stored.values, Bundle) else None
+    return bundle, stored.inventory
+
+
+def _with_graph(
+    bundle: Bundle, inventory: Inventory, plan: Plan, values: Mapping[str, Value]
+) -> Iterator[tuple[str, Value]]:
+    """Everything that is not left out, in the order of the source's files."""
+    text = bytes(bundle.read(OBJECT_GRAPH).item())
+    graph = parse_object_graph(text, path=bundle.prefix, name=OBJECT_GRAPH)
+    if any(node.registered_saver and node.registered_saver.name for node in graph.nodes):
+        message = "holds what a registered saver wrote, which alone can write it anew"
+        raise UnsupportedCheckpointError(message, path=bundle.prefix)
+    taken = {_stored(step).name for step in plan.assignments}
+    lost = [entry for entry in inventory.entries.values() if entry.name not in taken]
+    left_out = {entry.key for entry in lost}
+    owners = {e.key.rpartition(ATTRIBUTES)[0] for e in lost if e.shape is None} - {""}
+    left_out |= {key for key in bundle.entries if key.rpartition(ATTRIBUTES)[0] in owners}
+    without = pruned(graph, left_out)
+    if without is not graph:
+        text = encode_object_graph(without)
+    rest = dict(values)
+    for key, entry in sorted(bundle.entries.items(), key=lambda item: item[1][2:4]):
+        made = rest.pop(key, None)
+        if key == OBJECT_GRAPH:
+            yield key, _text(key, text)
+        elif made is not None:
+            yield key, made
+        elif key not in left_out and entry.dtype in OPAQUE:  # the state of an iterator
+            yield key, Value(key, entry.nbytes, partial(bundle.read_raw, key), entry)
+        elif key not in left_out:
+            yield key, Value(key, entry.nbytes, partial(bundle.read, key))
+    yield from rest.items()
+
+
+def _stored(step: Step) -> Entry:
+    assert step.stored is not None, "what is assigned is stored"  # noqa: S101 (narrows the type)
+    return step.stored
+
+
+def _text(key: str, content: bytes) -> Value:
+    import numpy as np
+
+    return Value(key, len(content), lambda: np.array(content, object))
+
+
+def _written(step: Step, key: str, bundle: Bundle) -> Entry:
+    """A value as the record has it."""
+    found = bundle.entries.get(key)
+    nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, None)
+    if step.entry.shape is None:
+        crc32c = None
+    return step.entry._replace(key=key, nbytes=nbytes, crc32c=crc32c)
+
+
+def _told(stored: StoredCheckpoint, plan: Plan, told: CommitRecord) -> CommitRecord:
+    """With what the source's record says that is true of the result as well."""
+    old = stored.record
+    if old is None:
+        return told
+    told = dataclasses.replace(told, step=old.step, epoch=old.epoch)
+    whole = len(plan.assignments) == len(stored.inventory.entries)
+    if Status.CAST in plan.counts or not whole:
+        return told
+    return dataclasses.replace(told, metrics=old.metrics, training=old.training)
+
+
+def _finite(array: np.ndarray) -> bool:
+    import numpy as np
+
+    if array.dtype.hasobject or array.dtype.fields or array.dtype.kind in "biu":
+        return True
+    flat = array.reshape(-1)
+    parts = (flat[start : start + _PART] for start in range(0, flat.size, _PART))
+    return all(bool(np.isfinite(part).all()) for part in parts)

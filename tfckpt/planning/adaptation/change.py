@@ -1,0 +1,83 @@
+"""What is done to a stored value before it is assigned, step by step, as a plan says it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tfckpt.core.inventory import Shape
+
+
+class Kind(NamedTuple):
+    """Shape and type of a value on its way."""
+
+    shape: Shape
+    dtype: str
+
+
+class Impossible(Exception):  # noqa: N818 - the answer to a question, raised by none to a user
+    """A value cannot be adapted so; why, and what to do."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One operation, with everything settled that it needs to be carried out.
+
+    Attributes:
+        how: the kind of rule that it follows, ``transpose``.
+        before: shape and type of what goes in; several where values wait to be joined.
+        after: of what comes out.
+        detail: what else there is to say, ``[:, 4:8]``.
+        options: numbers and words for each that goes in, or for all that are joined.
+        rows: for ``vocabulary``, the row of the old value for each of the new one, -1 for none.
+    """
+
+    how: str
+    before: tuple[Kind, ...]
+    after: tuple[Kind, ...]
+    detail: str = ""
+    options: tuple[Mapping[str, Any], ...] = dataclasses.field(default=({},), hash=False)
+    rows: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Change("transpose", (Kind((2, 3), "int8"),), (Kind((3, 2), "int8"),)))
+        'transpose: (2, 3) → (3, 2)'
+        """
+        types = {kind.dtype for kind in (*self.before, *self.after)}
+        old, new = (_show(kinds, typed=len(types) > 1) for kinds in (self.before, self.after))
+        return " ".join(filter(None, (self.how, self.detail))) + f": {old} → {new}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "how": self.how,
+            "detail": self.detail,
+            "before": [_plain(kind) for kind in self.before],
+            "after": [_plain(kind) for kind in self.after],
+        }
+
+
+def show_shape(shape: Iterable[int]) -> str:
+    """A shape as reports have it.
+
+    >>> show_shape((4,)), show_shape((2, 3))
+    ('(4)', '(2, 3)')
+    """
+    return f"({', '.join(map(str, shape))})"
+
+
+def _show(kinds: Iterable[Kind], *, typed: bool) -> str:
+    return " + ".join(f"{k.dtype} " * typed + show_shape(k.shape) for k in kinds)
+
+
+def _plain(kind: Kind) -> dict[str, Any]:
+    return {"dtype": kind.dtype, "shape": list(kind.shape)}

@@ -1,0 +1,298 @@
+"""What each kind of rule does to one value, by shape and type alone.
+
+Each function takes the rule, what there is, and the live value that all of it leads to; it returns
+what comes of it, the settled numbers, and what a report says beside the shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfckpt.core.dtypes import can_cast, holds, is_real
+from tfckpt.core.selectors import suggest
+from tfckpt.planning.adaptation.change import Impossible, Kind, show_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfckpt.core.inventory import Shape
+    from tfckpt.policy import adaptations
+
+_NEAREST = ("int8", "uint8", "int16", "uint16", "int32", "int64")
+_CAST_HINT = "a rule of `how: cast` before this one converts it"
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What a plan is told of the world outside of policies and inventories.
+
+    Attributes:
+        vocabularies: path of each file of words that the policy names → its words.
+        functions: names that the program has registered.
+        initializers: those names in the policy that Keras knows as initializers.
+    """
+
+    vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    functions: frozenset[str] = frozenset()
+    initializers: frozenset[str] = frozenset()
+
+
+class Done(NamedTuple):
+    """The outcome of one operation on one value."""
+
+    kind: Kind
+    options: Mapping[str, Any]
+    detail: str = ""
+    rows: tuple[int, ...] = ()
+
+
+def cast(rule: adaptations.Cast, kind: Kind, live: Kind, _: Known) -> Done:
+    if not can_cast(kind.dtype, live.dtype, rule.casting):
+        casts = (c for c in ("same_kind", "any") if can_cast(kind.dtype, live.dtype, c))
+        wider = next(casts, "")
+        hint = f"casting: {wider} converts it all the same" if wider else ""
+        raise Impossible(
+            f"{kind.dtype} does not become {live.dtype} by casting: {rule.casting}", hint
+        )
+    options = {"dtype": live.dtype, "casting": rule.casting}
+    return Done(Kind(kind.shape, live.dtype), options, rule.casting)
+
+
+def transpose(rule: adaptations.Transpose, kind: Kind, _: Kind, __: Known) -> Done:
+    rank = len(kind.shape)
+    axes = tuple(reversed(range(rank)))
+    if rule.axes is not None:
+        axes = tuple(axis_of(axis, kind.shape) for axis in rule.axes)
+        if sorted(axes) != list(range(rank)):
+            raise Impossible(f"axes: {list(rule.axes)} is no order of all {rank} axes")
+    shape = tuple(kind.shape[axis] for axis in axes)
+    return Done(Kind(shape, kind.dtype), {"axes": axes}, str(list(axes)) if rule.axes else "")
+
+
+def reshape(rule: adaptations.Reshape, kind: Kind, live: Kind, _: Known) -> Done:
+    shape = live.shape if rule.shape is None else rule.shape
+    known = math.prod(size for size in shape if size != -1)
+    size = math.prod(kind.shape)
+    if -1 in shape and known:
+        shape = tuple(size // known if each == -1 else each for each in shape)
+    if -1 in shape or math.prod(shape) != size:
+        raise Impossible(
+            f"{show_shape(kind.shape)} has {size} numbers and does not become {show_shape(shape)}"
+        )
+    return Done(Kind(shape, kind.dtype), {"shape": shape})
+
+
+def slice_(rule: adaptations.Slice, kind: Kind, live: Kind, _: Known) -> Done:
+    size = live.shape if rule.size is None else rule.size
+    start = (0,) * len(kind.shape) if rule.start is None else rule.start
+    if not len(size) == len(start) == len(kind.shape):
+        raise Impossible(
+            f"{show_shape(kind.shape)} has {len(kind.shape)} axes, and the part has "
+            f"{len(size)}, its start {len(start)}"
+        )
+    if any(s + n > m for s, n, m in zip(start, size, kind.shape, strict=True)):
+        raise Impossible(
+            f"{show_shape(size)} from {show_shape(start)} on is not within {show_shape(kind.shape)}"
+        )
+    return Done(
+        Kind(size, kind.dtype), {"start": start, "size": size}, box(kind.shape, start, size)
+    )
+
+
+def pad(rule: adaptations.Pad, kind: Kind, live: Kind, known: Known) -> Done:
+    shape = live.shape
+    before = (0,) * len(shape) if rule.before is None else rule.before
+    if not len(shape) == len(before) == len(kind.shape):
+        raise Impossible(
+            f"{show_shape(kind.shape)} has {len(kind.shape)} axes, the value here {len(shape)}, "
+            f"`before` {len(before)}"
+        )
+    if any(b + n > m for b, n, m in zip(before, kind.shape, shape, strict=True)):
+        raise Impossible(f"{show_shape(kind.shape)} does not fit into {show_shape(shape)}")
+    to = Kind(shape, kind.dtype)
+    fill = filling(rule.value, to, live, known)
+    where = f", at {show_shape(before)}" if any(before) else ""
+    detail = f"with {rule.value:g}" if isinstance(rule.value, float) else f"with {rule.value}"
+    return Done(to, {"before": before, "shape": shape, "fill": fill}, detail + where)
+
+
+def tile(rule: adaptations.Tile, kind: Kind, live: Kind, _: Known) -> Done:
+    shape, axis = kind.shape, rule.axis
+    if axis is not None:
+        axis = axis_of(axis, (*shape, 1))
+        shape = (*shape[:axis], 1, *shape[axis:])
+    times = rule.times
+    if times is None:
+        if len(shape) != len(live.shape):
+            hint = "`axis` says where the new axis stands" if axis is None else ""
+            raise Impossible(f"{show_shape(shape)} is not tiled to {show_shape(live.shape)}", hint)
+        if any(not old or new % old for old, new in zip(shape, live.shape, strict=True)):
+            raise Impossible(f"{show_shape(live.shape)} is no multiple of {show_shape(shape)}")
+        times = tuple(new // old for old, new in zip(shape, live.shape, strict=True))
+    if len(times) != len(shape):
+        raise Impossible(f"times: {list(times)} does not suit {show_shape(shape)}")
+    mean = rule.scale == "mean"
+    if mean and not is_real(kind.dtype):
+        raise Impossible(f"scale: mean divides, and the value is {kind.dtype}", _CAST_HINT)
+    to = tuple(old * many for old, many in zip(shape, times, strict=True))
+    options = {"axis": axis, "times": times, "divisor": math.prod(times) if mean else 1}
+    detail = f"{'×'.join(map(str, times))}{', mean' * mean}"
+    return Done(Kind(to, kind.dtype), options, detail)
+
+
+def resize(rule: adaptations.Resize, kind: Kind, live: Kind, _: Known) -> Done:
+    if not is_real(kind.dtype) and (rule.method != "nearest" or kind.dtype not in _NEAREST):
+        raise Impossible(f"{rule.method} is for numbers with fractions, not {kind.dtype}")
+    if len(kind.shape) != len(live.shape):
+        raise Impossible(f"{show_shape(kind.shape)} and {show_shape(live.shape)} differ in rank")
+    if 0 in kind.shape or 0 in live.shape:
+        raise Impossible("there is nothing to interpolate between")
+    if rule.grid is not None:
+        return _resize_grid(rule, rule.grid, kind, live)
+    axes = [i for i, size in enumerate(kind.shape) if size != live.shape[i]]
+    if rule.axes is not None:
+        axes = [axis_of(axis, kind.shape) for axis in rule.axes]
+        if len(set(axes)) < len(axes):
+            raise Impossible(f"axes: {list(rule.axes)} names one axis twice")
+    elif len(axes) != 2:
+        raise Impossible(
+            f"{show_shape(kind.shape)} and {show_shape(live.shape)} differ in {len(axes)} axes; "
+            "an image has two",
+            "say which `axes` are meant, or of which `grid` the positions are",
+        )
+    sizes = tuple(live.shape[axis] for axis in axes)
+    shape = list(kind.shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        shape[axis] = size
+    options = {"method": rule.method, "axes": tuple(axes), "sizes": sizes}
+    return Done(Kind(tuple(shape), kind.dtype), options, f"{rule.method}, axes {axes}")
+
+
+def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: Kind, live: Kind) -> Done:
+    if len(kind.shape) < 2:
+        raise Impossible(f"{show_shape(kind.shape)} has no axis of positions before its last one")
+    old, new = kind.shape[-2], live.shape[-2] - rule.prefix
+    if rule.prefix + math.prod(grid) != old:
+        raise Impossible(
+            f"a grid of {_grid(grid)} and {rule.prefix} before it are "
+            f"{rule.prefix + math.prod(grid)} positions, and the checkpoint has {old}"
+        )
+    to = rule.to_grid
+    if to is None:
+        side = math.isqrt(max(new, 0))
+        to = (new,) if len(grid) == 1 else (side, side) if len(set(grid)) == 1 else ()
+    if new < 1 or math.prod(to) != new or not to:
+        raise Impossible(
+            f"{live.shape[-2]} positions here, {rule.prefix} of them before the grid, are "
+            + (f"no grid of {_grid(to)}" if rule.to_grid else "no square, or the old grid is none"),
+            "`to_grid` says which grid they are",
+        )
+    shape = (*kind.shape[:-2], rule.prefix + new, kind.shape[-1])
+    options = {"method": rule.method, "grid": grid, "to_grid": to, "prefix": rule.prefix}
+    kept = f", {rule.prefix} before it kept" if rule.prefix else ""
+    detail = f"{rule.method}, grid {_grid(grid)} → {_grid(to)}{kept}"
+    return Done(Kind(shape, kind.dtype), options, detail)
+
+
+def vocabulary(rule: adaptations.Vocabulary, kind: Kind, live: Kind, known: Known) -> Done:
+    if lacking := {rule.old, rule.new} - known.vocabularies.keys():
+        raise Impossible(f"the words of {min(lacking)} were not read")
+    old, new = known.vocabularies[rule.old], known.vocabularies[rule.new]
+    axis = axis_of(rule.axis, kind.shape)
+    sides = [("the checkpoint", kind.shape, rule.old, old)]
+    if len(live.shape) == len(kind.shape):
+        sides.append(("the value here", live.shape, rule.new, new))
+    around = rule.before + rule.oov
+    for side, shape, file, words in sides:
+        if shape[axis] != len(words) + around:
+            others = f" and {around} other{'s' * (around != 1)}" if around else ""
+            raise Impossible(
+                f"{file} has {len(words)} words, which{others} make {len(words) + around} rows; "
+                f"axis {axis} of {side} has {shape[axis]}",
+                "`before` and `oov` count the rows that belong to no word",
+            )
+    at = {word: rule.before + i for i, word in enumerate(old)}
+    found = [at.get(word, -1) for word in new]
+    if old and new and max(found) < 0:
+        raise Impossible(f"no word of {rule.new} is in {rule.old}")
+    end = rule.before + len(old)
+    rows = (*range(rule.before), *found, *range(end, end + rule.oov))
+    to = Kind((*kind.shape[:axis], len(rows), *kind.shape[axis + 1 :]), kind.dtype)
+    lost = found.count(-1)
+    fill: float | str = 0.0
+    if lost and rule.missing == "mean" and not is_real(kind.dtype):
+        raise Impossible(f"missing: mean divides, and the value is {kind.dtype}", _CAST_HINT)
+    if lost and rule.missing != "mean":
+        fill = filling(0.0 if rule.missing == "zeros" else rule.missing, to, live, known)
+    elif lost:
+        fill = "mean"
+    options = {"axis": axis, "fill": fill, "words": (rule.before, end)}
+    detail = f"{rule.old} → {rule.new}, {len(new) - lost} of {len(new)} words known"
+    return Done(to, options, detail + (f", {rule.missing} for {lost}" if lost else ""), rows)
+
+
+def filling(fill: float | str, to: Kind, live: Kind, known: Known) -> float | str:
+    """A number, ``initialize`` or the name of an initializer, if ``to`` can be filled with it."""
+    if not isinstance(fill, str):
+        if not holds(to.dtype, fill):
+            raise Impossible(f"{to.dtype} does not hold {fill:g}")
+        return fill
+    if fill == "initialize":
+        if to != live:
+            raise Impossible(
+                f"initialize takes what is here, {live.dtype} {show_shape(live.shape)}, and needs "
+                f"{to.dtype} {show_shape(to.shape)}",
+                _CAST_HINT if to.shape == live.shape else "",
+            )
+        return fill
+    if fill not in known.initializers:
+        near = suggest(fill, _INITIALIZERS)
+        raise Impossible(
+            f"Keras has no initializer {fill!r}",
+            f"did you mean {near[0]!r}?" if near else "initialize takes what is here",
+        )
+    if not is_real(to.dtype):
+        raise Impossible(f"an initializer makes numbers with fractions, not {to.dtype}")
+    return fill
+
+
+_INITIALIZERS = (
+    "zeros",
+    "ones",
+    "glorot_uniform",
+    "glorot_normal",
+    "he_normal",
+    "he_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "random_normal",
+    "random_uniform",
+    "truncated_normal",
+    "orthogonal",
+)
+
+
+def axis_of(axis: int, shape: Sequence[int]) -> int:
+    """An axis counted from the front."""
+    if not -len(shape) <= axis < len(shape):
+        raise Impossible(f"{show_shape(shape)} has no axis {axis}")
+    return axis % len(shape)
+
+
+def box(shape: Sequence[int], start: Sequence[int], size: Sequence[int]) -> str:
+    """A part of a value, as it is written in Python.
+
+    >>> box((4, 12), (0, 4), (4, 4))
+    '[:, 4:8]'
+    """
+    parts = [
+        ":" if (s, n) == (0, m) else f"{s}:{s + n}"
+        for m, s, n in zip(shape, start, size, strict=True)
+    ]
+    return f"[{', '.join(parts)}]"
+
+
+def _grid(grid: Sequence[int]) -> str:
+    return "×".join(map(str, grid))

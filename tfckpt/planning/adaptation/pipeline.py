@@ -1,0 +1,238 @@
+"""The rules of ``adapt`` on the way from a stored value to a live one.
+
+All rules that match a value make one pipeline, in the order in which they are written. ``split``,
+``concat`` and a ``function`` of several values also say where stored values go, as a rename does;
+what stands before them in the policy is done to each stored value, what stands behind them to the
+part or the whole. An optimizer's slots are not adapted along with their variable: what is right for
+a weight need not be right for what an optimizer keeps of it, so a slot has a rule of its own, is
+reset, or is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.inventory import Role
+from tfckpt.core.selectors import Selector
+from tfckpt.errors import Problem
+from tfckpt.planning.adaptation import operations
+from tfckpt.planning.adaptation.change import Change, Impossible, Kind, show_shape
+from tfckpt.planning.adaptation.operations import Done, axis_of, box
+from tfckpt.planning.matching.rules import canonical, did_you_mean
+from tfckpt.policy import adaptations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory, Shape
+    from tfckpt.planning.adaptation.operations import Known
+    from tfckpt.planning.matching.renames import Renames
+    from tfckpt.planning.matching.routing import Route
+    from tfckpt.planning.matching.rules import Aliases
+    from tfckpt.policy import Policy
+
+_SINGLE: dict[type[adaptations.Adaptation], Callable[[Any, Kind, Kind, Known], Done]] = {
+    adaptations.Cast: operations.cast,
+    adaptations.Transpose: operations.transpose,
+    adaptations.Reshape: operations.reshape,
+    adaptations.Slice: operations.slice_,
+    adaptations.Pad: operations.pad,
+    adaptations.Resize: operations.resize,
+    adaptations.Vocabulary: operations.vocabulary,
+    adaptations.Tile: operations.tile,
+}
+# What changes nothing where type and shape are right already, and then is not spoken of.
+_FITTING = {"cast", "reshape", "slice", "pad", "tile"}
+_SLOT_HINT = (
+    "a rule of `adapt` for the slot itself adapts it; optimizer: {slots: reset} starts anew"
+)
+
+
+class Adaptations:
+    """The pipelines of a policy."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        renames: Renames,
+        stored: Inventory,
+        live: Inventory,
+        known: Known,
+    ) -> None:
+        self._policy = policy
+        self._renames = renames
+        self._stored = stored
+        self._live = live
+        self._known = known
+        self._selectors = [
+            Selector(rule.model) if not any(rule.pairs()) and isinstance(rule.model, str) else None
+            for rule in policy.adapt
+        ]
+
+    def changes(self, routes: Sequence[Route], live: Entry) -> tuple[Change, ...]:
+        """What is done to the stored values of these routes, in the order of the parts.
+
+        Raises:
+            Impossible: a rule cannot be followed.
+        """
+        leading = routes[0].adapt
+        own = [
+            rule
+            for index, rule in enumerate(self._policy.adapt)
+            if (index == leading if (s := self._selectors[index]) is None else s.matches(live.name))
+        ]
+        self._check_slot(routes[0], live, own)
+        if live.shape is None:  # a cast of everything is none of an iterator
+            own = [rule for rule in own if rule.how != "cast"]
+        if not own:
+            return ()
+        self._check_parts(routes)
+        kinds = tuple(_kind(route.stored) for route in routes)
+        to = _kind(live)
+        changes: list[Change] = []
+        for rule in own:
+            change = self._change(rule, kinds, to, routes)
+            if rule.how not in _FITTING or change.before != change.after:
+                changes.append(change)
+                kinds = change.after
+        return tuple(changes)
+
+    def unused(self, names: Collection[str], also: Aliases) -> Iterator[Problem]:
+        """A problem for each rule whose selector matches no live name."""
+        for index, selector in enumerate(self._selectors):
+            if selector is None or any(map(selector.matches, names)):
+                continue
+            text = selector.pattern
+            message = f"adapt: {text!r} matches nothing"
+            hint = canonical(selector.matches, also) or did_you_mean(text, names)
+            yield Problem(message, *self._policy.where("adapt", index), hint)
+
+    def _check_slot(self, route: Route, live: Entry, own: Sequence[adaptations.Adapt]) -> None:
+        """What was done to a variable and not to its slot would leave the two apart."""
+        if live.role is not Role.SLOT:
+            return
+        followed = route.rule if route.follows else ""
+        if live.shape and all(rule.how == "cast" for rule in own):
+            followed = followed or self._rearranged(route, live)
+        if followed:
+            raise Impossible(f"its variable is adapted, and it is not ({followed})", _SLOT_HINT)
+
+    def _rearranged(self, route: Route, live: Entry) -> str:
+        """The rule by which a slot's variable is another than it was, ``""`` where none is."""
+        there = self._stored.entries.get(route.stored.of)
+        here = self._live.entries.get(live.of)
+        fits = there is not None and here is not None and there.shape == here.shape
+        for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
+            idle = rule.how == "cast" or (fits and rule.how in _FITTING)
+            if selector is not None and selector.matches(live.of) and not idle:
+                return f"{rule.how}: {selector.pattern}"
+        return ""
+
+    def _check_parts(self, routes: Sequence[Route]) -> None:
+        """That every value that is joined is there, and once."""
+        rule = self._policy.adapt[routes[0].adapt] if routes[0].adapt >= 0 else None
+        if rule is None or isinstance(rule, adaptations.Split):
+            return
+        there = {route.part for route in routes}
+        for part, (pattern, _) in enumerate(rule.pairs()):
+            if part not in there:
+                raise Impossible(f"how: {rule.how} needs what {pattern!r} names, and it is absent")
+
+    def _change(
+        self, rule: Any, kinds: tuple[Kind, ...], to: Kind, routes: Sequence[Route]
+    ) -> Change:
+        if isinstance(rule, adaptations.Concat):
+            done = _concat(rule, kinds)
+        elif isinstance(rule, adaptations.Function) and rule.checkpoint is not None:
+            done = self._function(rule, to)
+        else:
+            each = [self._single(rule, kind, to, routes[0]) for kind in kinds]
+            return Change(
+                rule.how,
+                kinds,
+                tuple(done.kind for done in each),
+                " and ".join(dict.fromkeys(done.detail for done in each if done.detail)),
+                tuple(done.options for done in each),
+                each[0].rows,
+            )
+        return Change(rule.how, kinds, (done.kind,), done.detail, (done.options,))
+
+    def _single(self, rule: Any, kind: Kind, to: Kind, route: Route) -> Done:
+        if isinstance(rule, adaptations.Split):
+            return self._split(rule, kind, route)
+        if isinstance(rule, adaptations.Function):
+            return self._function(rule, to)
+        return _SINGLE[type(rule)](rule, kind, to, self._known)
+
+    def _split(self, rule: adaptations.Split, kind: Kind, route: Route) -> Done:
+        axis = axis_of(rule.axis, kind.shape)
+        sizes = rule.sizes or self._room(kind.shape, axis, route)
+        whole = kind.shape[axis]
+        if sum(sizes) != whole:
+            parts = " + ".join(map(str, sizes))
+            raise Impossible(f"sizes of {parts} are not the {whole} of axis {axis}", _SIZES_HINT)
+        start = tuple(sum(sizes[: route.part]) if i == axis else 0 for i in range(len(kind.shape)))
+        shape = _with(kind.shape, axis, sizes[route.part])
+        detail = box(kind.shape, start, shape)
+        return Done(Kind(shape, kind.dtype), {"start": start, "size": shape}, detail)
+
+    def _room(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
+        """How much of an axis each live value has numbers for."""
+        moved = self._renames.apply(route.stored.name)
+        targets = next((each.targets for each in moved if each.adapt == route.adapt), ())
+        rest = math.prod(_with(shape, axis, 1))
+        sizes = []
+        for target in targets:
+            part = self._live.find(target)
+            if part is None or part.shape is None:
+                raise Impossible(f"nothing here is {target}, so its size is not known", _SIZES_HINT)
+            if not rest or math.prod(part.shape) % rest:
+                raise Impossible(
+                    f"{target} {show_shape(part.shape)} takes no whole part of {show_shape(shape)} "
+                    f"along axis {axis}",
+                    _SIZES_HINT,
+                )
+            sizes.append(math.prod(part.shape) // rest)
+        return tuple(sizes)
+
+    def _function(self, rule: adaptations.Function, to: Kind) -> Done:
+        if rule.name not in self._known.functions:
+            raise Impossible(
+                f"no function is registered as {rule.name!r}",
+                "import what registers it with tfckpt.register_adaptation; "
+                f"known: {', '.join(sorted(self._known.functions)) or 'none'}",
+            )
+        return Done(to, {"name": rule.name}, rule.name)
+
+
+_SIZES_HINT = "`sizes` says how the axis is divided"
+
+
+def _concat(rule: adaptations.Concat, kinds: Sequence[Kind]) -> Done:
+    first = kinds[0]
+    axis = axis_of(rule.axis, first.shape)
+    for kind in kinds:
+        same = len(kind.shape) == len(first.shape)
+        if not same or _with(kind.shape, axis, 1) != _with(first.shape, axis, 1):
+            raise Impossible(
+                f"{show_shape(first.shape)} and {show_shape(kind.shape)} are not joined along "
+                f"axis {axis}"
+            )
+        if kind.dtype != first.dtype:
+            raise Impossible(
+                f"{first.dtype} and {kind.dtype} are not joined",
+                "a rule of `how: cast` before this one makes them equal",
+            )
+    shape = _with(first.shape, axis, sum(kind.shape[axis] for kind in kinds))
+    return Done(Kind(shape, first.dtype), {"axis": axis}, f"axis {axis}")
+
+
+def _with(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _kind(entry: Entry) -> Kind:
+    if entry.shape is None:
+        raise Impossible(f"{entry.name} is no tensor")
+    return Kind(entry.shape, entry.dtype)

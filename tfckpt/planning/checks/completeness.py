@@ -1,0 +1,88 @@
+"""Whether a plan is worth carrying out: too little of it, or nothing at all, is a problem.
+
+TensorFlow calls a restore of nothing a success. What would match any checkpoint does not count here
+as something: a save counter never does, and the optimizer's step and learning rate, metrics, seeds
+and vocabularies do only where nothing else was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Role
+from tfckpt.errors import Problem
+from tfckpt.planning.checks.hints import RENAMED
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.checks.step import Step
+    from tfckpt.policy import Policy
+
+_LEFT_ALONE = frozenset({Status.EXCLUDED, Status.RESET})
+_TRIFLES = frozenset(
+    {Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED, Role.VOCABULARY}
+)
+_TOPS = 6
+SAVE_COUNTER = "save_counter"
+
+
+def coverage(
+    policy: Policy, steps: Sequence[Step], stored: Inventory, live: Inventory
+) -> Iterator[Problem]:
+    """Problems of a plan as a whole."""
+    selected = [step for step in steps if step.live and step.status not in _LEFT_ALONE]
+    assigned = [step for step in selected if step.status in ASSIGNED]
+    yield from _share(policy, selected, assigned)
+    if policy.allow_empty or _something(selected, assigned):
+        return
+    # what does not fit, or has been renamed, says why by itself
+    errors = (step for step in selected if step.severity is Severity.ERROR)
+    if not any(step.stored or step.hint.startswith(RENAMED) for step in errors):
+        held, here = _tops(stored), _tops(live)
+        differ = f"the checkpoint holds {held}, and the model {here}"
+        hint = differ if held != here else "it seems to be of another model"
+        message = f"no value would be restored from {stored.source}"
+        yield Problem(message, hint=f"{hint}; allow_empty: true permits it")
+
+
+def is_save_counter(entry: Entry) -> bool:
+    """Whether it is what ``tf.train.Checkpoint.save`` counts in."""
+    return entry.name == SAVE_COUNTER and entry.role is Role.STATE
+
+
+def _share(policy: Policy, selected: Iterable[Step], assigned: Iterable[Step]) -> Iterator[Problem]:
+    if (least := policy.min_restored) is None:
+        return
+    wanted, got = _parameters(selected), _parameters(assigned)
+    if got < least * wanted:
+        message = (
+            f"min_restored: {got / wanted:.1%} of the {wanted:,} selected parameters would be "
+            f"restored, {least:.1%} are wanted"
+        )
+        yield Problem(message, *policy.where("min_restored", 0))
+
+
+def _parameters(steps: Iterable[Step]) -> int:
+    entries = (step.live for step in steps if step.live)
+    return sum(math.prod(entry.shape or ()) for entry in entries if entry.role is Role.WEIGHT)
+
+
+def _something(selected: Iterable[Step], assigned: Iterable[Step]) -> bool:
+    if any(_substantial(step.entry) for step in selected):
+        return any(_substantial(step.entry) for step in assigned)
+    return not all(is_save_counter(step.entry) for step in assigned)
+
+
+def _substantial(entry: Entry) -> bool:
+    return entry.role not in _TRIFLES and not is_save_counter(entry)
+
+
+def _tops(inventory: Inventory) -> str:
+    """The first components of an inventory's names."""
+    tops = sorted({name.partition("/")[0] for name in inventory.entries})
+    shown = [f"{top}/…" if top not in inventory.entries else top for top in tops[:_TOPS]]
+    return (", ".join(shown) + (" …" if len(tops) > _TOPS else "")) or "nothing"

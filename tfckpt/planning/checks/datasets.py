@@ -1,0 +1,52 @@
+"""An iterator's place means something in the data set that it was saved with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfckpt.core.inventory import Dataset
+
+_INFINITE, _UNKNOWN = -1, -2  # TensorFlow's words
+HINT = (
+    "make the data set as it was; or exclude the iterator in a policy, or do not give it to the "
+    "checkpoint: then the data begin anew"
+)
+OTHERWISE = (
+    "its data set is made otherwise than when it was saved, of other data or by other operations, "
+    "so that what comes next may not be what would have come"
+)
+
+
+def doubt(stored: Dataset | None, live: Dataset | None) -> str:
+    """Why a place in the one data set is none in the other, ``""`` where nothing says so.
+
+    >>> from tfckpt.core.inventory import Dataset
+    >>> ten = Dataset("int64", 10, "1")
+    >>> doubt(ten, Dataset("int64", 100, "2"))
+    'its data set has 10 elements in the checkpoint and 100 elements in the model'
+    >>> doubt(ten, ten._replace(elements="float32"))
+    'its data set gives int64 in the checkpoint and float32 in the model'
+    """
+    if stored is None or live is None:
+        return ""
+    if stored.elements != live.elements:
+        there, here = stored.elements, live.elements
+        return f"its data set gives {there} in the checkpoint and {here} in the model"
+    if stored.size != live.size and _UNKNOWN not in (stored.size, live.size):
+        there, here = _size(stored.size), _size(live.size)
+        return f"its data set has {there} in the checkpoint and {here} in the model"
+    return ""
+
+
+def made_otherwise(stored: Dataset | None, live: Dataset | None) -> bool:
+    """Whether they are two, whose elements may be alike all the same."""
+    if stored is None or live is None or "" in (stored.fingerprint, live.fingerprint):
+        return False
+    return stored.fingerprint != live.fingerprint
+
+
+def _size(number: int) -> str:
+    if number == _INFINITE:
+        return "no end"
+    return f"{number:,} element{'s' * (number != 1)}" if number else "no elements"

@@ -1,0 +1,176 @@
+"""Which layers of the checkpoint seem to have been renamed in the model.
+
+A rule is offered, ready to be pasted, only where it would be right: a whole layer of the model has
+nothing in the checkpoint, a whole layer of the checkpoint goes nowhere, both hold variables of the
+same names, roles and shapes, and no other pair of layers fits as well. Of several that do, those
+whose paths end alike are the same: ``backbone/conv`` is ``encoder/conv``. An automatic name ends no
+path, and its layer must be the only one of its kind on either side. The rule is about the highest
+parents for which it takes no value away from where it is now.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory, Role, Shape
+
+RENAMED = "renamed? rename: "
+_Values = frozenset[tuple[str, "Role", "Shape | None"]]
+_MOST_LEVELS = 50  # names come from files
+_PLAIN = re.compile(r"[^*?\[\]\"\\]+")
+_KEY = re.compile(r"(checkpoint|model): (?=\")")
+
+
+def rule_of(hint: str) -> str:
+    """The rule that a hint offers, as Python; "" where it offers none.
+
+    >>> rule_of('renamed? rename: [{checkpoint: "model/a/**", model: "model/b/**"}]')
+    '{"checkpoint": "model/a/**", "model": "model/b/**"}'
+    """
+    rule = hint.removeprefix(f"{RENAMED}[").removesuffix("]")
+    return _KEY.sub(r'"\1": ', rule) if hint.startswith(RENAMED) else ""
+
+
+class RenameHints:
+    """Rules that would fill what is missing with what is left over.
+
+    >>> from tfckpt.core.inventory import Entry, Inventory, Role
+    >>> old = Entry("model/backbone/conv/kernel", Role.WEIGHT, "float32", (3, 3))
+    >>> new = Entry("model/encoder/conv/kernel", Role.WEIGHT, "float32", (3, 3))
+    >>> sides = Inventory("", {old.name: old}), Inventory("", {new.name: new})
+    >>> RenameHints(*sides, [old], [new]).of(new)
+    'renamed? rename: [{checkpoint: "model/backbone/**", model: "model/encoder/**"}]'
+    """
+
+    def __init__(
+        self, stored: Inventory, live: Inventory, left: Sequence[Entry], missing: Sequence[Entry]
+    ) -> None:
+        self._stored = stored.entries
+        self._live = live.entries
+        self._sides = stored, live
+        self._left = left
+        self._missing = missing
+
+    def of(self, entry: Entry) -> str:
+        """The rule that is about a value, missing or left over, or about its variable."""
+        return self._hints.get((entry.of or entry.name).rpartition("/")[0], "")
+
+    @cached_property
+    def _hints(self) -> dict[str, str]:
+        """Path of a layer of either side → the rule."""
+        if not self._left or not self._missing:
+            return {}
+        found = {}
+        chosen = {e.name for e in self._left}, {e.name for e in self._missing}
+        layers = _layers(self._stored), _layers(self._live)
+        kinds = [Counter(side.values()) for side in layers]
+        weak = _automatic(self._sides[0]) | _automatic(self._sides[1])
+        names = sorted(self._stored)
+        for old, new in _pairs(*(_whole(*both) for both in zip(layers, chosen, strict=True))):
+            alone = all(kind[layers[0][old]] == 1 for kind in kinds)
+            if not alone and (old in weak or new in weak) and _end(old) != _end(new):
+                continue
+            for there, here in _heads(old, new):
+                if self._fits(there, here, names, *chosen):
+                    rule = f'{{checkpoint: "{there}/**", model: "{here}/**"}}'
+                    found[old] = found[new] = f"{RENAMED}[{rule}]"
+                    break
+        return found
+
+    def _fits(
+        self,
+        there: str,
+        here: str,
+        names: Sequence[str],
+        left: Collection[str],
+        missing: Collection[str],
+    ) -> bool:
+        """Whether a rule moves nothing that is at its place, and nothing to where it is not."""
+        if not _PLAIN.fullmatch(there + here):
+            return False
+        for index in range(bisect_left(names, f"{there}/"), len(names)):
+            name = names[index]
+            if not name.startswith(f"{there}/"):
+                break
+            target = here + name.removeprefix(there)
+            other = self._live.get(target)
+            if name not in left or (
+                other is not None
+                and (target not in missing or other.shape != self._stored[name].shape)
+            ):
+                return False
+        return True
+
+
+def _layers(entries: Mapping[str, Entry]) -> dict[str, _Values]:
+    """Path of each layer → its variables."""
+    layers: dict[str, list[Entry]] = {}
+    for entry in entries.values():
+        if not entry.of and "/" in entry.name:
+            layers.setdefault(entry.name.rpartition("/")[0], []).append(entry)
+    return {
+        path: frozenset((_end(each.name), each.role, each.shape) for each in values)
+        for path, values in layers.items()
+    }
+
+
+def _whole(layers: Mapping[str, _Values], chosen: Collection[str]) -> dict[str, _Values]:
+    """The layers of which all variables are among the chosen."""
+    return {
+        path: values
+        for path, values in layers.items()
+        if all(f"{path}/{variable}" in chosen for variable, _, _ in values)
+    }
+
+
+def _automatic(inventory: Inventory) -> set[str]:
+    """The paths of layers whose names nobody chose, or of which the file does not tell them."""
+    stacks = inventory.stacks.items()
+    return {
+        f"{p}/{layer.name}" for p, each in stacks for layer in each if layer.base or not layer.told
+    }
+
+
+def _end(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _pairs(old: Mapping[str, _Values], new: Mapping[str, _Values]) -> Iterator[tuple[str, str]]:
+    """Layers of both sides that hold the same; by as much of the ends of their paths as tells."""
+    rest = dict(old), dict(new)
+    depth = max((path.count("/") + 1 for side in rest for path in side), default=0)
+    for levels in range(min(depth, _MOST_LEVELS), -1, -1):
+        alike: dict[object, tuple[list[str], list[str]]] = {}
+        for number, side in enumerate(rest):
+            for path, values in side.items():
+                parts = path.split("/")
+                if len(parts) >= levels:
+                    end = tuple(parts[len(parts) - levels :])
+                    alike.setdefault((end, values), ([], []))[number].append(path)
+        for theirs, ours in alike.values():
+            if not theirs or not ours:
+                continue
+            if len(theirs) == len(ours) == 1:
+                yield theirs[0], ours[0]
+            for number, paths in enumerate((theirs, ours)):
+                for path in paths:
+                    del rest[number][path]
+
+
+def _heads(old: str, new: str) -> Iterator[tuple[str, str]]:
+    """Both paths without what they end with alike, the shortest first."""
+    parts = old.split("/"), new.split("/")
+    same = 0
+    while same < min(map(len, parts)) - 1 and parts[0][-1 - same] == parts[1][-1 - same]:
+        same += 1
+    for levels in range(same, -1, -1):
+        there, here = ("/".join(part[: len(part) - levels]) for part in parts)
+        if there != here:
+            yield there, here

@@ -1,0 +1,214 @@
+"""Values that only one side has: how much it matters, why it may be, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Role
+from tfckpt.planning.checks.completeness import is_save_counter
+from tfckpt.planning.checks.step import Severity, Status, Step
+from tfckpt.planning.checks.vocabularies import NOT_SAVED
+from tfckpt.planning.matching.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.checks.hints import RenameHints
+    from tfckpt.planning.matching.seeds import Seeds
+    from tfckpt.planning.matching.unnamed_layers import Untold
+    from tfckpt.policy import Policy
+
+NO_SUCH_NAME = "the model has nothing of this name"
+_SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
+_MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
+_UNEXPECTED_HINT = (
+    "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
+)
+_ANEW = "optimizer: {slots: reset} starts all of the optimizer's slots anew"
+_MISSING_SLOT_HINT = f"{_ANEW}; declared in expect_missing, these alone start anew"
+_LEFT_SLOT_HINT = f"{_ANEW}; declared in expect_unexpected, these alone are left out"
+_FRESH = "optimizer: {slots: reset, iterations: reset, hyperparameters: config} starts it anew"
+_SETTING_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
+_ADAPTER = re.compile(r"/lora_[a-z]+_[ab]$")
+ADAPTERS_HINT = (
+    "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
+    "a layer is as it was before they were trained"
+)
+_OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
+_OF_KERAS = _OF_OPTIMIZERS | {Role.WEIGHT}
+
+
+def is_adapter(name: str) -> bool:
+    """Whether it is a factor of what Keras 3 adds to a kernel (``Layer.enable_lora``).
+
+    >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
+    (True, False)
+    """
+    return _ADAPTER.search(name) is not None
+
+
+class Unmatched:
+    """Steps for the values that the other side does not have.
+
+    Args:
+        policy: what is declared.
+        stored: what the checkpoint has.
+        live: what is to be restored.
+        untold: why a value of no name may be the one.
+        seeds: likewise for seeds.
+        drop: what the policy drops from the checkpoint.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        stored: Inventory,
+        live: Inventory,
+        untold: Untold,
+        *,
+        seeds: Seeds,
+        drop: Rules,
+    ) -> None:
+        self._policy = policy
+        self._stored = stored
+        self._live = live
+        self._untold = untold
+        self._seeds = seeds
+        self._drop = drop
+        self.expect_missing = Rules(policy, "expect_missing")
+        self.expect_unexpected = Rules(policy, "expect_unexpected")
+
+    def missing(self, live: Entry, moved: Mapping[str, str], renamed: RenameHints) -> Step:
+        """A live value that nothing is meant for; ``moved`` is where rules sent stored ones."""
+        variable = live.of or live.name
+        asked = self._untold.doubt, self._untold.orders.doubt
+        doubts = (ask(name) for name in dict.fromkeys((variable, live.name)) for ask in asked)
+        doubt, hint = next((found for found in doubts if found[0]), ("", ""))
+        if doubt and self.expect_missing.every(live.name) is None:
+            error = Severity.ERROR, doubt, hint
+            return Step(Status.SUSPECT, live.name, "", live, None, *error)
+        reason, hint = self._why_missing(live, moved)
+        unsaved = live.role is Role.SEED and not self._stored.complete
+        left_out = live.name in self._stored.left_out
+        known = live.role is not Role.VOCABULARY or self._policy.on_missing != "error"
+        severity, reason = self._severity(
+            live,
+            self._policy.on_missing if known else "warn",
+            reason,
+            self.expect_missing,
+            unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
+        )
+        expected = self.expect_missing.every(live.name) is not None
+        hint = ("" if expected else renamed.of(live)) or (
+            hint if severity is Severity.ERROR else ""
+        )
+        return Step(Status.MISSING, live.name, "", live, None, severity, reason, hint)
+
+    def _why_missing(self, live: Entry, moved: Mapping[str, str]) -> tuple[str, str]:
+        if live.name in self._stored.entries and (rule := self._drop.first(live.name)):
+            reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
+        elif rule := moved.get(live.name):
+            reason = f"what has this name in the checkpoint goes elsewhere: {rule}"
+        elif why := self._stored.left_out.get(live.name):
+            reason = f"left out of the checkpoint: {why}"
+        elif is_save_counter(live):
+            reason = "not in the checkpoint: write() was used, or its writer counts no saves"
+        elif live.role is Role.VOCABULARY:
+            reason = NOT_SAVED
+        elif live.role in _OF_OPTIMIZERS and not self._optimizers[0]:
+            reason = "the model has an optimizer, and the checkpoint no state of one"
+            return reason, f"{self._weights_alone}; or {_FRESH}"
+        elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
+            reason = "the checkpoint's optimizer keeps no such slot"
+            if live.slot in self._slots[0]:
+                reason = "the checkpoint has no slot of the variable, which was not trained then"
+            return reason, _MISSING_SLOT_HINT
+        else:
+            reason = self._seeds.doubt(live) or "not in the checkpoint"
+        return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
+
+    def unexpected(
+        self, stored: Entry, reason: str, renamed: RenameHints, target: str = ""
+    ) -> Step:
+        """A stored value that nothing uses; ``""`` for a reason that its name says."""
+        severity, why = self._severity(
+            stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self.expect_unexpected
+        )
+        hint = ""
+        if severity is Severity.ERROR:
+            hint = renamed.of(stored) or _UNEXPECTED_HINT
+            if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
+                why = "the checkpoint holds the state of an optimizer, and the model has none"
+                hint = f"compile the model; or {self._weights_alone}"
+            elif not reason and is_adapter(stored.name):
+                hint = renamed.of(stored) or ADAPTERS_HINT
+            elif not reason and (top := _top(stored.name)) in self._not_given:
+                why = f"nothing was given as `{top}`"
+                selectors = ", ".join(f'"{one}/**"' for one in self._not_given)
+                hint = renamed.of(stored) or (
+                    f"give it, too, as {top}=…; or leave it in the checkpoint: "
+                    f"exclude_checkpoint: [{selectors}]"
+                )
+            elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
+                why = "the model's optimizer keeps no such slot"
+                if stored.slot in self._slots[1]:
+                    why = "the model has no slot of the variable, which is not trained now"
+                hint = _LEFT_SLOT_HINT
+            elif not reason and stored.role is Role.HYPERPARAMETER:
+                hint = _SETTING_HINT
+        found = Status.UNEXPECTED, "", stored.name, None, stored
+        return Step(*found, severity, why, hint, target)
+
+    @cached_property
+    def _optimizers(self) -> tuple[bool, bool]:
+        """Whether the checkpoint has one, and whether the model does."""
+        return _has_optimizer(self._stored), _has_optimizer(self._live)
+
+    @property
+    def by_role(self) -> bool:
+        """Whether what is said of a stored value of a variable that is gone depends on its role."""
+        return not self._not_given and not self._live.aliases
+
+    @cached_property
+    def _slots(self) -> tuple[set[str], set[str]]:
+        """What the optimizers keep of variables, in the checkpoint and in the model."""
+        return _slots(self._stored), _slots(self._live)
+
+    @cached_property
+    def _not_given(self) -> list[str]:
+        """What the names in the checkpoint begin with of which the live objects have none."""
+        entries = self._stored.entries.values()
+        stored = {e.name.partition("/")[0] for e in entries if e.role in _OF_KERAS}
+        return sorted(stored - {_top(name) for name in self._live.entries} - {"optimizer"})
+
+    @cached_property
+    def _weights_alone(self) -> str:
+        weights = (e.name for e in self._live.entries.values() if e.role is Role.WEIGHT)
+        tops = sorted({_top(name) for name in weights})
+        selectors = ", ".join(f'"{top}/**"' for top in tops)
+        return f"restore the weights alone: include: [{selectors}]"
+
+    def _severity(
+        self, entry: Entry, key: str, reason: str, expected: Rules, *, unsaved: bool = False
+    ) -> tuple[Severity, str]:
+        if (rule := expected.every(entry.name)) is not None:
+            return Severity.NOTE, f"{reason}, as expected: {rule}"
+        if entry.role is Role.METRIC or unsaved or self._seeds.doubt(entry):
+            return Severity.NOTE, reason
+        return _SEVERITY[key], reason
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _has_optimizer(inventory: Inventory) -> bool:
+    entries = inventory.entries.values()
+    return bool(inventory.optimizers) or any(entry.role in _OF_OPTIMIZERS for entry in entries)
+
+
+def _slots(inventory: Inventory) -> set[str]:
+    return {entry.slot for entry in inventory.entries.values() if entry.role is Role.SLOT}

@@ -1,0 +1,48 @@
+"""The words of a lookup layer: equal on both sides, or the layer has none yet and takes them.
+
+A lookup keeps its words in a table that is made once; what has been traced with the layer, a
+``tf.data`` pipeline for one, goes on with that table. So other words are never put in the place of
+those that are there. Which words they are is told by the checksum that the index has of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfckpt.core.inventory import Entry
+
+NOT_SAVED = (
+    "not in the checkpoint: only tfckpt saves a vocabulary or bins. The model keeps its own, which "
+    "must be those of the training"
+)
+HINT = (
+    "make the layer with those of the checkpoint (`tfckpt inspect --name` shows them), or exclude "
+    "them in the policy to keep the model's"
+)
+
+
+def doubt(stored: Entry, live: Entry) -> str:
+    """Why the live layer does not take what is stored, ``""`` where it does.
+
+    >>> from tfckpt.core.inventory import Entry, Role
+    >>> words = Entry("model/text/vocabulary", Role.VOCABULARY, "string", (3,), crc32c=7)
+    >>> doubt(words, words), doubt(words, words._replace(shape=(0,), crc32c=1))
+    ('', '')
+    >>> doubt(words, words._replace(crc32c=1))
+    'the layer has 3 entries, and the checkpoint has others, or in another order'
+    """
+    if stored.dtype != live.dtype:
+        return f"the layer has {live.dtype}, and the checkpoint has {stored.dtype}"
+    if live.shape == (0,) or None in (stored.crc32c, live.crc32c):
+        return ""  # who assigns compares them
+    if stored.shape != live.shape:
+        return f"the layer has {_count(live)}, and the checkpoint has {_count(stored)}"
+    if stored.crc32c != live.crc32c:
+        return f"the layer has {_count(live)}, and the checkpoint has others, or in another order"
+    return ""
+
+
+def _count(entry: Entry) -> str:
+    count = entry.shape[0] if entry.shape else 0
+    return f"{count:,} entr{'y' if count == 1 else 'ies'}"

@@ -1,0 +1,113 @@
+"""Where slots alone would lie: optimizers of another kind.
+
+Optimizer slots are matched by slot and variable, and believed only where both optimizers are of the
+same class and keep the same slots: Adam's ``momentum`` is not SGD's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Role
+from tfckpt.planning.matching.structure import slot_head
+
+if TYPE_CHECKING:
+    from tfckpt.core.inventory import Entry, Inventory
+
+SETTING_HINT = (
+    "optimizer: {hyperparameters: config} keeps what the code says; `match: name` takes it all "
+    "the same"
+)
+SLOTS_HINT = "optimizer: {slots: reset} starts them anew; `match: name` takes them all the same"
+
+
+class Optimizers:
+    """Which pairs of optimizers keep state that means the same."""
+
+    def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._sides = stored, live
+        self._classes = stored.optimizers, live.optimizers
+        self._verdicts: dict[tuple[str, str], str] = {}
+
+    @cached_property
+    def _stored(self) -> dict[str, _Optimizer]:
+        return _optimizers(self._sides[0])
+
+    @cached_property
+    def _live(self) -> dict[str, _Optimizer]:
+        return _optimizers(self._sides[1])
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all optimizers keep the same slots on both sides, and none has another class.
+
+        Then no slot is doubtful that has the same name on both, whichever optimizer it is of.
+        """
+        there, here = self._classes
+        if any(name and here.get(path, "") not in {"", name} for path, name in there.items()):
+            return False
+        stored, live = (side.entries for side in self._sides)
+        count = 0
+        for name, entry in stored.items():
+            if entry.role is Role.SLOT:
+                other = live.get(name)
+                if other is None or (other.slot, other.of) != (entry.slot, entry.of):
+                    return False
+                count += 1
+        return count == sum(entry.role is Role.SLOT for entry in live.values())
+
+    def doubt(self, stored: Entry, live: Entry) -> str:
+        """Why a stored slot should not go into a live one, ``""`` where nothing speaks against."""
+        pair = self._stored.get(stored.name, _UNKNOWN), self._live.get(live.name, _UNKNOWN)
+        places = pair[0].path, pair[1].path
+        if places not in self._verdicts:
+            self._verdicts[places] = _differ(*pair) if all(places) else ""
+        return self._verdicts[places]
+
+    def doubt_of_setting(self, stored: Entry, live: Entry) -> str:
+        """Why a learning rate and its like may mean something else here: for another class."""
+        paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
+        there, here = (
+            _Optimizer(path, classes.get(path, ""), set())
+            for path, classes in zip(paths, self._classes, strict=True)
+        )
+        return _differ(there, here)
+
+
+@dataclasses.dataclass(slots=True)
+class _Optimizer:
+    """One optimizer: where it is, its class if that is known, and the slots that it keeps."""
+
+    path: str
+    name: str
+    slots: set[str]
+
+
+_UNKNOWN = _Optimizer("", "", set())
+
+
+def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
+    """Name of each slot → its optimizer."""
+    found: dict[str, _Optimizer] = {}
+    owners = {}
+    for entry in inventory.entries.values():
+        if entry.role is Role.SLOT:
+            path = slot_head(entry).removesuffix(f"/{entry.slot}")
+            if (owner := found.get(path)) is None:
+                name = inventory.optimizers.get(path, "")
+                owner = found[path] = _Optimizer(path, name, set())
+            if entry.slot != "moving_average":  # of any optimizer, and no part of how it works
+                owner.slots.add(entry.slot)
+            owners[entry.name] = owner
+    return owners
+
+
+def _differ(old: _Optimizer, new: _Optimizer) -> str:
+    if old.name and new.name and old.name != new.name:
+        return f"{new.path!r} is {new.name!r} here and {old.name!r} in the checkpoint"
+    if old.slots != new.slots:
+        here, there = ", ".join(sorted(new.slots)), ", ".join(sorted(old.slots))
+        return f"{new.path!r} keeps {here} here and {there} in the checkpoint"
+    return ""

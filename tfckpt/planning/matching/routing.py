@@ -1,0 +1,281 @@
+"""Which live value each stored value is meant for.
+
+Rename rules come first and see the stored name alone. What no rule names goes to the same name, or,
+under ``match: structure``, to the layer at the same position. An optimizer's slots are found by
+optimizer, slot and variable, since names of slots can repeat: renaming a layer does not orphan its
+momentum, and no slot is taken for another variable's. A value that two paths reach (tied weights,
+a shared layer) is found by either of them, on either side.
+
+Two stored values meant for one live value are both refused; which of them was wanted is nothing
+that an order of rules should decide.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.core.inventory import rebased
+from tfckpt.planning.matching.attributes import other_attributes
+from tfckpt.planning.matching.structure import Positions, slot_head, slot_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.matching.renames import Moved, Renames
+    from tfckpt.planning.matching.unnamed_layers import Untold
+    from tfckpt.policy import Policy
+
+
+_ANOTHER = (
+    "{} is another attribute in the model, with or without an underscore: `rename` says that they "
+    "are one"
+)
+
+
+class Route(NamedTuple):
+    """Where one stored value goes.
+
+    Attributes:
+        stored: the value.
+        target: canonical name of the live value, or the name it would have.
+        live: the live value of that name, or None.
+        rule: the rule that renamed it, in words; ``""`` where none did.
+        explicit: whether a rename rule matched this value's own name.
+        alias: whether the live value goes by another name than the one aimed at.
+        untold: why it goes where it goes, if the file does not tell its layer's name.
+        misled: why the live value of that name is not the one meant, ``""`` where there is none.
+        adapt: the index of the rule of ``adapt`` that sends it there, -1 where none does.
+        part: which part of a split value it takes, or which of several joined ones it is.
+        follows: whether it is a slot that goes there only because its variable does.
+
+    """
+
+    stored: Entry
+    target: str
+    live: Entry | None
+    rule: str = ""
+    explicit: bool = False
+    alias: bool = False
+    untold: str = ""
+    misled: str = ""
+    adapt: int = -1
+    part: int = 0
+    follows: bool = False
+
+
+class _Aim(NamedTuple):
+    """Where a stored value goes by its own name; no ``target`` where nothing is at its position."""
+
+    target: str | None
+    rule: str = ""
+    explicit: bool = False
+    untold: str = ""
+    adapt: int = -1
+    part: int = 0
+    misled: str = ""
+
+
+_NO_VARIABLE = _Aim(None)
+
+
+class Router:
+    """Routes of stored values, for one policy and two inventories."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        renames: Renames,
+        stored: Inventory,
+        live: Inventory,
+        untold: Untold,
+    ) -> None:
+        self._renames = renames
+        self._stored = stored
+        self._live = live
+        self._untold = untold
+        self._by_position = tuple(policy.match) == ("structure",)
+        self._positions = Positions(stored, live)
+        self._aimed: dict[str, tuple[_Aim, ...]] = {}
+        self._attributes = other_attributes(stored, live)
+        # what no rule renames, and no position decides, is meant for the live value of its name
+        self._by_name = not self._by_position and untold.silent and not self._attributes
+
+    @cached_property
+    def _stored_slots(self) -> dict[tuple[str, str], Entry]:
+        return _by_variable(self._stored)
+
+    @cached_property
+    def _live_slots(self) -> dict[tuple[str, str], Entry]:
+        return _by_variable(self._live)
+
+    def straight(self, stored: Entry) -> Entry | None:
+        """The live value of the same name, where it is plain that the stored one is meant for it.
+
+        What :meth:`routes` says at length and for every case: one route without a word, to the
+        same name; for a slot, of the same variable. None where it takes that to find out.
+        """
+        live = self._live.entries.get(stored.name) if self._by_name else None
+        if live is None or live.of != stored.of:
+            return None
+        if self._renames:
+            if stored.of and self._renames.apply(stored.name):
+                return None
+            variable = stored.of or stored.name
+            return live if self._variables(variable) == (_Aim(variable),) else None
+        return live
+
+    @cached_property
+    def _named(self) -> bool:
+        """Whether a value's own name alone says where it goes."""
+        aliases = self._stored.aliases or self._live.aliases
+        return self._by_name and not self._renames and not aliases
+
+    def nowhere(self, stored: Entry) -> bool:
+        """Whether it is plain that the stored value is meant for its own name, which nothing has.
+
+        What :meth:`routes` says at length: one route without a word, to no live value.
+        """
+        if not self._named or stored.name in self._live.entries:
+            return False
+        return not (stored.of and self._live_slots)
+
+    def meant(self, variable: str) -> str:
+        """The live name that a stored variable is meant for, or would have."""
+        return self._variables(variable)[0].target or variable
+
+    def routes(self, stored: Entry) -> list[Route]:
+        """One, unless a rule sends the value to several names."""
+        if stored.of:
+            return list(self._slot(stored))
+        return [self._route(stored, aim) for aim in self._variables(stored.name)]
+
+    def _route(self, stored: Entry, aim: _Aim) -> Route:
+        if aim.target is None:
+            return Route(stored, stored.name, None, aim.rule, misled=aim.misled)
+        live = self._live.find(aim.target)
+        name, alias = (live.name, live.name != aim.target) if live else (aim.target, False)
+        return Route(
+            stored,
+            name,
+            live,
+            aim.rule,
+            aim.explicit,
+            alias,
+            aim.untold,
+            adapt=aim.adapt,
+            part=aim.part,
+        )
+
+    @property
+    def aliased(self) -> bool:
+        """Whether :meth:`known_as` can find anything."""
+        return not self._by_position and bool(self._stored.aliases)
+
+    def known_as(self, live: Entry) -> Entry | None:
+        """The stored value that the checkpoint also has under the name of this live one."""
+        if not self.aliased or live.name in self._stored.entries:
+            return None
+        variable = self._stored.find(live.of) if live.of else None
+        if variable is not None and (head := slot_head(live)):
+            return self._stored_slots.get((head, variable.name))
+        return self._stored.find(live.name)
+
+    def _slot(self, stored: Entry) -> Iterator[Route]:
+        """A slot goes where its variable goes, in its own optimizer or in the one a rule says."""
+        head = slot_head(stored)
+        tail = stored.name.removeprefix(head)
+        moved = self._renames.apply(stored.name)
+        for aimed in _parts(moved):
+            target = aimed.target or ""
+            # a rule that leaves the variable's part as it is says nothing about the variable
+            keeps = bool(head) and target.endswith(tail)
+            place = target.removesuffix(tail) if keeps else ""
+            for variable in self._variables(stored.of) if keeps else (_NO_VARIABLE,):
+                follows = variable.adapt >= 0 > aimed.adapt
+                aim = aimed._replace(target=variable.target, untold=variable.untold)
+                if follows:
+                    aim = aim._replace(adapt=variable.adapt, part=variable.part)
+                explicit = aimed.explicit
+                yield self._slot_route(stored, place, target, aim, explicit, follows=follows)
+        for variable in () if moved else self._variables(stored.of):
+            if variable.target is None:
+                yield Route(stored, stored.name, None, variable.rule, misled=variable.misled)
+                continue
+            moves = head and variable.target != stored.of
+            target = head + slot_tail(variable.target) if moves else stored.name
+            follows = variable.adapt >= 0
+            yield self._slot_route(stored, head, target, variable, explicit=False, follows=follows)
+
+    def _slot_route(
+        self,
+        stored: Entry,
+        head: str,
+        target: str,
+        variable: _Aim,
+        explicit: bool,
+        *,
+        follows: bool,
+    ) -> Route:
+        """A slot's route by the name that it would have, and by its slot and variable."""
+        of = variable.target
+        own = self._live.find(of) if of else None
+        name = own.name if own else of
+        misled, live = "", self._live.find(target)
+        if live is None or (name and self._another(stored, live, name)):
+            other, live = live, self._live_slots.get((head, name)) if name else None
+            if live is None:
+                misled = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
+        found = (target, None, False) if live is None else (live.name, live, live.name != target)
+        name, live, alias = found
+        how = variable.untold, misled, variable.adapt, variable.part
+        return Route(stored, name, live, variable.rule, explicit, alias, *how, follows)
+
+    def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
+        """Whether a live slot is another variable's; an optimizer alone knows labels, not names."""
+        here, there = self._live.find(live.of), self._stored.find(stored.of)
+        return here is not None and there is not None and here.name != variable
+
+    def _variables(self, name: str) -> tuple[_Aim, ...]:
+        """Where a variable goes; asked for by it and by each of its slots."""
+        if name not in self._aimed:
+            self._aimed[name] = self._aims(name)
+        return self._aimed[name]
+
+    def _aims(self, name: str) -> tuple[_Aim, ...]:
+        if moved := self._renames.apply(name):
+            return tuple(self._settled(name, aim) for aim in _parts(moved))
+        if not self._by_position:
+            other = rebased(name, self._attributes)
+            if other is not None and self._live.find(other) is None:
+                above = (each for each in self._attributes if f"{name}/".startswith(f"{each}/"))
+                return (_Aim(None, misled=_ANOTHER.format(max(above, key=len))),)
+            target, untold = self._untold.settle(name, other or name)
+            return (_Aim(target, untold=untold),)
+        place = self._positions.target(name)
+        rule = "" if place == name else "match: structure, by position"
+        return (_Aim(place and self._untold.orders.settle(name, place), rule),)
+
+    def _settled(self, name: str, aim: _Aim) -> _Aim:
+        target, untold = self._untold.settle(name, aim.target or "")
+        return aim._replace(target=target, untold=untold)
+
+
+def _parts(moved: Sequence[Moved]) -> Iterator[_Aim]:
+    """Where rules send a value: each target of a split takes a part of its own."""
+    for each in moved:
+        for place, target in enumerate(each.targets):
+            part = each.part or place if each.adapt >= 0 else 0
+            yield _Aim(target, each.rule, True, "", each.adapt, part)
+
+
+def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:
+    """Optimizer and slot, and the variable's canonical name → the slot's value."""
+    found: dict[tuple[str, str], Entry] = {}
+    for name in sorted(inventory.entries):
+        entry = inventory.entries[name]
+        if entry.of and (head := slot_head(entry)):
+            variable = inventory.find(entry.of)
+            found.setdefault((head, variable.name if variable else entry.of), entry)
+    return found

@@ -1,0 +1,86 @@
+"""Slots that a file tells by their position alone, under the names of the variables they are of.
+
+tf_keras stores slots in lists, and says whose they are in their own names, ``Adam/m/kernel``: of
+variables that were given no name, all are ``Adam/m/Variable``. What is left is the order of the
+optimizer's variables. It is believed where the optimizer of the model has as many, the slots that
+are told by name stand where it has their variables, and all shapes agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def by_position(
+    stored: Inventory, live: Inventory, trained: Mapping[str, Sequence[str]]
+) -> Inventory:
+    """The stored inventory, such slots under the names of the live ones.
+
+    Args:
+        stored: what the checkpoint has.
+        live: what is to be restored.
+        trained: path of a live optimizer → its variables, in its order.
+
+    >>> from tfckpt.core.inventory import Entry, Inventory
+    >>> def inventory(*entries):
+    ...     return Inventory("", {entry.name: entry for entry in entries})
+    >>> slot = Entry("optimizer/momentum/0", Role.SLOT, "float32", (2,), slot="momentum", of="0")
+    >>> meant = slot._replace(name="optimizer/momentum/w", of="module/w")
+    >>> list(by_position(inventory(slot), inventory(meant), {"optimizer": ["module/w"]}).entries)
+    ['optimizer/momentum/w']
+    """
+    names: dict[str, Entry] = {}
+    for path, variables in trained.items():
+        there, here = (_slots(side.entries.values(), path) for side in (stored, live))
+        for slot, entries in there.items():
+            names.update(_told(entries, here.get(slot, ()), variables))
+    if not names:
+        return stored
+    moved = (
+        entry._replace(name=meant.name, of=meant.of) if (meant := names.get(entry.name)) else entry
+        for entry in stored.entries.values()
+    )
+    return dataclasses.replace(stored, entries={entry.name: entry for entry in moved})
+
+
+def _slots(entries: Iterable[Entry], path: str) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.role is Role.SLOT and entry.name.startswith(f"{path}/"):
+            found.setdefault(entry.slot, []).append(entry)
+    return found
+
+
+def _told(
+    stored: Sequence[Entry], live: Iterable[Entry], variables: Sequence[str]
+) -> dict[str, Entry]:
+    """Name of a stored slot of an unknown variable → the live slot at its position."""
+    here = {entry.of: entry for entry in live}
+    numbered = {int(entry.of): entry for entry in stored if is_numbered(entry)}
+    told = {entry.of for entry in stored if not is_numbered(entry)}
+    others = {name for index, name in enumerate(variables) if index not in numbered}
+    if not numbered or told != others or len(stored) != len(variables):
+        return {}
+    meant = {index: here.get(variables[index]) for index in numbered if index < len(variables)}
+    found = {entry.name: meant.get(index) for index, entry in numbered.items()}
+    agree = (
+        live is not None and live.shape == entry.shape
+        for entry, live in ((entry, found[entry.name]) for entry in numbered.values())
+    )
+    return {name: live for name, live in found.items() if live is not None} if all(agree) else {}
+
+
+def is_numbered(entry: Entry) -> bool:
+    """Whether a slot's variable is known by its position alone, as nothing of a model is called."""
+    return entry.role is Role.SLOT and _NUMBER.fullmatch(entry.of) is not None

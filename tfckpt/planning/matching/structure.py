@@ -1,0 +1,381 @@
+"""Where names alone would lie: automatic layer names.
+
+Keras numbers unnamed layers as it builds them, and restores functional and sequential models by
+position. Take a ``Dense`` out of the middle and every following one receives its neighbour's
+weights, of the right shape and without a word. So an automatic name is believed only where the
+layers around it agree: the same number of that class on both sides, each between the same two
+neighbours, made in the same order. Layers that the user named, and that one side alone has, are
+left out of the comparison, unless one may be an automatic one of the other side;
+replacing a head says nothing about the body. Of a file that does not tell the order, the numbers
+alone are compared. In a list the index names a layer; there the name that
+the user gave it must be the same on both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Layer, Role
+from tfckpt.core.names import VARIABLE
+from tfckpt.planning.matching.evidence import (
+    all_made_alike,
+    misnamed,
+    renumbered,
+    same_class,
+    shifted,
+    told_apart,
+    which_hint,
+)
+from tfckpt.stored.tf1.creation_order import in_order_of_making, own_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory, Shape
+    from tfckpt.planning.matching.renames import Renames
+    from tfckpt.planning.matching.unnamed_layers import Untold
+
+    Alike = Callable[[Layer, Layer], bool]
+
+_REPEATED = re.compile(r"~\d+$")
+
+
+def slot_head(entry: Entry) -> str:
+    """The optimizer and slot that a slot's name begins with, ``""`` where it does not tell.
+
+    Where two variables would make one name, the second has ``~2`` behind it.
+
+    >>> from tfckpt.core.inventory import Entry, Role
+    >>> name = "optimizer/momentum/a/kernel~2"
+    >>> slot_head(Entry(name, Role.SLOT, "float32", (2,), slot="momentum", of="model/a/kernel"))
+    'optimizer/momentum'
+    """
+    tail = slot_tail(entry.of)
+    name = entry.name
+    if not name.endswith(tail):
+        name = _REPEATED.sub("", name)
+    head = name.removesuffix(tail) if entry.of and name.endswith(tail) else ""
+    return head if head.endswith(f"/{entry.slot}") else ""
+
+
+def slot_tail(of: str) -> str:
+    """What a variable adds to the name of its slot.
+
+    >>> slot_tail("model/a/kernel"), slot_tail("generator/a/kernel")
+    ('/a/kernel', '/generator/a/kernel')
+    """
+    return f"/{of.removeprefix('model/')}"
+
+
+class Layers:
+    """Which automatic layer names of two inventories mean the same layer."""
+
+    def __init__(
+        self, stored: Inventory, live: Inventory, untold: Untold, renames: Renames
+    ) -> None:
+        self._renames = renames
+        self._stored = stored.stacks
+        self._live = live.stacks
+        self._lists = live.lists
+        self._sides = stored, live
+        self._labelled = tuple(_labelled(side.labels) for side in self._sides)
+        self._unordered = stored.unordered
+        self._listed = stored.listed
+        self._untold = untold
+        self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
+        self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether both sides have the same layers in the same order wherever they have a stack.
+
+        Then no variable is doubtful that has the same name on both.
+        """
+        if self._unordered or not self._untold.silent:
+            return False
+        if self._labelled[0] != self._labelled[1]:
+            return False
+        pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
+        return all(
+            len(there) == len(here)
+            and all(map(_same_layer, there, here))
+            and all_made_alike(there, here)
+            and not renumbered("", there, here)
+            and all(old.traits == new.traits for old, new in zip(there, here, strict=True))
+            for there, here in pairs
+            if here
+        )
+
+    def doubt(self, stored: str, live: str) -> tuple[str, str]:
+        """Why a stored variable may not be the live one, and what to do about it.
+
+        ``""`` twice where nothing speaks against it.
+
+        A rule that renames a parent, or the variable in a layer, does not say that the layers are
+        the same ones; so they are compared across it. A rule that renames the layer itself settles
+        the matter, be it to the name that it has.
+
+        Args:
+            stored: its canonical name.
+            live: the canonical name of the variable it would be assigned to.
+
+        """
+        # all variables of a layer share the answer
+        layers = self._untold.orders.layers(stored)
+        layers = layers or self._holders(stored, live)
+        if layers not in self._doubts:
+            self._doubts[layers] = self._doubt(*layers)
+        return self._doubts[layers]
+
+    def _holders(self, stored: str, live: str) -> tuple[str, str]:
+        """What the variables belong to; in a list, which has only an index for them, themselves."""
+        old, new = stored.rpartition("/")[0], live.rpartition("/")[0]
+        return (stored, live) if new in self._lists else (old, new)
+
+    def _doubt(self, stored: str, live: str) -> tuple[str, str]:
+        end = stored.find("/")
+        while end != -1:
+            there, tail = stored[:end], stored[end:]
+            known = there in self._stored or there in self._labelled[0]
+            if known and live.endswith(tail):
+                here = live[: len(live) - len(tail)]
+                layer = tail[1:].partition("/")[0]
+                reason = self._compared(there, here).get(layer)
+                if reason and not (there == here and self._renames.keep(f"{there}/{layer}")):
+                    kinds = {each.name: each.kind for each in self._live.get(here, ())}
+                    return reason, which_hint(kinds.get(layer, ""))
+            end = stored.find("/", end + 1)
+        return "", ""
+
+    def _compared(self, there: str, here: str) -> dict[str, str]:
+        pair = there, here
+        if pair not in self._verdicts:
+            self._verdicts[pair] = {}
+            labelled = (side.get(path, ()) for side, path in zip(self._labelled, pair, strict=True))
+            if there not in self._stored:
+                self._verdicts[pair] = _relabelled(here, *labelled, attributes=True)
+            elif here in self._live and there in self._unordered:
+                listed = there in self._listed
+                both = self._untold.layers(there, here), self._live[here]
+                # Keras's files list those of a class as the model does, TF1's tell no order
+                compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
+                counted = _counted(here, *both, there == here)
+                self._verdicts[pair] = counted | compare(here, *both)
+            elif there in self._unordered:
+                named = _relabelled(here, *labelled, attributes=True)
+                self._verdicts[pair] = _unnumbered(here, self._stored[there]) | named
+            elif here in self._live:
+                both = self._untold.layers(there, here), self._live[here]
+                alike = self._alike(*pair)
+                weak = misnamed(alike, here, *both) | told_apart(alike, here, *both)
+                found = weak | _compare(here, *both) | _relabelled(here, *both)
+                indexed = shifted(here, *both) if here in self._lists else {}
+                self._verdicts[pair] = found | indexed
+        return self._verdicts[pair]
+
+    def _alike(self, there: str, here: str) -> Alike:
+        """Whether a stored layer and a live one have weights of the same shapes."""
+
+        def alike(old: Layer, new: Layer) -> bool:
+            stored, live = self._shapes
+            return stored.get(f"{there}/{old.name}") == live.get(f"{here}/{new.name}")
+
+        return alike
+
+    @cached_property
+    def _shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
+        """For each side, path → how many weights of each shape are below it."""
+        return tuple(_shapes_below(side) for side in self._sides)
+
+
+def _labelled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
+    """Path → the layers that its attributes name, with the names that they were given."""
+    found: dict[str, tuple[Layer, ...]] = {}
+    for path in sorted(labels):
+        parent, _, attribute = path.rpartition("/")
+        found[parent] = (*found.get(parent, ()), Layer(attribute, label=labels[path]))
+    return found
+
+
+def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
+    layers = {f"{path}/{layer.name}" for path, all_ in inventory.stacks.items() for layer in all_}
+    found: dict[str, Counter[Shape | None]] = {}
+    for name, entry in inventory.entries.items():
+        end = name.find("/") if entry.role is Role.WEIGHT else -1
+        while end != -1:
+            if name[:end] in layers:
+                found.setdefault(name[:end], Counter())[entry.shape] += 1
+            end = name.find("/", end + 1)
+    return found
+
+
+def _same_layer(there: Layer, here: Layer) -> bool:
+    """Whether two layers at one place have one name, and were given no other, or the same."""
+    return (there.name, there.label) == (here.name, here.label) and same_class(there, here)
+
+
+def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name cannot be believed, for the layers of a stack of which it cannot."""
+    old, new = _reduce(there, here), _reduce(here, there)
+    if [layer.name for layer in old] == [layer.name for layer in new]:
+        return {}
+    old_at = {layer.name: index for index, layer in enumerate(old)}
+    new_at = {layer.name: index for index, layer in enumerate(new)}
+    old_count = Counter(layer.base for layer in old)
+    new_count = Counter(layer.base for layer in new)
+    doubtful = {
+        base
+        for base in old_count | new_count
+        if base and (old_count[base] != new_count[base] or _displaced(base, old, new))
+    }
+    return {
+        layer.name: _reason(path, layer, (old, old_at), (new, new_at))
+        for layer in new
+        if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & doubtful
+    }
+
+
+def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool) -> dict[str, str]:
+    """Layer → why its name cannot be believed, where the order of the stored ones is not known.
+
+    ``met`` says that the stored names are those of the live layers that were made in their order.
+    """
+    old, new = (Counter(layer.base for layer in layers) for layers in (there, here))
+    numbered = {layer.base for layer in there if layer.number >= 0}
+    found = {}
+    for layer in here:
+        base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
+        if base and old[base] != new[base]:
+            found[layer.name] = (
+                f"{text} {new[base]} layers of that kind in the model and {old[base]} in the "
+                "checkpoint, which does not tell their order"
+            )
+        elif base in numbered and not met and not in_order_of_making(here, base):
+            found[layer.name] = (
+                f"{text} its layers of that kind in another order than they were made in, which "
+                "is all that the checkpoint tells"
+            )
+    return found
+
+
+def _unnumbered(path: str, there: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name cannot be believed, where attributes name the live ones."""
+    return {
+        layer.name: (
+            f"{layer.name!r} is an automatic name, {own_name(layer)!r} in the file, and the parts "
+            f"of {path!r} in the model have names that are not counted"
+        )
+        for layer in there
+        if layer.base and own_name(layer) != layer.name
+    }
+
+
+def _relabelled(
+    path: str, there: Sequence[Layer], here: Sequence[Layer], *, attributes: bool = False
+) -> dict[str, str]:
+    """Layer → why it is another one, though at the same index or key: the user named it so.
+
+    An attribute is a name, too: it holds where the layer's own name is nowhere else. So does the
+    index of a variable, whose name says little.
+    """
+    labels = {layer.name: layer.label for layer in there}
+    places = {layer.label: layer.name for layer in here if layer.label}
+    before = {layer.label: layer.name for layer in there if layer.label}
+    found = {}
+    for layer in here:
+        label = labels.get(layer.name, "")
+        renamed = label and layer.label and not attributes and layer.kind != VARIABLE
+        if label == layer.label or not (renamed or layer.label in before or label in places):
+            continue
+        place = f"is {path}/{places[label]}" if label in places else "is not"
+        now = f"which {place} in the model"
+        if label and layer.label:
+            what = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
+        elif layer.label:
+            was = f"{path}/{before[layer.label]} in the checkpoint"
+            what = f"{layer.label!r} in the model, which is {was}"
+        else:
+            what = f"{label!r} in the checkpoint, {now}"
+        kind = VARIABLE if layer.kind == VARIABLE else "layer"
+        found[layer.name] = f"{path}/{layer.name} is the {kind} {what}"
+    return found
+
+
+def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
+    known = {layer.name for layer in others}
+    return [layer for layer in layers if layer.base or layer.name in known]
+
+
+def _displaced(base: str, old: Sequence[Layer], new: Sequence[Layer]) -> bool:
+    return _neighbourhoods(base, old) != _neighbourhoods(base, new)
+
+
+def _neighbourhoods(base: str, layers: Sequence[Layer]) -> dict[str, tuple[str, str]]:
+    names = ["", *(layer.name for layer in layers), ""]
+    return {
+        layer.name: (names[index], names[index + 2])
+        for index, layer in enumerate(layers)
+        if layer.base == base
+    }
+
+
+def _reason(
+    path: str,
+    layer: Layer,
+    stored: tuple[Sequence[Layer], Mapping[str, int]],
+    live: tuple[Sequence[Layer], Mapping[str, int]],
+) -> str:
+    (old, old_at), (new, new_at) = stored, live
+    position, named = new_at[layer.name], old_at[layer.name]
+    at = f"at position {position + 1} of {path!r} in the model"
+    text = f"{layer.name!r} is an automatic name, {at}"
+    if position != named:
+        there = repr(old[position].name) if position < len(old) else "nothing"
+        return (
+            f"{text}; in the checkpoint {there} stands at position {position + 1}, "
+            f"and {layer.name!r} at position {named + 1}"
+        )
+    return (
+        f"{text} and in the checkpoint, but the layers around differ: "
+        f"{_around(new, position)} in the model, {_around(old, named)} in the checkpoint"
+    )
+
+
+def _around(layers: Sequence[Layer], position: int) -> str:
+    """The layer with two neighbours on either side, which is as far as a report line carries."""
+    shown = [layer.name for layer in layers[max(0, position - 2) : position + 3]]
+    before = "… " if position > 2 else ""
+    after = " …" if position + 3 < len(layers) else ""
+    return f"[{before}{', '.join(shown)}{after}] ({len(layers)} in all)"
+
+
+class Positions:
+    """Stored name → live name where layers are matched by position, whatever they are called."""
+
+    def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._at = {
+            path: {layer.name: index for index, layer in enumerate(layers)}
+            for path, layers in stored.stacks.items()
+        }
+        self._unordered = stored.unordered
+        self._live = live.stacks
+
+    def target(self, name: str) -> str | None:
+        """The live name at the same position; None where the live model has no such position."""
+        here = there = ""
+        for component in name.split("/"):
+            place = component
+            if there in self._unordered and here in self._live:
+                return None
+            if there in self._at and here in self._live:
+                index = self._at[there].get(component)
+                if index is not None:
+                    if index >= len(self._live[here]):
+                        return None
+                    place = self._live[here][index].name
+            there = f"{there}/{component}" if there else component
+            here = f"{here}/{place}" if here else place
+        return here

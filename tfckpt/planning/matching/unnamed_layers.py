@@ -1,0 +1,299 @@
+"""Layers whose names a file of plain TensorFlow does not tell.
+
+TensorFlow stores a functional or sequential model's layers by number; their names are read off
+their variables' names, and a nested model's own name may be in none of them. Such a layer is
+matched by its position, as TensorFlow does, but only where all else agrees: as many layers on both
+sides, each of known name at its own place, and below the layer in question the same values of the
+same shapes and types. Where one of these does not hold, the layers here that are left without a
+partner are refused: to leave them as they are, beside others that were restored, would be a model
+half restored without a word.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.core.inventory import Role
+from tfckpt.planning.matching.by_position import Orders
+from tfckpt.planning.matching.evidence import all_made_alike, given_elsewhere, which_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
+
+# plain TensorFlow leaves them out
+_UNSTORED = frozenset({Role.SEED, Role.METRIC, Role.VOCABULARY})
+_SHOWN = 3
+
+
+class _Pair(NamedTuple):
+    """A stored stack and the live one that it is: their paths."""
+
+    there: str
+    here: str
+
+
+class _Crossing(NamedTuple):
+    """A layer of a stack on the way to a value: the stacks, its name there, and both paths."""
+
+    stacks: _Pair
+    layer: str
+    pair: _Pair
+
+
+class Untold:
+    """The live names of stored values below such layers.
+
+    Attributes:
+        orders: what settles values within a layer.
+    """
+
+    def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._stored = stored
+        self._live = live
+        self.orders = Orders(stored, live)
+        untold = {
+            path: {layer.name: place for place, layer in enumerate(layers) if not layer.told}
+            for path, layers in stored.stacks.items()
+        }
+        # What Keras lists of a model that is no stack here is not known by the names of its layers.
+        untold |= {
+            path: {layer.name: place for place, layer in enumerate(stored.stacks[path])}
+            for path in (stored.listed if live.members else ())
+        }
+        self._unknown = {path: layers for path, layers in untold.items() if layers}
+        self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
+        self._differences: dict[_Pair, str] = {}
+        self._agreements: dict[_Pair, bool] = {}
+        # live stack → path of a live layer, `""` for all; stored stack; why
+        self._failed: dict[str, set[tuple[str, str, str]]] = {}
+        self._partners: dict[str, set[str]] = {}
+
+    @property
+    def silent(self) -> bool:
+        """Whether it leaves every value at the name that it is aimed at."""
+        return not self._unknown and self.orders.silent
+
+    def settle(self, name: str, target: str) -> tuple[str | None, str]:
+        """The live name of a stored value that is aimed at ``target``, and why it is that one.
+
+        The target itself, and ``""``, where no such layer is on the way; None where one is that has
+        no partner, or a value that has no place in it.
+        """
+        found, crossed = self._translate(name, target) if self._unknown else (target, [])
+        for step in crossed:
+            if not self._agree(step.pair):
+                why = f"{step.layer!r} there does not hold the same names, shapes and types"
+                self._fail(step.stacks.here, step.pair.here, step.stacks.there, why)
+                return None, ""
+        found = None if found is None else self.orders.settle(name, found)
+        if found is None or not crossed:
+            return found, ""
+        for step in crossed:
+            self._partners.setdefault(step.stacks.here, set()).add(step.pair.here)
+        there, here = crossed[-1].pair
+        reason = (
+            f"the file does not tell the layer's name: {there!r} and {here!r} agree in position"
+        )
+        return found, f"{reason} and in the shapes below"
+
+    def doubt(self, live: str) -> tuple[str, str]:
+        """Why a live variable that nothing is meant for may be in the checkpoint, and a hint.
+
+        Of all stored values that were settled before; ``""`` where there is no such reason.
+        """
+        for stack in sorted(self._failed):
+            paths = [self._path(stack, each) for each in self._layers(stack)]
+            layer = next((path for path in paths if live.startswith(path + "/")), "")
+            found = sorted(each for each in self._failed[stack] if each[0] in {"", layer})
+            if not layer or not found or layer in self._partners.get(stack, ()):
+                continue
+            _, there, why = found[0]
+            pair = _Pair(there, stack)
+            own = layer.removeprefix(stack + "/")
+            if own in self._told_layers(pair):
+                continue
+            told = {f"{stack}/{each}" for each in self._told_layers(pair)}
+            place = paths.index(layer)
+            unknown = sorted(
+                self._unknown[there].keys() - self._told_layers(pair),
+                key=lambda each: abs(self._unknown[there][each] - place),
+            )
+            shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
+            reason = (
+                f"the checkpoint does not tell the names of all layers of {there!r}: {own!r}, at "
+                f"position {place + 1} of {stack!r} here, may be {shown} there, but {why}"
+            )
+            alike = [_Pair(f"{there}/{one}", path) for one in unknown for path in paths]
+            alike = [pair for pair in alike if pair.here == layer or pair.here not in told]
+            alike = [pair for pair in alike if self._agree(pair)]
+            if len(alike) != 1 or alike[0].here != layer:
+                return reason, which_hint()
+            rule = f'{{checkpoint: "{alike[0].there}/**", model: "{layer}/**"}}'
+            return reason, f"if they are one: rename: [{rule}]"
+        return "", ""
+
+    def layers(self, there: str, here: str) -> tuple[Layer, ...]:
+        """The layers of a stored stack; those of unknown name as the live ones at their places."""
+        layers = self._stored.stacks[there]
+        if there not in self._unknown or self._difference(_Pair(there, here)):
+            return layers
+        partner = self._partner(_Pair(there, here))
+        return tuple(old if old.told else partner[old.name] for old in layers)
+
+    def _fail(self, stack: str, layer: str, there: str, why: str) -> None:
+        """A layer of a live stack, or with ``""`` none of them, has no partner in a stored one."""
+        self._failed.setdefault(stack, set()).add((layer, there, why))
+
+    def _translate(self, name: str, target: str) -> tuple[str | None, list[_Crossing]]:
+        """A name by position alone, and the untold layers on its way with their partners."""
+        crossed: list[_Crossing] = []
+        end = name.find("/")
+        while end != -1:
+            there, tail = name[:end], name[end:]
+            layer, slash, rest = tail[1:].partition("/")
+            end = name.find("/", end + 1)
+            if layer not in self._unknown.get(there, ()) or not target.endswith(tail):
+                continue
+            stacks = _Pair(there, target.removesuffix(tail))
+            if layer in self._told_layers(stacks) or not self._layers(stacks.here):
+                continue
+            if why := self._difference(stacks):
+                self._fail(stacks.here, "", there, why)
+                return None, crossed
+            partner = self._path(stacks.here, self._partner(stacks)[layer])
+            crossed.append(_Crossing(stacks, layer, _Pair(f"{there}/{layer}", partner)))
+            target = partner + slash + rest
+        return target, crossed
+
+    def _difference(self, pair: _Pair) -> str:
+        """What speaks against two stacks being one, as far as their layers' names tell."""
+        if pair not in self._differences:
+            compare = _differ_in_members if pair.here in self._live.members else _differ
+            reasons = (compare(old, new) for old, new in self._both(pair))
+            self._differences[pair] = next(filter(None, reasons), "")
+        return self._differences[pair]
+
+    def _told_layers(self, pair: _Pair) -> set[str]:
+        """The layers of a stored stack that are known by their names in this live one."""
+        if pair.there in self._stored.listed and pair.here in self._live.members:
+            return set()
+        return {layer.name for layer in self._stored.stacks[pair.there] if layer.told}
+
+    def _layers(self, here: str) -> tuple[Layer, ...]:
+        """The layers of a live stack, or of a model that is none, in Keras's order."""
+        return self._live.stacks.get(here) or self._live.members.get(here, ())
+
+    def _path(self, here: str, layer: Layer) -> str:
+        return layer.name if here in self._live.members else f"{here}/{layer.name}"
+
+    def _partner(self, pair: _Pair) -> Mapping[str, Layer]:
+        """Stored layer → the live one at its place, or at its place among those of its class."""
+        return {
+            one.name: other
+            for old, new in self._both(pair)
+            for one, other in zip(old, new, strict=True)
+        }
+
+    def _both(self, pair: _Pair) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
+        """The layers of two stacks, side by side; class by class where no more is told."""
+        old, new = self._stored.stacks[pair.there], self._layers(pair.here)
+        if pair.here in self._live.members:
+            # Keras lists those that it has met by an attribute no more.
+            listed = {layer.name for layer in old}
+            met = {_component(name, pair.there) for name in self._names[0]} - listed
+            new = tuple(layer for layer in new if _component(layer.name, pair.here) not in met)
+        return _by_kind(old, new) if pair.there in self._stored.unordered else [(old, new)]
+
+    def _agree(self, pair: _Pair) -> bool:
+        """Whether a stored layer and a live one hold the same values, by name, shape and type."""
+        if pair not in self._agreements:
+            names, live = self._names
+            there = {
+                self._as_live(e, pair.here + e.name[len(pair.there) :])
+                for e in _below(pair.there, names, self._stored)
+            }
+            here = {(e.name, e.shape, e.dtype) for e in _below(pair.here, live, self._live)}
+            self._agreements[pair] = there == here
+        return self._agreements[pair]
+
+    def _as_live(self, stored: Entry, target: str) -> tuple[str | None, Shape | None, str]:
+        """What the live value would be that a stored one is for."""
+        name, shape = self._settled(stored.name, target), stored.shape
+        if name is not None and self._live.takes(name, shape):
+            shape = self._live.entries[name].shape
+        return name, shape, stored.dtype
+
+    def _settled(self, name: str, target: str) -> str | None:
+        found = self._translate(name, target)[0]
+        return None if found is None else self.orders.settle(name, found)
+
+
+def _component(name: str, path: str) -> str:
+    """What follows a path in a name, up to the next slash; ``""`` for a name of something else."""
+    return name[len(path) + 1 :].partition("/")[0] if name.startswith(path + "/") else ""
+
+
+def _by_kind(
+    old: Iterable[Layer], new: Iterable[Layer]
+) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
+    """The layers of each class on both sides."""
+    kinds: dict[str, tuple[list[Layer], list[Layer]]] = {}
+    for side, layers in enumerate((old, new)):
+        for layer in layers:
+            kinds.setdefault(layer.kind, ([], []))[side].append(layer)
+    return [(ours, theirs) for ours, theirs in kinds.values()]
+
+
+def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    """What speaks against listed layers being those of a model whose attributes name them."""
+    if len(old) != len(new):
+        return f"the model has {len(new)} layers here and {len(old)} in the checkpoint"
+    for place, (there, here) in enumerate(zip(old, new, strict=True)):
+        named = there.base or there.name, here.base or here.label
+        if there.told and named[0] != named[1]:
+            return (
+                f"at position {place + 1} stands {named[1]!r} here and {named[0]!r} in the "
+                "checkpoint"
+            )
+    return given_elsewhere(old, new) or _made_otherwise(old, new)
+
+
+def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    if len(old) != len(new):
+        return f"the stack has {len(new)} layers here and {len(old)} in the checkpoint"
+    for place, (there, here) in enumerate(zip(old, new, strict=True)):
+        if there.told and there.name != here.name:
+            return (
+                f"at position {place + 1} stands {here.name!r} here and {there.name!r} in the "
+                "checkpoint"
+            )
+    return _exchanged(old, new)
+
+
+def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    """Which layer has the name of one at another position, in a list whose indices are not told."""
+    before, now = ({layer.label for layer in side} - {""} for side in (old, new))
+    for place, (there, here) in enumerate(zip(old, new, strict=True)):
+        if there.label != here.label and (there.label in now or here.label in before):
+            return (
+                f"at position {place + 1} of their class stands {here.label or here.name!r} in the "
+                f"model and {there.label or there.name!r} in the checkpoint"
+            )
+    return _made_otherwise(old, new)
+
+
+def _made_otherwise(old: Sequence[Layer], new: Sequence[Layer]) -> str:
+    same = all_made_alike(old, new)
+    return "" if same else "the layers of that class were made in another order in the model"
+
+
+def _below(path: str, names: Sequence[str], inventory: Inventory) -> Iterator[Entry]:
+    for index in range(bisect_left(names, path + "/"), len(names)):
+        if not names[index].startswith(path + "/"):
+            return
+        entry = inventory.entries[names[index]]
+        if entry.role not in _UNSTORED:
+            yield entry

@@ -1,0 +1,379 @@
+"""A policy and two inventories become a plan.
+
+Pure and linear: a value is looked at once per rule, and nothing is read. In order: the checkpoint's
+values find the live ones they are meant for (`route`); the policy's selection and its optimizer
+rules take out what is not to be touched; the pairs that are left are compared (`compare`); the rest
+is MISSING or UNEXPECTED. Last, the rules themselves are judged: one that met nothing is a problem.
+
+``include`` says what to take from the checkpoint and ``exclude`` what to leave alone; so a value
+that a rule of ``optimizer`` resets is reset although ``include`` does not reach it, and stays as it
+is where ``exclude`` names it. A slot goes with its variable: one that is not restored, into which
+another's momentum would come, keeps its slots, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.inventory import Role
+from tfckpt.planning.adaptation.operations import Known
+from tfckpt.planning.adaptation.pipeline import Adaptations
+from tfckpt.planning.checks.comparison import Comparison
+from tfckpt.planning.checks.completeness import SAVE_COUNTER, coverage, is_save_counter
+from tfckpt.planning.checks.hints import RenameHints
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, Step
+from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
+from tfckpt.planning.ema import with_averages
+from tfckpt.planning.matching.renames import Renames
+from tfckpt.planning.matching.routing import Route, Router
+from tfckpt.planning.matching.rules import Rules, also_known, by_role
+from tfckpt.planning.matching.seeds import Seeds
+from tfckpt.planning.matching.unnamed_layers import Untold
+from tfckpt.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.errors import Problem
+    from tfckpt.policy import Policy
+
+_CLASH_HINT = "drop all but one with exclude_checkpoint"
+
+
+@uncollected()
+def make_plan(
+    policy: Policy, stored: Inventory, live: Inventory, known: Known | None = None
+) -> Plan:
+    """What restoring ``stored`` into ``live`` under ``policy`` would do, value by value.
+
+    Args:
+        policy: what is declared.
+        stored: what the checkpoint has.
+        live: what is to be restored.
+        known: what the policy's ``adapt`` rules speak of: words, functions, initializers.
+
+    >>> from tfckpt.policy import Policy
+    >>> from tfckpt.core.inventory import Entry, Inventory, Role
+    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
+    >>> inventory = Inventory("here", {kernel.name: kernel})
+    >>> plan = make_plan(Policy(name="strict"), inventory, inventory)
+    >>> plan.ok, [step.status.value for step in plan.steps]
+    (True, ['LOADED'])
+    """
+    averaged = with_averages(policy, stored, live)
+    plan = _Planning(policy, averaged.inventory, live, known or Known()).run()
+    if policy.ema == "ignore":
+        return plan
+    steps = sorted((*map(averaged.told, plan.steps), *averaged.left), key=_order)
+    return dataclasses.replace(plan, steps=tuple(steps))
+
+
+class _Spared(NamedTuple):
+    """Why the policy keeps a value from being loaded."""
+
+    status: Status
+    reason: str
+    severity: Severity = Severity.OK
+    target: str = ""
+
+
+class _Planning:
+    def __init__(self, policy: Policy, stored: Inventory, live: Inventory, known: Known) -> None:
+        self._policy = policy
+        self._stored = stored
+        self._live = live
+        self._include = Rules(policy, "include")
+        self._exclude = Rules(policy, "exclude")
+        self._drop = Rules(policy, "exclude_checkpoint")
+        self._renames = Renames(policy)
+        self._untold = Untold(stored, live)
+        self._router = Router(policy, self._renames, stored, live, self._untold)
+        self._adaptations = Adaptations(policy, self._renames, stored, live, known)
+        self._comparison = Comparison(
+            policy,
+            stored,
+            live,
+            self._untold,
+            renames=self._renames,
+            adaptations=self._adaptations,
+        )
+        self._seeds = Seeds(policy, stored, live)
+        self._unmatched = Unmatched(
+            policy, stored, live, self._untold, seeds=self._seeds, drop=self._drop
+        )
+        self._reset, self._kept = by_role(policy)
+        # stored values that go to the live one of the same name, and to which no other value goes
+        self._straight: dict[str, Entry] = {}
+        # stored values that plainly go nowhere
+        self._left: list[Entry] = []
+        # what only one side has; of a stored value why, and what it was meant for
+        self._missing: list[Entry] = []
+        self._unexpected: list[tuple[Entry, str, str]] = []
+        self._steps: list[Step] = []
+
+    def run(self) -> Plan:
+        routes = self._routes()
+        moved = {route.stored.name: route.rule for route in routes if route.rule}
+        claims = self._claims(routes)
+        placed = {route.stored.name for found in claims.values() for route in found}
+        lost = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
+        left = [*self._left, *(r.stored for r in lost if r.stored.name not in placed)]
+        self._load_straight()
+        for live in self._live.entries.values():
+            if live.name not in self._straight:
+                self._place(live, claims.get(live.name, ()))
+        for route in lost:
+            self._leave(route)
+        self._leave_plainly()
+        renamed = RenameHints(self._stored, self._live, left, self._missing)
+        for live in self._missing:
+            self._steps.append(self._unmatched.missing(live, moved, renamed))
+        for stored, reason, target in self._unexpected:
+            self._steps.append(self._unmatched.unexpected(stored, reason, renamed, target))
+        if len(self._steps) > len(self._straight):  # those are in order
+            self._steps.sort(key=_order)
+        self._steps = _with_their_variables(self._steps)
+        problems = (
+            *self._idle_rules(routes),
+            *coverage(self._policy, self._steps, self._stored, self._live),
+        )
+        name, source = self._policy.name, self._stored.source
+        return Plan(name, source, tuple(self._steps), problems, self._policy.file)
+
+    def _routes(self) -> list[Route]:
+        """Where each stored value goes, without those that are dropped at once.
+
+        Those of which nothing more is to be said than their name are kept apart, and those whose
+        name nothing here has: in the everyday case all are.
+        """
+        routes: list[Route] = []
+        straight, nowhere = self._router.straight, self._router.nowhere
+        drops = bool(self._drop)
+        counter_left = self._policy.api == "read" and self._policy.assert_ == "consumed"
+        for name, stored in self._stored.entries.items():
+            if drops and (rule := self._drop.first(name)) is not None:
+                self._spare(_Spared(Status.EXCLUDED, f"exclude_checkpoint: {rule}"), stored=stored)
+            elif counter_left and is_save_counter(stored):
+                reason = "api: read takes no save counter, so assert: consumed cannot hold"
+                self._unexpected.append((stored, reason, ""))
+            elif stored.role is not Role.SEED and straight(stored) is not None:
+                self._straight[name] = stored
+            elif stored.role is not Role.SEED and nowhere(stored):
+                self._left.append(stored)
+            else:
+                for route in self._router.routes(stored):
+                    reason = "" if route.rule else self._seeds.doubt(stored)
+                    misled = route._replace(live=None, misled=reason)
+                    routes.append(misled if reason else route)
+        return routes
+
+    def _claims(self, routes: Sequence[Route]) -> dict[str, list[Route]]:
+        """Live name → the stored values meant for it, each once."""
+        claims: dict[str, list[Route]] = {}
+        for route in routes:
+            if route.live is not None:
+                found = claims.setdefault(route.live.name, [])
+                if not any(_same(other, route) for other in found):  # two names of one variable
+                    found.append(route)
+        unruled = {route.stored.name for route in routes if not route.rule}
+        unruled.update(self._straight)
+        for name in claims.keys() & self._straight.keys():
+            stored = self._straight.pop(name)
+            claims[name].append(Route(stored, name, self._live.entries[name]))
+        for name, live in self._live.entries.items() if self._router.aliased else ():
+            known = name in claims or name in self._straight
+            other = None if known else self._router.known_as(live)
+            if other is not None and other.name in unruled:
+                claims[name] = [Route(other, name, live, alias=True)]
+        return claims
+
+    def _load_straight(self) -> None:
+        """The steps of what goes to its own name alone, as far as nothing keeps it from that."""
+        selects = bool(self._exclude) or not self._include.everything
+        spared = self._reset.keys() | self._kept.keys()
+        plain, steps = self._comparison.plain, self._steps
+        loaded = Status.LOADED
+        for name in sorted(self._straight):
+            stored, live = self._straight[name], self._live.entries[name]
+            asks = selects or live.role in spared or name == SAVE_COUNTER
+            if asks and (why := self._spared(name, live)) is not None:
+                self._spare(why, live, stored)
+            elif plain(stored, live):
+                steps.append(Step(loaded, name, name, live, stored))
+            else:
+                steps.append(self._comparison.step([Route(stored, name, live)], live))
+
+    def _place(self, live: Entry, claims: Sequence[Route]) -> None:
+        claims = sorted(claims, key=lambda route: route.stored.name)
+        if (spared := self._spared(live.name, live)) is not None:
+            self._spare(spared, live, claims[0].stored if claims else None)
+            for route in claims[1:]:
+                self._spare(spared, stored=route.stored)
+            return
+        # a value under its own name comes before one that an alias leads here
+        direct = [route for route in claims if not route.alias or route.rule] or claims
+        for route in claims:
+            if route not in direct:
+                reason = f"another name of {live.name}, which has a value of its own there"
+                if self._untold.orders.layers(route.stored.name) is not None:
+                    # Keras writes a variable once for each layer that holds it
+                    twice = f"another copy of {live.name}, which Keras stores twice"
+                    spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
+                    self._spare(spared, stored=route.stored)
+                    continue
+                self._unexpected.append((route.stored, reason, ""))
+        if not direct:
+            self._missing.append(live)
+        elif joined := _joined(direct, self._policy):
+            self._steps.append(self._comparison.step(joined, live))
+        else:
+            self._clash(live, direct)
+
+    def _clash(self, live: Entry, claims: Sequence[Route]) -> None:
+        first, *others = sorted((route.stored for route in claims), key=lambda entry: entry.name)
+        names = " and ".join(entry.name for entry in (first, *others))
+        reason = f"{names} are all meant for {live.name}"
+        error = Severity.ERROR, reason, _CLASH_HINT
+        self._steps.append(Step(Status.MISMATCH, live.name, first.name, live, first, *error))
+        for other in others:
+            self._steps.append(Step(Status.UNEXPECTED, "", other.name, None, other, *error))
+
+    def _leave(self, route: Route) -> None:
+        """A stored value that no live one answers to."""
+        stored = route.stored
+        if (spared := self._spared(route.target, stored)) is not None:
+            # there is nothing here that could be reset
+            target = route.target if spared.status is Status.RESET else ""
+            self._spare(spared._replace(status=Status.EXCLUDED, target=target), stored=stored)
+        elif is_save_counter(stored):
+            spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
+            self._spare(spared, stored=stored)
+        else:
+            reason = route.misled or self._untold.orders.why(stored.name)
+            reason = reason or (route.rule and "nothing here is at its position")
+            if route.target != stored.name and not route.misled:
+                reason = ", and ".join(
+                    filter(None, (route.rule, f"nothing here is {route.target}"))
+                )
+            self._unexpected.append((stored, reason, route.target))
+
+    def _leave_plainly(self) -> None:
+        """The steps of what plainly goes nowhere, most of them without asking for each."""
+        unmatched, live = self._unmatched, self._live.entries
+        none = RenameHints(self._stored, self._live, (), ())
+        hinted = self._policy.on_unexpected == "error" and (self._missing or not unmatched.by_role)
+        rules = self._exclude or unmatched.expect_unexpected or not self._include.everything
+        asks = bool(hinted or rules)
+        asked = self._reset.keys() | self._kept.keys() | {Role.METRIC}
+        known: dict[Role, Step] = {}
+        for stored in self._left:
+            name, role = stored.name, stored.role
+            particular = name == SAVE_COUNTER or ("/lora_" in name and is_adapter(name))
+            if asks or role in asked or stored.of in live or particular:
+                self._leave(Route(stored, name, None))
+                continue
+            if role not in known:
+                known[role] = unmatched.unexpected(stored, "", none)
+            one = known[role]
+            about = one.severity, one.reason, one.hint, name
+            self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *about))
+
+    def _spared(self, name: str, entry: Entry) -> _Spared | None:
+        """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""
+        if (rule := self._exclude.first(name)) is not None:
+            return _Spared(Status.EXCLUDED, f"exclude: {rule}")
+        if (reason := self._reset.get(entry.role)) is not None:
+            return _Spared(Status.RESET, reason)
+        if reason := self._unselected(name, entry):
+            return _Spared(Status.EXCLUDED, reason)
+        if self._policy.api == "read" and is_save_counter(entry):
+            return _Spared(Status.EXCLUDED, "api: read takes no save counter", Severity.NOTE)
+        return None
+
+    def _unselected(self, name: str, entry: Entry) -> str:
+        if entry.of and (rule := self._exclude.first(self._variable(entry))) is not None:
+            return f"exclude: {rule}, of its variable"
+        if self._include.first(name) is None:
+            return "no include rule selects it"
+        return self._kept.get(entry.role, "")
+
+    def _variable(self, slot: Entry) -> str:
+        """The live name of a slot's variable, or the one that it would have."""
+        live = slot.name in self._live.entries
+        return slot.of if live else self._router.meant(slot.of)
+
+    def _spare(
+        self, spared: _Spared, live: Entry | None = None, stored: Entry | None = None
+    ) -> None:
+        status, reason, severity, target = spared
+        names = live.name if live else "", stored.name if stored else ""
+        self._steps.append(Step(status, *names, live, stored, severity, reason, "", target))
+
+    def _idle_rules(self, routes: Sequence[Route]) -> Iterator[Problem]:
+        unmatched = self._unmatched
+        expected = unmatched.expect_missing, unmatched.expect_unexpected
+        rules = self._include, self._exclude, self._drop, *expected
+        if not (any(rule.idle for rule in rules) or self._renames or self._policy.adapt):
+            return
+        stored, live = sorted(self._stored.entries), sorted(self._live.entries)
+        targets = (route.target for route in routes)
+        either = sorted({*live, *targets, *(entry.name for entry in self._left)})
+        there, here = (also_known(side) for side in (self._stored, self._live))
+        yield from self._include.unused(either, here)
+        yield from self._exclude.unused(either, here)
+        yield from self._drop.unused(stored, there)
+        yield from self._renames.unused(stored, there)
+        yield from self._adaptations.unused(live, here)
+        yield from expected[0].unmet(live, "not missing from the checkpoint", here)
+        yield from expected[1].unmet(stored, "not left over from the checkpoint", there)
+
+
+def _with_their_variables(steps: list[Step]) -> list[Step]:
+    """The slots of variables that are not restored are left alone, unless none of any is.
+
+    Who takes slots without their variables has these from elsewhere.
+    """
+    left = {
+        step.name: f"its variable is not restored: {step.reason}"
+        for step in steps
+        if step.name and step.status not in ASSIGNED and step.severity is not Severity.ERROR
+    }
+    if not left:
+        return steps
+    slots = {s.name: s.entry.of for s in steps if s.entry.of and s.status in ASSIGNED}
+    restored = {step.name for step in steps if step.status in ASSIGNED}
+    if restored.isdisjoint(slots.values()):
+        return steps
+    return [
+        step._replace(status=Status.EXCLUDED, reason=left[of], changes=())
+        if (of := slots.get(step.name)) in left
+        else step
+        for step in steps
+    ]
+
+
+def _order(step: Step) -> tuple[str, str, str]:
+    return step.name or step.source, step.source, step.target
+
+
+def _joined(claims: Sequence[Route], policy: Policy) -> list[Route]:
+    """One value, or several that one rule joins, in its order; none where they clash."""
+    rules = {route.adapt for route in claims}
+    if len(claims) == 1:
+        return list(claims)
+    if len(rules) > 1 or min(rules) < 0 or policy.adapt[min(rules)].how == "split":
+        return []
+    ordered = sorted(claims, key=lambda route: route.part)
+    return ordered if len({route.part for route in claims}) == len(claims) else []
+
+
+def _same(one: Route, other: Route) -> bool:
+    return (one.stored, one.adapt, one.part) == (other.stored, other.adapt, other.part)
+
+
+def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:
+    """Whether no value here is found by it; one that an alias leads to needs no route."""
+    return bool(route.rule) or route.stored.name not in placed

@@ -1,0 +1,114 @@
+"""A bundle's inventory: what TensorFlow and tfckpt wrote, by canonical name.
+
+It comes from tfckpt's commit record, which must describe the files that it lies beside; without one
+from what is in the files (:mod:`tfckpt.stored.unrecorded`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+from tfckpt.stored.io.files import LOCAL, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tfckpt.core.inventory import Inventory, Root
+    from tfckpt.stored.graphs.saved_model_metadata import Metadata
+
+SAVED_MODEL = "saved_model"
+
+
+def open_bundle(
+    prefix: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+    kind: str = "",
+    metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
+) -> StoredCheckpoint:
+    """Open a checkpoint that is an index and data files, and name its values.
+
+    Args:
+        prefix: its name without ``.index``.
+        roots: as :func:`tfckpt.stored.open.open_checkpoint` has it.
+        bases: likewise.
+        files: where the files are.
+        kind: what it is, where that is known.
+        metadata: the edges from the root of the graph to an object → what Keras wrote of it.
+
+    Raises:
+        CheckpointNotFoundError: there is none of that name.
+        DamagedCheckpointError: the index, the graph or the record is not as it must be.
+        UnsupportedCheckpointError: another format.
+    """
+    try:
+        bundle = Bundle.open(prefix, files)
+    except DamagedCheckpointError as error:
+        raise error.named(record_file.names_of(prefix, files)) from error
+    try:
+        record = record_file.read(prefix, files, bundle.digest)
+        if record is not None and not record.adopted:
+            told, inventory = "tfckpt", _check(record.inventory, bundle)
+            layers = chain.from_iterable(inventory.stacks.values())
+            slashes = any(".S" in entry.key for entry in inventory.entries.values())
+            if slashes or any("/" in layer.name for layer in layers):
+                from tfckpt.stored.graphs.slashes import with_escapes
+
+                inventory = with_escapes(inventory)
+            if roots:
+                from tfckpt.stored.graphs.rename_roots import moved_to
+
+                inventory = moved_to(inventory, roots)
+        else:
+            from tfckpt.stored import unrecorded  # the half of this package that a record spares
+
+            exported = kind == SAVED_MODEL
+            told, inventory = unrecorded.named(bundle, roots, bases, metadata, exported=exported)
+    except BaseException:
+        bundle.close()
+        raise
+    graphed = OBJECT_GRAPH in bundle.entries
+    return StoredCheckpoint(prefix, inventory, bundle, kind or told, record, graph=graphed)
+
+
+def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
+    """Raise where a data file is absent that has one of these values, or the names of all.
+
+    Raises:
+        DamagedCheckpointError: it names the file, and says how much is in it.
+    """
+    bundle, record = stored.values, stored.record
+    if not isinstance(bundle, Bundle) or not bundle.lost:
+        return
+    if OBJECT_GRAPH in bundle.lost and (record is None or record.adopted):
+        raise bundle.lacks(OBJECT_GRAPH).named({OBJECT_GRAPH: ""})
+    if key := next((key for key in keys if key in bundle.lost), None):
+        entries = stored.inventory.entries.values()
+        raise bundle.lacks(key).named({entry.key: entry.name for entry in entries})
+
+
+def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
+    """A record must describe the files that it lies beside."""
+    index = bundle.entries
+    for name, _, dtype, shape, _, key, *_ in inventory.entries.values():
+        if shape is None or not key:  # written under keys of the object's own choice
+            continue
+        if (found := index.get(key)) is None:
+            message = f"the commit record names the key {key!r}, which the index has not"
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+        if found.dtype != dtype or found.shape != shape:
+            message = (
+                f"the commit record says {dtype} {shape}, the index {found.dtype} {found.shape}"
+            )
+            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+    return dataclasses.replace(inventory, source=bundle.prefix)

@@ -1,0 +1,243 @@
+"""The protocol buffers of an index, decoded by hand.
+
+TensorFlow's own descriptors come only with TensorFlow, seconds of import away; these messages are
+small and frozen (tensor_bundle.proto). That of the object graph, which most who open a checkpoint
+do not need, is in :mod:`tfckpt.stored.bundles.encoding.graph_proto`.
+
+An entry of the index is read more strictly than protobuf does: a field that stands twice or out of
+order, which protobuf would merge, is refused, and so is an unknown one; no writer does either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.stored.bundles.encoding.wire import (
+    INT32,
+    INT64,
+    WireError,
+    as_message,
+    as_number,
+    fields,
+    packed,
+    varint,
+)
+
+if TYPE_CHECKING:
+    from tfckpt.core.inventory import Shape
+
+# https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/types.proto
+DTYPES = {
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    7: "string",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    11: "qint8",
+    12: "quint8",
+    13: "qint32",
+    14: "bfloat16",
+    15: "qint16",
+    16: "quint16",
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    20: "resource",
+    21: "variant",
+    22: "uint32",
+    23: "uint64",
+    24: "float8_e5m2",
+    25: "float8_e4m3fn",
+    26: "float8_e4m3fnuz",
+    27: "float8_e4m3b11fnuz",
+    28: "float8_e5m2fnuz",
+    29: "int4",
+    30: "uint4",
+    31: "int2",
+    32: "uint2",
+    33: "float4_e2m1fn",
+}
+MAX_RANK = 254
+_SLICES = 7
+
+
+class Extent(NamedTuple):
+    """A range of one axis; ``length`` -1 means the whole axis."""
+
+    start: int
+    length: int
+
+
+class BundleEntry(NamedTuple):
+    """One value as the index describes it (BundleEntryProto).
+
+    A tuple and not a dataclass: an index holds tens of thousands, and building a frozen dataclass
+    takes longer than decoding one.
+
+    Attributes:
+        dtype: TensorFlow's name of it.
+        shape: of the whole value, also where it is stored in slices.
+        shard: number of the data file.
+        offset: in the data file.
+        nbytes: as stored; of a sliced value, of all its slices together.
+        crc32c: masked, as stored; 0 for a sliced value, whose slices have their own.
+        slices: the parts it is stored in; () for a value stored whole.
+    """
+
+    dtype: str
+    shape: Shape
+    shard: int
+    offset: int
+    nbytes: int
+    crc32c: int
+    slices: tuple[tuple[Extent, ...], ...] = ()
+
+    @property
+    def sliced(self) -> bool:
+        return bool(self.slices)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Versions:
+    """Which version of the format it is, and which readers it is for (VersionDef)."""
+
+    producer: int = 0
+    min_consumer: int = 0
+    bad_consumers: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BundleHeader:
+    """The first entry of an index (BundleHeaderProto)."""
+
+    num_shards: int = 0
+    big_endian: bool = False
+    versions: Versions = Versions()
+
+
+def parse_header(data: bytes) -> BundleHeader:
+    found: dict[str, int] = {}
+    versions = Versions()
+    for number, value in fields(data):
+        if number == 1:
+            found["num_shards"] = as_number(value, INT32)
+        elif number == 2:
+            found["big_endian"] = as_number(value, 2)
+        elif number == 3:
+            versions = parse_versions(as_message(value))
+    return BundleHeader(
+        num_shards=found.get("num_shards", 0),
+        big_endian=bool(found.get("big_endian")),
+        versions=versions,
+    )
+
+
+def parse_versions(data: bytes) -> Versions:
+    producer = min_consumer = 0
+    bad: list[int] = []
+    for number, content in fields(data):
+        if number == 1:
+            producer = as_number(content, INT32)
+        elif number == 2:
+            min_consumer = as_number(content, INT32)
+        elif number == 3 and isinstance(content, bytes):
+            bad.extend(packed(content))
+        elif number == 3:
+            bad.append(as_number(content, INT32))
+    return Versions(producer, min_consumer, tuple(bad))
+
+
+def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time of an index
+    data: bytes, shapes: dict[bytes, Shape]
+) -> BundleEntry:
+    """An entry of the index.
+
+    Args:
+        data: the message.
+        shapes: shapes met so far by their bytes; most values of a model repeat another's.
+    """
+    dtype = shard = offset = size = crc = 0
+    shape: Shape = ()
+    slices: list[tuple[Extent, ...]] = []
+    position, end, last = 0, len(data), 0
+    try:
+        while position < end:
+            tag = data[position]
+            value = data[position + 1]
+            position += 2
+            number = tag >> 3
+            if number <= last and number != _SLICES:
+                raise WireError("a field stands twice or out of order")
+            last = number
+            if tag == 0x35:
+                position += 3
+                crc = int.from_bytes(data[position - 4 : position], "little")
+            else:
+                if value > 127:
+                    value, position = varint(data, position - 1)
+                if tag == 0x20:
+                    offset = value
+                elif tag == 0x28:
+                    size = value
+                elif tag in (0x12, 0x3A):
+                    content = data[position : position + value]
+                    position += value
+                    if tag == 0x3A:
+                        slices.append(parse_slice(content))
+                    elif (known := shapes.get(content)) is not None:
+                        shape = known
+                    else:
+                        shape = shapes[content] = parse_shape(content)
+                elif tag == 0x08:
+                    dtype = value
+                elif tag == 0x18:
+                    shard = value
+                else:
+                    raise WireError(f"a field {number} is unknown in an entry")
+    except IndexError:
+        raise WireError("the entry ends in the middle of a field") from None
+    if position > end:
+        raise WireError("the entry ends in the middle of a field")
+    if shard >= INT32 or offset >= INT64 or size >= INT64:
+        raise WireError("shard, offset or size is negative")
+    if dtype not in DTYPES:
+        raise WireError(f"dtype number {dtype} is none that TensorFlow has")
+    return BundleEntry(DTYPES[dtype], shape, shard, offset, size, crc, tuple(slices))
+
+
+def parse_shape(data: bytes) -> Shape:
+    shape = []
+    for number, value in fields(data):
+        if number == 2:
+            size = 0
+            for inner, content in fields(as_message(value)):
+                if inner == 1:
+                    size = as_number(content, 1 << 64)
+            if size >= INT64:
+                raise WireError(f"the shape has a negative size, {size - (1 << 64)}")
+            shape.append(size)
+        elif number == 3 and value:
+            raise WireError("the shape has no rank")
+    if len(shape) > MAX_RANK:
+        raise WireError(f"the shape has {len(shape)} axes, more than TensorFlow allows")
+    return tuple(shape)
+
+
+def parse_slice(data: bytes) -> tuple[Extent, ...]:
+    extents = []
+    for number, value in fields(data):
+        if number == 1:
+            start, length = 0, -1
+            for inner, content in fields(as_message(value)):
+                if inner == 1:
+                    start = as_number(content, INT64)
+                elif inner == 2:
+                    length = as_number(content, INT64)
+            extents.append(Extent(start, length))
+    return tuple(extents)

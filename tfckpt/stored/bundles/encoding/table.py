@@ -1,0 +1,251 @@
+"""Reader of LevelDB tables, the format of a checkpoint's ``.index`` file, and of TF1's first one.
+
+A table is data blocks of prefix-compressed keys, a block that indexes them, and a footer
+(https://github.com/google/leveldb/blob/main/doc/table_format.md). Blocks are raw or Snappy, each
+with a masked CRC-32C.
+
+An index is read whole and checked whole, more strictly than TensorFlow does: what a scan sees must
+be what TensorFlow's binary search would find. Refused are a wrong checksum, a handle outside the
+file or into an earlier block, keys out of order, restart points that are no entries, and blocks
+that would unfold to far more than they hold. A file that is a table with the values inside is
+searched as TensorFlow searches it, a block at a time (:class:`TableFile`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import google_crc32c
+
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.encoding.wire import WireError, varint
+from tfckpt.stored.io.files import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.stored.io.files import Handle
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER_BYTES = 48
+TRAILER_BYTES = 5
+RAW, SNAPPY = 0, 1
+
+# A Snappy copy of 3 bytes yields 64: nothing honest unfolds further.
+MAX_SNAPPY_RATIO = 22
+# With a restart every 16 entries a key is stored in full at least once in 16.
+MAX_PREFIX_RATIO = 64
+
+
+class _Place(NamedTuple):
+    """Where a block is."""
+
+    offset: int
+    size: int
+
+
+class TableFile:
+    """A table that is too large to be held; one block of it is, the last that was asked for.
+
+    Args:
+        handle: the open file.
+        path: its name, for messages.
+
+    Raises:
+        DamagedCheckpointError: as each method, where a block is not as it must be.
+    """
+
+    def __init__(self, handle: Handle, path: str) -> None:
+        self._handle = handle
+        self._path = path
+        self._place: _Place | None = None
+        self._held: dict[bytes, bytes] = {}
+        self._uppers: list[bytes] = []
+        self._places: list[_Place] = []
+        with self._naming():
+            metaindex, index = _footer(
+                handle.pread(max(handle.size - FOOTER_BYTES, 0), FOOTER_BYTES)
+            )
+            self._raw(metaindex)
+            for upper, value in zip(*_block_entries(self._raw(index)), strict=True):
+                place, used = _place(value, 0)
+                if used != len(value) or (self._uppers and upper <= self._uppers[-1]):
+                    raise WireError("the index of the table is out of order")
+                self._uppers.append(upper)
+                self._places.append(place)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, None where there is none."""
+        number = bisect.bisect_left(self._uppers, key)
+        if number == len(self._places):
+            return None
+        place = self._places[number]
+        with self._naming():
+            if place != self._place:
+                self._held = dict(zip(*_block_entries(self._raw(place)), strict=True))
+                self._place = place
+        return self._held.get(key)
+
+    def _raw(self, place: _Place) -> bytes:
+        _check_place(place, self._handle.size)
+        return _unfolded(self._handle.pread(place.offset, place.size + TRAILER_BYTES), place.offset)
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            with reading(self._path):
+                yield
+        except (WireError, struct.error) as error:
+            raise DamagedCheckpointError(str(error), path=self._path) from None
+
+
+def unmask(crc: int) -> int:
+    """The CRC-32C that LevelDB stores rotated and shifted, as it was."""
+    rotated = (crc - 0xA282EAD8) & 0xFFFFFFFF
+    return (rotated >> 17) | (rotated << 15) & 0xFFFFFFFF
+
+
+def looks_like_table(tail: bytes) -> bool:
+    """Whether the last bytes of a file are the end of a table."""
+    return tail[-8:] == MAGIC.to_bytes(8, "little")
+
+
+def read_table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
+    """Each key and value of the table, keys strictly ascending.
+
+    Args:
+        data: the whole file.
+        path: its name, for messages.
+
+    Raises:
+        DamagedCheckpointError: at the first thing that is not as it must be.
+    """
+    try:
+        yield from _entries(data)
+    except (WireError, struct.error) as error:
+        raise DamagedCheckpointError(str(error), path=path) from None
+
+
+def _entries(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    metaindex, index = _footer(data)
+    _block(data, metaindex)
+    previous: bytes | None = None
+    separator: bytes | None = None
+    end = 0
+    for upper, value in zip(*_block_entries(_block(data, index)), strict=True):
+        place, used = _place(value, 0)
+        if used != len(value) or place.offset < end:
+            raise WireError(f"the index points to a block at {place.offset}, which is none")
+        end = place.offset + place.size + TRAILER_BYTES
+        keys, contents = _block_entries(_block(data, place))
+        for before, key in itertools.pairwise(keys if previous is None else [previous, *keys]):
+            if key <= before:
+                raise WireError(f"key {key!r} is out of order, after {before!r}")
+        if keys and separator is not None and keys[0] <= separator:
+            raise WireError(f"key {keys[0]!r} is in a block where it cannot be found")
+        yield from zip(keys, contents, strict=True)
+        previous = keys[-1] if keys else previous
+        if previous is None or previous > upper:
+            raise WireError(f"the index names {upper!r} as the bound of a block that passes it")
+        separator = upper
+
+
+def _footer(data: bytes) -> tuple[_Place, _Place]:
+    if len(data) < FOOTER_BYTES:
+        raise WireError(f"is {len(data)} bytes long, too short for an index: truncated")
+    footer = data[-FOOTER_BYTES:]
+    if not looks_like_table(footer):
+        raise WireError("does not end as an index does: truncated, or not an index at all")
+    metaindex, position = _place(footer, 0)
+    index, _ = _place(footer, position)
+    return metaindex, index
+
+
+def _place(data: bytes, position: int) -> tuple[_Place, int]:
+    offset, position = varint(data, position)
+    size, position = varint(data, position)
+    return _Place(offset, size), position
+
+
+def _block(data: bytes, place: _Place) -> bytes:
+    """The content of a block, checked and unfolded."""
+    _check_place(place, len(data))
+    start = place.offset
+    return _unfolded(data[start : start + place.size + TRAILER_BYTES], start)
+
+
+def _check_place(place: _Place, size: int) -> None:
+    if place.offset + place.size + TRAILER_BYTES > size - FOOTER_BYTES:
+        raise WireError(
+            f"a block of {place.size} bytes at {place.offset} runs past the end: truncated"
+        )
+
+
+def _unfolded(block: bytes, start: int) -> bytes:
+    """A block and its trailer → its content."""
+    content, kind = block[:-TRAILER_BYTES], block[-TRAILER_BYTES]
+    (stored,) = struct.unpack_from("<I", block, len(block) - 4)
+    if google_crc32c.value(block[:-4]) != unmask(stored):
+        raise WireError(f"the block at byte {start} does not match its checksum")
+    if kind == RAW:
+        return content
+    if kind == SNAPPY:
+        return _unsnap(content, start)
+    raise WireError(f"the block at byte {start} is compressed in a way {kind} unknown here")
+
+
+def _unsnap(content: bytes, start: int) -> bytes:
+    import cramjam
+
+    length, _ = varint(content, 0)
+    if length > MAX_SNAPPY_RATIO * len(content):
+        raise WireError(f"the block at byte {start} claims to unfold to {length} bytes")
+    try:
+        return bytes(cramjam.snappy.decompress_raw(content))
+    except cramjam.DecompressionError as error:
+        raise WireError(f"the block at byte {start} is not Snappy: {error}") from None
+
+
+def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The keys of a block, and what each has."""
+    if len(block) < 8:
+        raise WireError("a block is too short to hold its restart points")
+    (count,) = struct.unpack_from("<I", block, len(block) - 4)
+    limit = len(block) - 4 - 4 * count
+    if not count or limit < 0:
+        raise WireError(f"a block names {count} restart points, more than it can hold")
+    restarts = struct.unpack_from(f"<{count}I", block, limit)
+    heads = []
+    keys, contents = [], []
+    most = MAX_PREFIX_RATIO * len(block)
+    position = unfolded = 0
+    key = b""
+    while position < limit:
+        shared, unshared, length = block[position], block[position + 1], block[position + 2]
+        start = position + 3
+        if shared > 127 or unshared > 127 or length > 127:
+            shared, start = varint(block, position)
+            unshared, start = varint(block, start)
+            length, start = varint(block, start)
+        middle = start + unshared
+        end = middle + length
+        if end > limit or shared > len(key):
+            raise WireError("an entry runs past the end of its block")
+        if not shared:
+            heads.append(position)
+        key = key[:shared] + block[start:middle]
+        unfolded += len(key)
+        if unfolded > most:
+            raise WireError("the keys of a block unfold to far more than it holds")
+        keys.append(key)
+        contents.append(block[middle:end])
+        position = end
+    if not set(restarts).issubset(heads or [0]) or restarts[0]:
+        raise WireError("a restart point of a block is not an entry of it")
+    if any(one >= other for one, other in itertools.pairwise(restarts)):
+        raise WireError("the restart points of a block are out of order")
+    return keys, contents

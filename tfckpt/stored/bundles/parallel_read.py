@@ -1,0 +1,235 @@
+"""Many values at once: their bytes read in file order, by several threads, and checked.
+
+Each chunk is checked while it is in the processor's cache. A large value is read straight to where
+it is wanted, by several threads if there are; small values that stand side by side are read
+together. Bytes that nobody asked for are read only where they are few among those that somebody
+did, so a part of a checkpoint costs what that part holds.
+
+Whatever the threads meet first, the error is that of the first value in the order asked for, and it
+is raised when no thread is left that reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import google_crc32c
+
+from tfckpt.errors import CheckpointError
+from tfckpt.stored.bundles import values
+from tfckpt.stored.bundles.encoding.crc import combine, extend
+from tfckpt.stored.io.files import reading
+from tfckpt.stored.io.parallel import Together, cores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.io.files import Handle
+
+CHUNK = 1 << 20
+SMALL = 256 << 10  # up to here a value is read with its neighbours
+PIECE = 4 << 20  # what one thread reads of a large value at a time
+BETWEEN = 64  # at most one byte in so many is one that nobody asked for
+ALONE = 4 << 20  # less than this is read sooner than a thread is started
+MAX_THREADS = 4
+
+
+class Request(NamedTuple):
+    """A value that is stored whole.
+
+    Attributes:
+        handle: the file it is in.
+        path: of that file.
+        name: its own.
+        entry: where it is, and how long.
+        swap: whether its file is big-endian.
+        into: where its bytes are wanted, flat, as they are stored; None where they are only to be
+            checked, and for strings.
+    """
+
+    handle: Handle
+    path: str
+    name: str
+    entry: BundleEntry
+    swap: bool
+    into: np.ndarray | None = None
+
+
+class _Task(NamedTuple):
+    """Bytes of one file that are read in one go.
+
+    Attributes:
+        numbers: of the requests that they belong to.
+        start: where they begin in the file.
+        stop: where they end.
+    """
+
+    numbers: list[int]
+    start: int
+    stop: int
+
+
+def transfer(requests: Sequence[Request]) -> None:
+    """Read and check values.
+
+    Raises:
+        DamagedCheckpointError: the first value, in this order, that is cut off or altered.
+    """
+    total = sum(request.entry.nbytes for request in requests)
+    _Transfer(requests).run(min(MAX_THREADS, cores(), 1 + total // ALONE))
+
+
+class _Transfer:
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._requests = requests
+        tasks = _tasks(requests)
+        self._next = iter(tasks)
+        self._longest = min(CHUNK, max((task.stop - task.start for task in tasks), default=0))
+        self._parts: dict[int, dict[int, tuple[int, int]]] = {}
+        self._error: Exception | None = None
+        self._failed = len(requests)  # the first request with an error
+        self._lock = threading.Lock()
+        self._together = Together()
+
+    def run(self, many: int) -> None:
+        self._together.run([self._work] * many)
+        self._check_large()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        import numpy as np
+
+        scratch = np.empty(self._longest, np.uint8)  # one for all: fresh memory is slow
+        while (task := next(self._next, None)) is not None:
+            self._together.go_on()
+            if task.numbers[0] >= self._failed:
+                continue
+            if len(task.numbers) > 1:
+                self._read_together(task, scratch)
+            else:
+                self._read_alone(task, scratch)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        with self._lock:
+            if number < self._failed:
+                self._failed, self._error = number, error
+
+    def _read_together(self, task: _Task, scratch: np.ndarray) -> None:
+        first = self._requests[task.numbers[0]]
+        try:
+            with reading(first.path):
+                count = first.handle.readinto(task.start, scratch[: task.stop - task.start].data)
+        except CheckpointError as error:
+            if self._each_is_read(task, scratch):
+                self._fail(task.numbers[0], error)
+            return
+        for number in task.numbers:
+            request = self._requests[number]
+            entry = request.entry
+            start = entry.offset - task.start
+            content = scratch[start : start + entry.nbytes]
+            try:
+                if start + entry.nbytes > count:
+                    raise values.truncated(request.path, request.name)
+                crc = google_crc32c.extend(0, content)
+                values.check(crc, entry, request.path, request.name)
+            except CheckpointError as error:
+                self._fail(number, error)
+                continue
+            if request.into is not None:
+                request.into[:] = content
+
+    def _each_is_read(self, task: _Task, scratch: np.ndarray) -> bool:
+        """Whether values that could not be read together can be read one by one."""
+        tasks = [piece for n in task.numbers for piece in _pieces(n, self._requests[n].entry)]
+        return all(self._read_alone(one, scratch) for one in tasks)
+
+    def _read_alone(self, task: _Task, scratch: np.ndarray) -> bool:
+        (number,) = task.numbers
+        request = self._requests[number]
+        try:
+            with reading(request.path, request.name):
+                if request.entry.dtype == "string":
+                    about = request.path, request.name
+                    values.verify_strings(request.handle, request.entry, *about, swap=request.swap)
+                else:
+                    part = task.stop - task.start, self._read_piece(request, task, scratch)
+                    self._parts.setdefault(number, {})[task.start] = part
+        except CheckpointError as error:
+            self._fail(number, error)
+            return False
+        return True
+
+    def _read_piece(self, request: Request, task: _Task, scratch: np.ndarray) -> int:
+        crc = 0
+        for start in range(task.start, task.stop, CHUNK):
+            stop = min(start + CHUNK, task.stop)
+            if request.into is None:
+                part = scratch[: stop - start]
+            else:
+                part = request.into[start - request.entry.offset : stop - request.entry.offset]
+            self._together.go_on()
+            if request.handle.readinto(start, part.data) != len(part):
+                raise values.truncated(request.path, request.name)
+            crc = extend(crc, part)
+        return crc
+
+    def _check_large(self) -> None:
+        """What was read in pieces, when all of them are there."""
+        for number in sorted(self._parts):
+            if number >= self._failed:
+                return
+            request = self._requests[number]
+            (_, (_, crc)), *rest = sorted(self._parts[number].items())
+            for _, (length, piece) in rest:
+                crc = combine(crc, piece, length)
+            try:
+                values.check(crc, request.entry, request.path, request.name)
+            except CheckpointError as error:
+                self._fail(number, error)
+
+
+def _tasks(requests: Sequence[Request]) -> list[_Task]:
+    """What is read together, in the order of the files and of the places in them."""
+    files: dict[str, int] = {}
+    for request in requests:
+        files.setdefault(request.path, len(files))
+    order = sorted(
+        range(len(requests)), key=lambda n: (files[requests[n].path], requests[n].entry.offset)
+    )
+    tasks: list[_Task] = []
+    numbers: list[int] = []
+    path, start, stop, wanted = "", 0, 0, 0
+    for number in order:
+        request = requests[number]
+        entry = request.entry
+        if entry.nbytes > SMALL or entry.dtype == "string":
+            tasks += _pieces(number, entry)
+            continue
+        end = entry.offset + entry.nbytes
+        wanted += entry.nbytes
+        extent = end - start
+        if request.path != path or extent > CHUNK or (extent - wanted) * BETWEEN > wanted:
+            if numbers:
+                tasks.append(_Task(sorted(numbers), start, stop))
+            path, numbers, start, wanted = request.path, [], entry.offset, entry.nbytes
+            stop = start
+        numbers.append(number)
+        stop = max(stop, end)
+    if numbers:
+        tasks.append(_Task(sorted(numbers), start, stop))
+    return tasks
+
+
+def _pieces(number: int, entry: BundleEntry) -> Iterator[_Task]:
+    end = entry.offset + entry.nbytes
+    if entry.dtype == "string":
+        yield _Task([number], entry.offset, end)
+        return
+    for start in range(entry.offset, end, PIECE):
+        yield _Task([number], start, min(start + PIECE, end))

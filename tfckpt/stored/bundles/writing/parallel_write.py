@@ -1,0 +1,155 @@
+"""The data files of a save, written at the same time, each by a thread of its own.
+
+One thread cannot fill a disk's cache as fast as two can, and the checksum of one file is made while
+another is being copied. A small checkpoint is one file, written by whoever asks for it. A value is
+let go once its bytes are written, so that what training has replaced meanwhile is freed.
+
+Whatever fails in one thread stops the others at their next write, and is raised when all of them
+have ended; so is an interrupt. Where no more threads can be had, one writes all the files.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfckpt.stored.bundles.bundle import data_path
+from tfckpt.stored.bundles.writing.shard import BRISK, Pace, Shard
+from tfckpt.stored.io.parallel import Together, cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+
+    from tfckpt.core.inventory import Shape
+    from tfckpt.stored.io.files import Files
+
+ONE_FILE = 1 << 25  # a smaller checkpoint takes longer to divide than to write
+MOST = 4
+
+
+class Value(NamedTuple):
+    """One value that is to be written.
+
+    Attributes:
+        key: its name.
+        dtype: TensorFlow's name of its type.
+        shape: of the value.
+        nbytes: its size, by which it is given to a data file.
+        look: whether it may not be finite.
+        held: what its bytes are read from.
+    """
+
+    key: str
+    dtype: str
+    shape: Shape
+    nbytes: int
+    look: bool
+    held: Any
+
+
+class Place(NamedTuple):
+    """Where they are written.
+
+    Attributes:
+        prefix: of the checkpoint.
+        shards: the numbers of the files.
+        num_shards: how many there are with those that others write.
+        files: the file system.
+    """
+
+    prefix: str
+    shards: range
+    num_shards: int
+    files: Files
+
+
+class Written(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        coded: key and entry of the index, both encoded.
+        nonfinite: keys of the values that were looked at and are not finite.
+    """
+
+    coded: list[tuple[bytes, bytes]]
+    nonfinite: list[str]
+
+
+def files_for(nbytes: int) -> int:
+    """How many data files a checkpoint of that size should have.
+
+    >>> files_for(1 << 20)
+    1
+    """
+    return 1 if nbytes < ONE_FILE else min(MOST, cores())
+
+
+def write_side_by_side(
+    values: list[Value],
+    read: Callable[[Value], Iterable[np.ndarray]],
+    place: Place,
+    pace: Pace = BRISK,
+) -> Written:
+    """Write data files; when this returns, they are on disk.
+
+    Args:
+        values: what is in them, in the order of their keys; emptied.
+        read: the pieces of a value, in the order of its bytes.
+        place: where to.
+        pace: how much is done at a time.
+
+    Raises:
+        OSError: one of them could not be written.
+    """
+    parts = _divided(values, len(place.shards))
+    values.clear()
+    together = Together()
+    opened: list[Shard] = []
+    with contextlib.ExitStack() as stack:
+        for number in place.shards:
+            path = data_path(place.prefix, number, place.num_shards)
+            opened.append(Shard(path, number, place.files, pace, together.go_on))
+            stack.callback(opened[-1].close)
+        fills = [partial(_fill, *each, read) for each in zip(opened, parts, strict=True)]
+        together.run(fills)
+    return Written(
+        [each for shard in opened for each in shard.coded],
+        [key for shard in opened for key in shard.nonfinite],
+    )
+
+
+def _divided(values: Sequence[Value], count: int) -> list[collections.deque[Value]]:
+    """The values of each file, in their order; the files about equally large."""
+    if count == 1:
+        return [collections.deque(values)]
+    sizes, chosen = [0] * count, [0] * len(values)
+    for at in sorted(range(len(values)), key=lambda at: -values[at].nbytes):
+        chosen[at] = least = sizes.index(min(sizes))
+        sizes[least] += values[at].nbytes
+    parts: list[collections.deque[Value]] = [collections.deque() for _ in sizes]
+    for value, number in zip(values, chosen, strict=True):
+        parts[number].append(value)
+    return parts
+
+
+def _fill(
+    shard: Shard,
+    values: collections.deque[Value],
+    read: Callable[[Value], Iterable[np.ndarray]],
+) -> None:
+    try:
+        shard.reserve(sum(value.nbytes for value in values))
+        while values:
+            _add(shard, values.popleft(), read)
+        shard.finish()
+    finally:
+        values.clear()  # the traceback of a failure would keep them
+
+
+def _add(shard: Shard, value: Value, read: Callable[[Value], Iterable[np.ndarray]]) -> None:
+    key, dtype, shape, nbytes, look, _ = value
+    shard.add_pieces(key, dtype, shape, nbytes, read(value), look=look)

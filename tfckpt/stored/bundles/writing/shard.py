@@ -1,0 +1,286 @@
+"""One data file of a checkpoint, value after value, each read once and checksummed on its way.
+
+A large value passes through in chunks: a chunk is looked at and checksummed and written while it is
+in the processor's cache, and none is copied. Small ones are gathered and written together: a call
+for each would cost more than its bytes. The bytes are those that TensorFlow's ``BundleWriter``
+writes for the same values in the same order.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import google_crc32c
+
+from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.stored.bundles.encoding.crc import extend
+from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+from tfckpt.stored.bundles.encoding.table_builder import mask
+from tfckpt.stored.bundles.encoding.wire import put_varint
+from tfckpt.stored.bundles.index import ITEM_BYTES
+from tfckpt.stored.bundles.index_encoder import encode_entry
+from tfckpt.stored.bundles.writing.finite import all_finite
+from tfckpt.stored.io.files import LOCAL, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+    from typing_extensions import Buffer
+
+    from tfckpt.core.inventory import Shape
+
+
+class Pace(NamedTuple):
+    """How much is done at a time.
+
+    Attributes:
+        chunk: bytes that are checksummed and written at once; an eighth of it is small.
+        look: bytes that are looked at for numbers that are not finite, a multiple of ``chunk``.
+    """
+
+    chunk: int
+    look: int
+
+
+# What the cache of one core holds beside other things.
+BRISK = Pace(1 << 20, 1 << 20)
+# Beside other work in Python: whoever lets go of the interpreter for a call waits to get it back.
+BESIDE = Pace(1 << 22, 1 << 25)
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """TensorFlow's name of NumPy's dtype.
+
+    Raises:
+        UnsupportedCheckpointError: it has none.
+
+    >>> import numpy as np
+    >>> dtype_name(np.dtype("<f4")), dtype_name(np.dtype(object))
+    ('float32', 'string')
+    """
+    if dtype.hasobject:
+        return "string"
+    name = dtype.names[0] if dtype.names else dtype.name
+    if ITEM_BYTES.get(name) != dtype.itemsize:
+        raise UnsupportedCheckpointError(f"TensorFlow has no dtype for NumPy's {dtype}")
+    return name
+
+
+class Shard:
+    """One data file.
+
+    Args:
+        path: of a file that is not there yet.
+        number: which of the checkpoint's data files it is.
+        files: where it is.
+        pace: how much is done at a time.
+        go_on: called before every write; it raises to stop.
+
+    Attributes:
+        coded: key and entry of the index, both encoded, of the values written so far.
+        nonfinite: keys of those that were looked at and are not finite.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        number: int,
+        files: Files = LOCAL,
+        pace: Pace = BRISK,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.coded: list[tuple[bytes, bytes]] = []
+        self.nonfinite: list[str] = []
+        self._number = number
+        self._pace = pace
+        self._small = pace.chunk >> 3
+        self._go_on = go_on
+        self._size = 0
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._looks: list[_Look] = []
+        self._output = files.create(path)
+
+    def reserve(self, nbytes: int) -> None:
+        """At least so many bytes are to follow."""
+        self._output.reserve(nbytes)
+
+    def add(self, key: str, array: np.ndarray) -> None:
+        """Writes a value; an array of objects holds bytes, the elements of a string value."""
+        self.add_pieces(key, dtype_name(array.dtype), array.shape, array.nbytes, (array,))
+
+    def add_pieces(
+        self,
+        key: str,
+        dtype: str,
+        shape: Shape,
+        nbytes: int,
+        pieces: Iterable[np.ndarray],
+        *,
+        look: bool = False,
+    ) -> None:
+        """Writes a value of which one piece after the other is at hand.
+
+        Args:
+            key: its name.
+            dtype: TensorFlow's name of its type.
+            shape: of all of it.
+            nbytes: of all of it; of a string value, which is one piece, it does not matter.
+            pieces: arrays, which are let go one by one.
+            look: whether it may not be finite.
+        """
+        start = self._size
+        if dtype == "string":
+            (array,) = pieces
+            crc = self._strings(array)
+        elif nbytes <= self._small:
+            data = b"".join([_little_endian(piece).tobytes() for piece in pieces])
+            if look:
+                at = self._gathered_bytes
+                self._looks.append(_Look(key, dtype, at, at + nbytes))
+            crc = google_crc32c.value(data)
+            self._append(data)
+        else:
+            self._flush()
+            crc = self._large(key, dtype, pieces, look=look)
+        nbytes = self._size - start
+        entry = BundleEntry(dtype, shape, self._number, start, nbytes, mask(crc))
+        self.coded.append((key.encode(), encode_entry(entry)))
+
+    def add_raw(self, key: str, entry: BundleEntry, data: bytes) -> None:
+        """Writes a value's stored bytes as another index has them, checksum and all."""
+        moved = entry._replace(shard=self._number, offset=self._size)
+        self.coded.append((key.encode(), encode_entry(moved)))
+        self._append(data)
+
+    def finish(self) -> None:
+        """What was written is on disk, and the file closed."""
+        self._flush()
+        self._output.sync()
+        self._output.close()
+
+    def close(self) -> None:
+        self._output.close()
+
+    def _large(self, key: str, dtype: str, pieces: Iterable[np.ndarray], *, look: bool) -> int:
+        crc = 0
+        chunk, at_once = self._pace
+        for piece in pieces:
+            flat = _little_endian(piece).reshape(-1).view("u1")  # copied where it has gaps
+            for first in range(0, flat.nbytes, at_once):
+                block = flat[first : first + at_once]
+                if look and not all_finite(block, dtype):
+                    self.nonfinite.append(key)
+                    look = False
+                for second in range(0, block.nbytes, chunk):
+                    part = block[second : second + chunk]
+                    crc = extend(crc, part)
+                    self._write(part.data, part.nbytes)
+        return crc
+
+    def _strings(self, array: np.ndarray) -> int:
+        """Lengths, their checksum, then the bytes (``WriteStringTensor`` of TensorFlow).
+
+        Checksummed are the lengths not as they are stored, but in 4 bytes each, or in 8.
+        """
+        elements: list[bytes] = array.ravel().tolist()
+        lengths = [len(element) for element in elements]
+        self._append(b"".join(map(put_varint, lengths)))
+        checksum, crc = _of_lengths(lengths)
+        self._append(checksum)
+        for block in _blocks(elements, self._pace.chunk):
+            crc = google_crc32c.extend(crc, block)
+            self._append(block)
+        return crc
+
+    def _append(self, data: bytes) -> None:
+        """Takes bytes that are written soon, with others."""
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        self._size += len(data)
+        if self._gathered_bytes >= self._pace.chunk:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            joined = b"".join(self._gathered)
+            self._gathered, self._gathered_bytes = [], 0
+            self._size -= len(joined)
+            self._write(joined, len(joined))
+            if self._looks:
+                self._look(joined)
+
+    def _write(self, data: Buffer, nbytes: int) -> None:
+        self._go_on()
+        self._output.write(data)
+        self._size += nbytes
+
+    def _look(self, joined: bytes) -> None:
+        """Small ones of one dtype that lie one behind the other are looked at together."""
+        import numpy as np
+
+        looks, self._looks = self._looks, []
+        flat = np.frombuffer(joined, np.uint8)
+        first = 0
+        for last, look in enumerate(looks, 1):
+            if last < len(looks) and looks[last][1:3] == (look.dtype, look.end):
+                continue
+            if not all_finite(flat[looks[first].start : look.end], look.dtype):
+                self.nonfinite += [
+                    each.key
+                    for each in looks[first:last]
+                    if not all_finite(flat[each.start : each.end], each.dtype)
+                ]
+            first = last
+
+
+class _Look(NamedTuple):
+    """Where a small value is among those that are written together."""
+
+    key: str
+    dtype: str
+    start: int
+    end: int
+
+
+def index_checksum(array: np.ndarray) -> int:
+    """What the index has for the checksum of a value.
+
+    >>> import numpy as np
+    >>> index_checksum(np.zeros(1, "float32")) == mask(google_crc32c.value(bytes(4)))
+    True
+    """
+    if not array.dtype.hasobject:
+        return mask(google_crc32c.value(_little_endian(array).tobytes()))
+    elements: list[bytes] = array.ravel().tolist()
+    _, crc = _of_lengths([len(element) for element in elements])
+    return mask(google_crc32c.extend(crc, b"".join(elements)) if elements else 0)
+
+
+def _of_lengths(lengths: Sequence[int]) -> tuple[bytes, int]:
+    """The checksum of strings' lengths, as it is stored, and that of both together."""
+    codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
+    crc: int = google_crc32c.value(struct.pack(f"<{codes}", *lengths))
+    checksum = struct.pack("<I", mask(crc))
+    return checksum, google_crc32c.extend(crc, checksum)
+
+
+def _little_endian(array: np.ndarray) -> np.ndarray:
+    order = array.dtype.byteorder
+    if order == ">" or (order == "=" and sys.byteorder == "big"):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return array
+
+
+def _blocks(elements: Sequence[bytes], limit: int) -> Iterable[bytes]:
+    """The elements one behind the other, many small ones at a time."""
+    start = size = 0
+    for end, element in enumerate(elements):
+        if size and size + len(element) > limit:
+            yield b"".join(elements[start:end])
+            start, size = end, 0
+        size += len(element)
+    yield b"".join(elements[start:])

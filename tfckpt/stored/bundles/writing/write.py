@@ -1,0 +1,121 @@
+"""A TensorFlow checkpoint, written without TensorFlow, one value after the other.
+
+Three steps: which data file a value goes to (:func:`spread`); the data files, each a
+:class:`Shard`; the index, which is made of what the shards say they hold. A save writes several at
+a time by the same steps: :mod:`tfckpt.stored.bundles.writing.parallel_write`.
+
+Nothing here is atomic: files are written where nobody looks for them, and put in place by
+:mod:`tfckpt.stored.commits.staging`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfckpt.stored.bundles.bundle import data_path, index_path
+from tfckpt.stored.bundles.encoding.index_proto import BundleEntry, parse_header
+from tfckpt.stored.bundles.encoding.table import read_table
+from tfckpt.stored.bundles.encoding.table_builder import build_table
+from tfckpt.stored.bundles.index_encoder import encode_header
+from tfckpt.stored.bundles.writing.shard import Shard
+from tfckpt.stored.io.files import LOCAL, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from typing_extensions import Self
+
+
+def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
+    """The number of the data file of each value: filled in order, up to ``limit`` bytes each.
+
+    A value is never divided; one that is larger has a data file of its own.
+
+    >>> spread([4, 4, 9, 1, 0], 8), spread([4, 4, 9], None)
+    ([0, 0, 1, 2, 2], [0, 0, 0])
+    """
+    shards, shard, filled = [], 0, 0
+    for size in sizes:
+        if limit is not None and filled and filled + size > limit:
+            shard, filled = shard + 1, 0
+        filled += size
+        shards.append(shard)
+    return shards
+
+
+def encode_index(coded: Iterable[tuple[bytes, bytes]], num_shards: int) -> bytes:
+    """The content of the index file, of encoded keys and entries in any order."""
+    return build_table([(b"", encode_header(num_shards)), *sorted(coded)])
+
+
+def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """How many data files a checkpoint has, and what its index says of each value, coded."""
+    path = index_path(prefix)
+    handle = files.open_read(path)
+    try:
+        (_, header), *coded = read_table(handle.pread(0, handle.size), path)
+    finally:
+        handle.close()
+    return parse_header(header).num_shards, coded
+
+
+class BundleWriter:
+    """The files of a checkpoint, one value after the other; a context manager.
+
+    Args:
+        prefix: its name without ``.index``; there are no files of it yet.
+        num_shards: how many data files it has.
+        files: where to.
+        data: what the names of the data files begin with, where it is not the prefix.
+
+    >>> import numpy as np, tempfile
+    >>> from tfckpt.stored.bundles.bundle import Bundle
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with BundleWriter(f"{directory}/ckpt-1") as writer:
+    ...         writer.add("v", np.arange(3, dtype=np.float32))
+    ...         writer.finish()
+    ...     with Bundle.open(f"{directory}/ckpt-1") as bundle:
+    ...         bundle.read("v")
+    array([0., 1., 2.], dtype=float32)
+    """
+
+    def __init__(
+        self, prefix: str, num_shards: int = 1, files: Files = LOCAL, *, data: str = ""
+    ) -> None:
+        self._prefix = prefix
+        self._files = files
+        self._shards: list[Shard] = []
+        try:
+            for number in range(num_shards):
+                path = data_path(data or prefix, number, num_shards)
+                self._shards.append(Shard(path, number, files))
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, key: str, array: np.ndarray, shard: int = 0) -> None:
+        """Write a value under a key that has none yet."""
+        self._shards[shard].add(key, array)
+
+    def add_raw(self, key: str, entry: BundleEntry, data: bytes, shard: int = 0) -> None:
+        """Write a value's stored bytes as another index has them."""
+        self._shards[shard].add_raw(key, entry, data)
+
+    def finish(self) -> None:
+        """Write the index; when this returns, all of it is on disk."""
+        for shard in self._shards:
+            shard.finish()
+        coded = [each for shard in self._shards for each in shard.coded]
+        content = encode_index(coded, len(self._shards))
+        self._files.write_atomic(index_path(self._prefix), content)
+
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

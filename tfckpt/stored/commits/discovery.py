@@ -1,0 +1,128 @@
+"""Which checkpoints a directory holds, by its own listing.
+
+TensorFlow asks the state file, which may be lost, stale or somebody else's; names on disk cannot
+be. A checkpoint is *committed* where tfckpt's record stands beside its index, *foreign* where not:
+plain TensorFlow wrote it. A record beside data whose index is gone is one that is *damaged*: left
+out, it would be no checkpoint at all, and its run would start anew. Data alone is *torn*: plain
+TensorFlow was cut short while it saved or deleted. What tfckpt itself did not finish goes by names
+of its own (:mod:`tfckpt.stored.commits.staging`), and is not listed. Nothing is opened, and no
+name is taken for a pattern.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from enum import Enum
+
+from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.stored.commits.record_file import DELETED, OUT_OF_ORDER, SUFFIX
+from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
+from tfckpt.stored.paths.wrong_paths import DATA
+
+# Eighteen digits: save counters are 64 bits wide.
+_BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
+_INDEX = ".index"
+_STAGED = ".tmp"
+_SUFFIXES = (_INDEX, SUFFIX, DELETED, OUT_OF_ORDER)
+_ENDS = "|".join(map(re.escape, _SUFFIXES))
+_PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
+
+
+class Kind(str, Enum):
+    """What the names of its files say about a checkpoint."""
+
+    COMMITTED = "committed"
+    FOREIGN = "foreign"
+    DAMAGED = "damaged"
+    TORN = "torn"
+
+    __str__ = str.__str__
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint by its name: ``prefix`` is ``<directory>/<checkpoint_name>-<number>``.
+
+    Where it is out of order, its record says when it was saved, and its number does not.
+    """
+
+    number: int
+    prefix: str
+    kind: Kind
+    out_of_order: bool = False
+
+
+def candidates(
+    directory: str, checkpoint_name: str | None = "ckpt", files: Files = LOCAL
+) -> list[Candidate]:
+    """The checkpoints of a directory, newest first: by number, not by time or alphabet.
+
+    Args:
+        directory: as it is; ``run[1]`` is the directory of that name.
+        checkpoint_name: what stands before the number; None for any.
+        files: where it is.
+
+    Returns:
+        [] where there is none, or no directory. Torn ones are among them.
+    """
+    parts: dict[str, set[str]] = {part: set() for part in (*_SUFFIXES, _STAGED, "")}
+    for name in _listing(directory, files):
+        part, base = _part(name)
+        parts[part].add(base)
+    indexed, recorded = parts[_INDEX], parts[SUFFIX]
+    # Data beside a staged save is on its way in, beside a deletion on its way out.
+    data_alone = parts[""] - indexed - (parts[_STAGED] - recorded) - parts[DELETED]
+    found = []
+    for base in indexed | data_alone:
+        match = _BASE.fullmatch(base)
+        if match is None or checkpoint_name not in (None, match["name"]):
+            continue
+        if base in indexed:
+            kind = Kind.COMMITTED if base in recorded else Kind.FOREIGN
+        else:
+            kind = Kind.DAMAGED if base in recorded else Kind.TORN
+        number, prefix = int(match["number"]), join(directory, base)
+        found.append(Candidate(number, prefix, kind, base in parts[OUT_OF_ORDER]))
+    return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)
+
+
+def _part(name: str) -> tuple[str, str]:
+    """Which file of which checkpoint it is; ``""`` is its data, or nothing of a checkpoint."""
+    if match := _PART.fullmatch(name):
+        return match["suffix"] or "", match["base"]
+    if (staged := stands_for(name)) is not None:
+        return _STAGED, staged
+    return "", ""
+
+
+def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL) -> int:
+    """The highest number that any file of that name has, finished or not; 0 where none has.
+
+    A save that takes a higher one overwrites nothing: neither an index nor the orphaned data file,
+    record or ``ckpt-7_temp`` directory of a save that was cut short.
+    """
+    used = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})(?![0-9])")
+    matches = map(used.match, _listing(directory, files))
+    return max((int(match[1]) for match in matches if match), default=0)
+
+
+def _listing(directory: str, files: Files) -> list[str]:
+    with reading(directory):
+        try:
+            names = files.listdir(directory)
+        except FileNotFoundError:
+            names = []
+        except NotADirectoryError:
+            from tfckpt.stored.paths.lookalikes import For, look
+
+            found = look(directory, files)
+            hint = "name another directory, or move the file away"
+            if found.others:
+                hint = found.others[0].how(For.CONFIG, directory)
+            raise CheckpointNotFoundError(found.state, path=directory, hint=hint) from None
+        if files.renames:
+            return names
+        from tfckpt.stored.commits.stale_listing import as_of_now
+
+        return as_of_now(names, directory, files)

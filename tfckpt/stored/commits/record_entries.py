@@ -1,0 +1,119 @@
+"""The values of a commit record, which are most of it.
+
+There are tens of thousands, and a save writes them as a restore reads them. So what is written is
+put together from the texts of its parts, of which most are met again and again, and what is read is
+checked in one loop. Where anything is amiss in it, the record's reader finds out what and of which
+value: here nothing is named, and nothing let pass that it would refuse.
+"""
+
+from __future__ import annotations
+
+import json
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.inventory import Entry, Role
+from tfckpt.stored.bundles.encoding.wire import INT64
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tfckpt.core.inventory import Shape
+
+_END, _LINE = b"\n]", b",\n"
+_PIECE = 1 << 16
+FIELDS = frozenset(Entry._fields)
+_ROLES: dict[str, Role] = {role.value: role for role in Role}
+
+
+class _Texts(dict[Any, str]):
+    """JSON of what is met again and again."""
+
+    def __missing__(self, value: Any) -> str:
+        text = self[value] = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text
+
+
+def render(entries: Iterable[Entry]) -> str:
+    """Each value as a JSON object on a line of its own, its fields sorted, defaults left out.
+
+    >>> print(render([Entry("model/a", Role.WEIGHT, "float32", (2, 3), 24, "a", crc32c=7)]))
+    {"crc32c":7,"dtype":"float32","key":"a","name":"model/a","nbytes":24,"role":"weight","shape":[2,3]}
+    """
+    text, often = encode_basestring, _Texts()
+    return ",\n".join(
+        [
+            "{"
+            + ("" if crc32c is None else f'"crc32c":{crc32c},')
+            + f'"dtype":{often[dtype]},'
+            + (f'"key":{text(key)},' if key else "")
+            + f'"name":{text(name)},'
+            + (f'"nbytes":{nbytes},' if nbytes else "")
+            + (f'"of":{text(of)},' if of else "")
+            + f'"role":{often[role]},"shape":{often[shape]}'
+            + (f',"slot":{often[slot]}}}' if slot else "}")
+            for name, role, dtype, shape, nbytes, key, slot, of, crc32c in entries
+        ]
+    )
+
+
+def read(text: bytes, parse_int: Callable[[str], int] | None = None) -> dict[str, Entry] | None:
+    """Name → value, of what :func:`render` wrote and the bracket behind it; None as :func:`parse`.
+
+    Piece by piece: a piece is forgotten before the next one is read, which leaves less to remember,
+    and to be looked through for what may be forgotten. No line ends inside of a text in JSON; so
+    what is cut between lines is either not read at all, or as it would be in the whole.
+    """
+    found: dict[str, Entry] = {}
+    start, end, count = 0, len(text) - len(_END), 0
+    if text[end:] != _END:
+        return None
+    while start < end:
+        cut = text.find(_LINE, start + _PIECE, end)
+        stop = end if cut < 0 else cut
+        try:
+            items = json.loads(b"[" + text[start:stop] + b"]", parse_int=parse_int)
+        except (ValueError, RecursionError):
+            return None
+        if not items or (values := parse(items)) is None:
+            return None
+        found.update(values)
+        start, count = stop + len(_LINE), count + len(items)
+    return found if len(found) == count else None
+
+
+def parse(items: Sequence[Any]) -> dict[str, Entry] | None:
+    """Name → value, of the objects that :func:`render` wrote; None where anything is amiss."""
+    if not ({dict}.issuperset(map(type, items)) and FIELDS.issuperset(set().union(*items))):
+        return None
+    found: dict[str, Entry] = {}
+    shapes: dict[Shape | None, Shape | None] = {None: None}
+    for item in items:
+        get = item.get
+        name, role, dtype, sizes = get("name"), get("role"), get("dtype"), get("shape")
+        key, slot, of = get("key", ""), get("slot", ""), get("of", "")
+        nbytes, crc32c = get("nbytes", 0), get("crc32c")
+        told = type(name) is type(role) is type(dtype) is str
+        texts = told and type(key) is type(slot) is type(of) is str
+        if not (
+            (texts and name and role in _ROLES)
+            and (sizes is None or _is_shape(sizes))
+            and (type(nbytes) is int and 0 <= nbytes < INT64)
+            and (crc32c is None or (type(crc32c) is int and 0 <= crc32c < 1 << 32))
+        ):
+            return None
+        shape = None if sizes is None else tuple(sizes)
+        shape = shapes.setdefault(shape, shape)
+        # what Entry(…) does, without the detour by a function in Python
+        fields = name, _ROLES[role], dtype, shape, nbytes, key, slot, of, crc32c
+        found[name] = tuple.__new__(Entry, fields)
+    return found if len(found) == len(items) else None
+
+
+def _is_shape(sizes: Any) -> bool:
+    if type(sizes) is not list:
+        return False
+    for size in sizes:  # noqa: SIM110 (`all` of a generator takes twice as long)
+        if type(size) is not int or not 0 <= size < INT64:
+            return False
+    return True

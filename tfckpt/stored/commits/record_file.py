@@ -1,0 +1,128 @@
+"""The commit record: the file that makes a checkpoint tfckpt's.
+
+``ckpt-12.tfckpt.json`` is put in place last, so that its presence means that everything before it
+is on disk, and it tells what the index cannot: canonical names and roles, step, epoch, metrics. It
+carries the digest of the index it was written for, so that it never vouches for the files of
+another save. Where a writer died after the index and before the record were in place, it is found
+where the save was staged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.stored.commits.record import CommitRecord, parse, render
+from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUFFIX = ".tfckpt.json"
+# An empty file of a checkpoint whose number does not tell its place in the order of saves: its
+# record does, and those of all others need not be read for it.
+OUT_OF_ORDER = ".tfckpt.order"
+# What a record is called while its checkpoint is being deleted.
+DELETED = ".tfckpt.deleted"
+# Some million values, at 200 bytes each.
+MAX_BYTES = 1 << 28
+
+
+def path_of(prefix: str) -> str:
+    """Where the record of a checkpoint is.
+
+    >>> path_of("run/ckpt-12")
+    'run/ckpt-12.tfckpt.json'
+    """
+    return prefix + SUFFIX
+
+
+def index_digest(prefix: str, files: Files = LOCAL) -> str:
+    """SHA-256 of the index file, in hexadecimal.
+
+    Raises:
+        DamagedCheckpointError: it is absent or unreadable.
+    """
+    path = f"{prefix}.index"
+    with reading(path):
+        try:
+            return hashlib.sha256(_content(path, files)).hexdigest()
+        except FileNotFoundError:
+            raise DamagedCheckpointError("the index is missing", path=path) from None
+
+
+def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
+    """Commits: when this returns, the record is on disk; where it raises, there is none."""
+    files.write_atomic(path_of(prefix), render(record))
+
+
+def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> CommitRecord | None:
+    """The record of a checkpoint, or None where it has none.
+
+    The inventory's ``source`` is this prefix, wherever the checkpoint was written.
+
+    Args:
+        prefix: of the checkpoint.
+        files: where it is.
+        digest: of the index that the record is to be of; the one in place, where it is not given.
+
+    Raises:
+        DamagedCheckpointError: altered, cut off, or of another index.
+        UnsupportedCheckpointError: written by a newer tfckpt.
+    """
+    path = path_of(prefix)
+    record = _read(path, prefix, files)
+    for found in itertools.chain((record,), _staged(prefix, files)):
+        if found is not None:
+            digest = digest or index_digest(prefix, files)
+            if found.index_sha256 == digest:
+                return found
+    if record is not None:
+        message = "the record was written for another index than the one beside it"
+        raise DamagedCheckpointError(message, path=path)
+    return None
+
+
+def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
+    """Key → name, by the record as far as it can be believed."""
+    with contextlib.suppress(CheckpointError):
+        if (record := read(prefix, files)) is not None:
+            return {entry.key: entry.name for entry in record.inventory.entries.values()}
+    return {}
+
+
+def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+    """What a record file says without the values, None where there is none; it costs little."""
+    return _read(path, prefix, files, head=True)
+
+
+def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
+    with reading(path):
+        try:
+            data = _content(path, files)
+        except FileNotFoundError:
+            return None
+    return parse(data, path, prefix, head=head)
+
+
+def _staged(prefix: str, files: Files) -> Iterator[CommitRecord | None]:
+    """Records that are not in place, since their writer died, or is just about to move them."""
+    directory, name = os.path.split(prefix)
+    with contextlib.suppress(OSError):
+        for other in files.listdir(directory):
+            if stands_for(other) == name:
+                yield _read(path_of(join(join(directory, other), name)), prefix, files)
+
+
+def _content(path: str, files: Files) -> bytes:
+    handle = files.open_read(path)
+    try:
+        if handle.size > MAX_BYTES:
+            raise DamagedCheckpointError(f"is {handle.size} bytes long", path=path)
+        return handle.pread(0, handle.size)
+    finally:
+        handle.close()

@@ -1,0 +1,72 @@
+"""The layers of a commit record: what they are called, how they were made, what else tells them.
+
+They are three fields because readers of before know the first alone, or the first two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.inventory import Layer, Traits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tfckpt.errors import DamagedCheckpointError
+
+_SHORT, _LONG = [str, str], [str, str, str, bool]
+_TRAITS = [str, str, str, bool]
+
+
+def plain(stacks: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
+    """The fields in plain JSON types."""
+    return {
+        "stacks": {path: [_short(layer) for layer in layers] for path, layers in stacks.items()},
+        "made": {path: [[one.kind, one.number] for one in all_] for path, all_ in stacks.items()},
+        "traits": {
+            path: [[*one.traits] for one in layers]
+            for path, layers in stacks.items()
+            if any(one.traits != Traits() for one in layers)
+        },
+    }
+
+
+def _short(layer: Layer) -> list[str | bool]:
+    """Its two fields that most layers have no more than, or all four."""
+    usual = not layer.label and layer.told
+    return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
+
+
+def parse(
+    stacks: Mapping[str, list[Any]],
+    made: Mapping[str, list[Any]],
+    traits: Mapping[str, list[Any]],
+    damaged: Callable[[str], DamagedCheckpointError],
+) -> dict[str, tuple[Layer, ...]]:
+    """What :func:`plain` was given.
+
+    Raises:
+        DamagedCheckpointError: made by ``damaged`` where a field is not what it may be.
+    """
+    found = {}
+    for path, items in stacks.items():
+        if any(_types(item) not in (_SHORT, _LONG) for item in items):
+            raise damaged("the record's 'stacks' holds a layer that is none")
+        layers = [Layer(*item) for item in items]
+        if (told := made.get(path)) is not None:
+            if len(told) != len(layers) or any(_types(item) != [str, int] for item in told):
+                raise damaged(f"the record's 'made' does not fit its 'stacks' of {path!r}")
+            pairs = zip(layers, told, strict=True)
+            layers = [dataclasses.replace(one, kind=kind, number=n) for one, (kind, n) in pairs]
+        if (told := traits.get(path)) is not None:
+            if len(told) != len(layers) or any(_types(item) != _TRAITS for item in told):
+                raise damaged(f"the record's 'traits' do not fit its 'stacks' of {path!r}")
+            both = zip(layers, told, strict=True)
+            layers = [dataclasses.replace(one, traits=Traits(*item)) for one, item in both]
+        found[path] = tuple(layers)
+    return found
+
+
+def _types(item: Any) -> list[type]:
+    return [type(part) for part in item] if type(item) is list else []

@@ -1,0 +1,226 @@
+"""What a writer that died leaves behind, and what a deletion does: finished, or undone.
+
+The directory in which a save was staged (:mod:`tfckpt.stored.commits.staging`) says how far it had
+come: :func:`claim` completes one whose index is in place, and undoes all others. A deletion begins
+by renaming the record to ``ckpt-12.tfckpt.deleted``, so that one cut short is not taken for a
+checkpoint of somebody else's; it is finished there, too. Such names prove nothing by themselves: a
+record is moved only to the index that it is of, and no data file goes that an index refers to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+from tfckpt.errors import CheckpointError, CheckpointNotFoundError
+from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.record import is_part
+from tfckpt.stored.commits.record_file import DELETED
+from tfckpt.stored.commits.writer_lock import lock_of
+from tfckpt.stored.io.files import Files, LocalFiles, abandoned, content, join
+from tfckpt.stored.paths.state_file import STATE_FILE
+from tfckpt.stored.paths.wrong_paths import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+BEFORE = ".before"
+MARK = "writer"
+_tidying = threading.Lock()
+_DATA = re.compile(DATA)
+
+
+def claim(directory: str, checkpoint_name: str, files: Files) -> int:
+    """Be the only process that saves into a directory, and tidy what a dead one left there.
+
+    Returns:
+        The highest number of what was tidied in an object store, 0 for none. There its writer may
+        live, or a request of it arrive late: nobody is to use that number again.
+
+    Raises:
+        InUseError: another process is.
+        OSError: the directory cannot be made or written.
+    """
+    files.makedirs(directory or ".")
+    if isinstance(files, LocalFiles):  # elsewhere there are no locks
+        lock_of(directory or ".").acquire()
+    numbered, tidied = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})"), [0]
+
+    def ours(of: str) -> bool:
+        match = numbered.fullmatch(of)
+        tidied.extend([int(match[1])] if match else [])
+        return match is not None
+
+    with _tidying:
+        for name in files.listdir(directory):
+            if abandoned(name) == STATE_FILE:
+                _remove_tree(join(directory, name), files)
+            elif may_be_left(name):  # few of many do
+                settle(name, directory, ours, files)
+    return 0 if files.renames else max(tidied)
+
+
+def delete(prefix: str, files: Files) -> None:
+    """Delete a committed checkpoint: from the first rename on, it is none."""
+    record = record_file.path_of(prefix)
+    try:
+        if files.renames:
+            files.rename(record, prefix + DELETED)
+        else:
+            files.write_atomic(prefix + DELETED, content(record, files))
+            files.remove(record)
+    except FileNotFoundError:
+        return  # somebody else is at it, or took the record away: it is not ours any more
+    files.fsync_dir(os.path.split(prefix)[0])
+    _delete_files(prefix, files)
+
+
+def may_be_left(name: str) -> bool:
+    """Whether a name is one that a writer gives to what it has not finished."""
+    return name.endswith((DELETED, ".tmp"))
+
+
+def settle(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:
+    """Finish or undo what the name of a file says that a dead writer has begun."""
+    path = join(directory, name)
+    if (of := abandoned(name)) and ours(of):
+        _settle_save(path, join(directory, of), files)
+    elif name.endswith(DELETED) and ours(name.removesuffix(DELETED)):
+        prefix = join(directory, name.removesuffix(DELETED))
+        index = index_path(prefix)
+        if not files.exists(index) or _is_of_index(path, prefix, files):
+            logging.info("%s: its deletion is finished", prefix)
+            if not files.renames:
+                _remove_tree(record_file.path_of(prefix), files)
+            _delete_files(prefix, files)
+        else:  # another checkpoint has got its number
+            _remove_tree(path, files)
+
+
+def _settle_save(staged: str, prefix: str, files: Files) -> None:
+    """Finish or undo one save, found by the directory it left."""
+    parent, name = os.path.split(prefix)
+    record = record_file.path_of(name)
+    if not files.renames:
+        _settle_put(staged, prefix, files)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        inside = files.listdir(staged) if files.is_dir(staged) else []
+        if record in inside:
+            path = join(staged, record)
+            if index_path(name) not in inside and _is_of_index(path, prefix, files):
+                logging.info("%s: its commit is completed", prefix)
+                # After a loss of power, data may be there still.
+                for part in (*(part for part in inside if is_part(part, name)), record):
+                    files.rename(join(staged, part), join(parent, part))
+                files.fsync_dir(parent)
+                remove_strays(prefix, files)
+            else:
+                logging.info("%s: the save that was cut short is undone", prefix)
+                remove_strays(prefix, files, {*_parts(path, prefix, files)} - {*inside})
+    _remove_tree(staged, files)
+
+
+def _settle_put(staged: str, prefix: str, files: Files) -> None:
+    """The same where nothing is renamed, by names that are asked after one by one."""
+    path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
+    _remove_tree(join(staged, MARK), files)  # first; its writer may live
+    if _is_of_index(path, prefix, files):
+        logging.info("%s: its commit is completed", prefix)
+        files.write_atomic(record_file.path_of(prefix), content(path, files))
+    remove_strays(prefix, files)
+    remove_strays(prefix, files, _parts(path, prefix, files))
+    remove_staged(staged, os.path.split(prefix)[1], files)
+
+
+def remove_staged(directory: str, name: str, files: Files) -> None:
+    """Remove the staging directory of a checkpoint; what a store lists late goes by its name."""
+    if not files.renames:
+        for part in (record_file.path_of(name), index_path(name)):
+            for file in (part, part + BEFORE):
+                _remove_file(join(directory, file), files)
+        _remove_file(join(directory, MARK), files)
+    _remove_tree(directory, files)
+
+
+def _is_of_index(record: str, prefix: str, files: Files) -> bool:
+    try:
+        found = record_file.read_head(record, prefix, files)
+        return found is not None and found.index_sha256 == record_file.index_digest(prefix, files)
+    except CheckpointError:
+        return False
+
+
+def _parts(record: str, prefix: str, files: Files) -> tuple[str, ...]:
+    """The files of a checkpoint as a record names them; none where it cannot be read."""
+    try:
+        found = record_file.read_head(record, prefix, files)
+    except CheckpointError:
+        return ()
+    return found.files if found else ()
+
+
+def _delete_files(prefix: str, files: Files) -> None:
+    """What a deletion removes once the record has its other name."""
+    parent, name = os.path.split(prefix)
+    names = {*files.listdir(parent)}
+    own = {*_parts(prefix + DELETED, prefix, files), *(n for n in names if shards_of(n, name))}
+    for file in (index_path(name), *sorted(own & names)):
+        _remove_tree(join(parent, file), files)
+    files.fsync_dir(parent)
+    _remove_tree(prefix + DELETED, files)
+
+
+def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) -> None:
+    """Remove the data files under a prefix that the index in place does not refer to.
+
+    Args:
+        prefix: of the checkpoint.
+        files: where it is.
+        of: no others than these.
+    """
+    parent, name = os.path.split(prefix)
+    try:
+        used = used_shards(prefix, files)
+    except CheckpointError:
+        return  # nobody can say which they are
+    for other in files.listdir(parent):
+        shards = shards_of(other, name)
+        stray = shards != used if shards else used is None and of is not None
+        if stray and (shards if of is None else other in of):
+            _remove_tree(join(parent, other), files)
+
+
+def used_shards(prefix: str, files: Files) -> int | None:
+    """How many data files the index in place speaks of; None where there is none.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        with Bundle.open(prefix, files, whole=False) as bundle:
+            return bundle.index.header.num_shards
+    except CheckpointNotFoundError:
+        return None
+
+
+def _remove_file(path: str, files: Files) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(path)
+
+
+def _remove_tree(path: str, files: Files) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.remove_tree(path)
+
+
+def shards_of(file: str, name: str) -> int | None:
+    """How many data files a checkpoint has, by the name of one of them."""
+    match = _DATA.fullmatch(file.removeprefix(name)) if file.startswith(name) else None
+    return int(match["shards"]) if match else None

@@ -1,0 +1,102 @@
+"""What a directory holds now, where a listing may be of a while ago.
+
+Some object stores list a new object late, and a deleted one for a while; asked after by its name,
+each is there or not. A process remembers what it did itself (:mod:`tfckpt.live.io.remote_files`).
+What another did, one that was killed a moment ago for instance, the state file names: it is one
+object, and was written before anything was deleted. So it is asked here which names to ask after,
+and nothing else is believed of it: a checkpoint that it names is one where its record is.
+
+Asked after are what the state file names and the listing does not; what has a record, as it is
+listed, and is not named, so that it may be gone: the newest few of those; and the number after the
+highest. An older one that is gone may be listed for a while: a restore passes it over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointError
+from tfckpt.stored.commits.record_file import SUFFIX
+from tfckpt.stored.io.files import join
+from tfckpt.stored.paths.state_file import STATE_FILE, read_state
+from tfckpt.stored.paths.wrong_paths import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfckpt.stored.io.files import Files
+
+_INDEX = ".index"
+_ASKED = 16  # in one listing; more than a save deletes at a time
+_NUMBERED = re.compile(r"(.*)-([0-9]{1,18})", re.DOTALL)
+_DATA = re.compile(rf"(.*){DATA}", re.DOTALL)
+
+
+def as_of_now(names: Iterable[str], directory: str, files: Files) -> list[str]:
+    """The names in a directory, with what the listing does not show yet, without what is gone.
+
+    Args:
+        names: as they are listed.
+        directory: where.
+        files: the file system.
+    """
+    found = set(names)
+    told = _told(directory, files)
+    for base in sorted(told):
+        if base + SUFFIX not in found:
+            _ask(base, found, directory, files)
+    recorded = {name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)}
+    doubtful = sorted(recorded - told, key=_number)[-_ASKED:]
+    gone = {base for base in doubtful if not files.exists(join(directory, base + SUFFIX))}
+    if gone:
+        found = {name for name in found if _base(name) not in gone}
+    for stem, highest in _highest(found).items():
+        number = highest + 1
+        while _ask(f"{stem}-{number}", found, directory, files):
+            number += 1
+    return sorted(found)
+
+
+def _told(directory: str, files: Files) -> set[str]:
+    try:
+        state = read_state(join(directory, STATE_FILE), files)
+    except CheckpointError:  # whoever needs it will say what is wrong with it
+        return set()
+    paths = state.all_model_checkpoint_paths if state else ()
+    return {os.path.split(path)[1] for path in paths}
+
+
+def _ask(base: str, found: set[str], directory: str, files: Files) -> bool:
+    """Add the index and the record of a checkpoint, as far as they are there; whether one is."""
+    there = {base + s for s in (_INDEX, SUFFIX) if files.exists(join(directory, base + s))}
+    found |= there
+    return bool(there)
+
+
+def _base(name: str) -> str:
+    """The checkpoint that a file belongs to, by its suffix.
+
+    >>> _base("ckpt-1.index"), _base("ckpt-1.data-00000-of-00002"), _base("checkpoint")
+    ('ckpt-1', 'ckpt-1', '')
+    """
+    for suffix in (_INDEX, SUFFIX):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    match = _DATA.fullmatch(name)
+    return match[1] if match else ""
+
+
+def _number(base: str) -> int:
+    match = _NUMBERED.fullmatch(base)
+    return int(match[2]) if match else 0
+
+
+def _highest(names: Iterable[str]) -> dict[str, int]:
+    """The highest number by what stands before it, of those that have an index or a record."""
+    highest: dict[str, int] = {}
+    for name in names:
+        if name.endswith((_INDEX, SUFFIX)) and (match := _NUMBERED.fullmatch(_base(name))):
+            highest[match[1]] = max(highest.get(match[1], 0), int(match[2]))
+    return highest

@@ -1,0 +1,320 @@
+"""One writing process per directory: ``.tfckpt.lock``, held until the process ends.
+
+Two processes that save into one directory number alike, and each takes what the other has not
+finished for debris. The kernel keeps the lock (``flock``, on Windows ``msvcrt.locking``), so it is
+free the moment its process is dead, however it died: the file alone means nothing. What is in it
+tells whoever is refused who holds it: process, machine, script and since when; no arguments of the
+command, which may be secrets.
+
+The file is never deleted. Whoever deletes it can delete the one that somebody else has just locked;
+that its name still leads to what is locked is checked all the same, for users who tidy up.
+
+Refused: a link or anything else but a regular file under that name. A file system that knows no
+locks gets a warning, and none; a remote one is not asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import errno
+import json
+import os
+import socket
+import stat
+import sys
+import threading
+from pathlib import Path
+
+from absl import logging
+
+from tfckpt.errors import InUseError, SaveError
+from tfckpt.stored.io.files import join
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCK_FILE = ".tfckpt.lock"
+
+_MAX_BYTES = 4096
+_MAX_COMMAND = 500
+_MAX_PID = 1 << 31
+_ATTEMPTS = 10
+_WINDOWS_BYTE = 1 << 30  # what is locked there cannot be read: a byte beyond the content
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_TAKEN = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+_HINT = "Save into a directory of its own, or end that process first; the lock ends with it."
+
+# One for all locks, so that a fork waits until none is half taken. Reentrant, as a signal's handler
+# may fork.
+_mutex = threading.RLock()
+_locks: dict[str, WriterLock] = {}
+
+
+class WriterLock:
+    """The lock of one directory, shared by all of a process; of :func:`lock_of`.
+
+    A forked child does not hold it, and an open descriptor in it keeps it for nobody.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._path = join(directory, LOCK_FILE)
+        self._descriptor: int | None = None
+        self._unlockable = False
+
+    def acquire(self) -> bool:
+        """Take the lock, or see that it is still held: before every save.
+
+        Where the directory was moved, or the lock file deleted, it is taken anew.
+
+        Returns:
+            Whether this call took it: what others left unfinished may be swept away. False where
+            this process held it already.
+
+        Raises:
+            InUseError: another process holds it; which, since when, and what to do.
+            SaveError: the directory is missing or cannot be written, or the name is taken by
+                something that is no file.
+        """
+        with _mutex:
+            if self._unlockable:
+                return False
+            if self._descriptor is not None:
+                if _leads_to(self._path, self._descriptor):
+                    return False
+                self._forget()
+            self._descriptor = self._take()
+            return True
+
+    def release(self) -> None:
+        """Let others save, for every user of this lock in this process; its end does so, too."""
+        with _mutex:
+            if self._descriptor is not None:
+                with contextlib.suppress(OSError):  # whose name is in it matters to nobody now
+                    os.ftruncate(self._descriptor, 0)
+                _unlock_file(self._descriptor)
+                for lock, _ in _held(self._descriptor):
+                    lock._forget()
+            self._forget()
+
+    def _is_deleted(self) -> bool:
+        """Whether the directory is gone; one that was moved is held where it is."""
+        return self._descriptor is not None and not os.fstat(self._descriptor).st_nlink
+
+    def _forget(self) -> None:
+        """Close, which unlocks where no other process has the descriptor as well."""
+        descriptor, self._descriptor, self._unlockable = self._descriptor, None, False
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _take(self) -> int | None:
+        for _ in range(_ATTEMPTS):
+            descriptor = self._open()
+            try:
+                if held := _held(descriptor):
+                    shared = os.dup(held[0][1])
+                    os.close(descriptor)
+                    return shared
+                locked = self._lock(descriptor)
+                if locked and _leads_to(self._path, descriptor):
+                    self._sign(descriptor)
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+            if not locked:
+                self._unlockable = True
+                return None
+        raise SaveError(f"{self._path}: is replaced again and again by another process")
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT
+        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # O_NONBLOCK: a device may wait
+            flags |= getattr(os, name, 0)
+        try:
+            descriptor = os.open(self._path, flags, 0o666)
+        except OSError as error:
+            if _is_special(self._path):
+                raise _no_file(self._path) from error
+            raise self._failed(error) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise _no_file(self._path)
+        return descriptor
+
+    def _lock(self, descriptor: int) -> bool:
+        """Whether it is locked now; False where the file system has no locks."""
+        try:
+            _lock_file(descriptor)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                holder = _Holder.read(descriptor).present()
+                message = f"{self.directory}: another process saves into this directory: {holder}"
+                raise InUseError(message, hint=_HINT) from None
+            if error.errno in _NO_LOCKS:
+                logging.warning(
+                    "%s: the file system has no locks (%s); see to it that only one process saves "
+                    "into this directory",
+                    self.directory,
+                    error.strerror,
+                )
+                return False
+            raise self._failed(error) from error
+        return True
+
+    def _failed(self, error: OSError) -> SaveError:
+        hint = ""
+        if error.errno in (errno.EACCES, errno.EPERM):
+            hint = "Saving needs the right to write the directory and this file."
+        return SaveError(f"{self._path}: cannot be locked for saving: {error.strerror}", hint=hint)
+
+    def _sign(self, descriptor: int) -> None:
+        before = _Holder.read(descriptor)
+        if before.pid:
+            logging.info("%s: takes over the lock that was left by %s", self.directory, before)
+        with contextlib.suppress(OSError):  # a full disk is for the save to meet
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, _Holder.this_process().line())
+            os.fsync(descriptor)  # other machines of an NFS see what has left this one
+
+
+def lock_of(directory: str) -> WriterLock:
+    """The lock of the directory that this path leads to now: ask anew with every save.
+
+    >>> import tempfile
+    >>> directory = tempfile.mkdtemp()
+    >>> lock_of(directory).acquire(), lock_of(directory + "/.").acquire()
+    (True, False)
+    >>> lock_of(directory).release()
+    """
+    path = os.path.realpath(directory)
+    with _mutex:
+        if path not in _locks:
+            for other in [lock for lock in _locks.values() if lock._is_deleted()]:
+                other._forget()
+                del _locks[other.directory]
+            _locks[path] = WriterLock(path)
+        return _locks[path]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Holder:
+    """Who holds a lock; without a pid nobody knows."""
+
+    pid: int = 0
+    host: str = ""
+    since: str = ""
+    command: str = ""
+
+    @classmethod
+    def this_process(cls) -> _Holder:
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        script = next(iter(sys.argv), "")[-_MAX_COMMAND:]
+        return cls(os.getpid(), socket.gethostname(), now, script)
+
+    @classmethod
+    def read(cls, descriptor: int) -> _Holder:
+        """What the file says; nothing where it says no such thing, or is being written."""
+        try:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            data = os.read(descriptor, _MAX_BYTES)
+            found = cls(**json.loads(data)) if data.endswith(b"\n") else cls()
+            since = datetime.datetime.fromisoformat(found.since).astimezone()
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError):
+            return cls()
+        texts = isinstance(found.host, str) and isinstance(found.command, str)
+        if not texts or type(found.pid) is not int or not 0 < found.pid < _MAX_PID:
+            return cls()
+        return dataclasses.replace(found, since=since.isoformat(timespec="seconds"))
+
+    def present(self) -> _Holder:
+        """Itself; nobody where it does not run: it has ended, and its successor is yet to sign."""
+        # On Windows, to ask after a process by a signal is to end it.
+        if self.host == socket.gethostname() and sys.platform != "win32":
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                return _Holder()
+            except PermissionError:
+                pass
+        return self
+
+    def line(self) -> bytes:
+        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "unknown holder"
+        return f"process {self.pid} on {self.host!r}, since {self.since}, {self.command!r}"
+
+
+def _held(descriptor: int) -> list[tuple[WriterLock, int]]:
+    """What this process holds of a file: of a directory that was moved, or that has two names."""
+    return [
+        (lock, own)
+        for lock in _locks.values()
+        if (own := lock._descriptor) is not None and _is_same(own, descriptor)
+    ]
+
+
+def _is_same(one: int, other: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(one), os.fstat(other))
+    except OSError:  # somebody else has closed one
+        return False
+
+
+def _leads_to(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(Path(path).lstat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _is_special(path: str) -> bool:
+    try:
+        return not stat.S_ISREG(Path(path).lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _no_file(path: str) -> SaveError:
+    hint = "Nothing is written through it. Remove it if it is not yours."
+    return SaveError(f"{path}: is a link or no regular file, and no lock", hint=hint)
+
+
+if sys.platform == "win32":
+
+    def _lock_file(descriptor: int) -> None:
+        os.lseek(descriptor, _WINDOWS_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _unlock_file(descriptor: int) -> None:
+        os.lseek(descriptor, _WINDOWS_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _lock_file(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock_file(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _leave_to_parent() -> None:
+        # Closed, not unlocked: the lock is one for both. A worker that outlived its parent would
+        # keep it.
+        for lock in _locks.values():
+            lock._forget()
+        _mutex.release()
+
+    os.register_at_fork(
+        before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_leave_to_parent
+    )

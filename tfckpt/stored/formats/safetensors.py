@@ -1,0 +1,180 @@
+"""A safetensors file, read by its description: a header in JSON, then all arrays without a gap.
+
+Source: https://huggingface.co/docs/safetensors. Reading it takes no package: the whole format is
+the header, and every rule about it is checked here before a value is believed. The package maps a
+local file by its path; here it may be anywhere tfckpt reads. Where tfckpt wrote the file, its names
+are canonical, and its metadata has their roles. Of any other file a name that begins as canonical
+ones do is one; the rest are of the model: ``encoder/kernel`` is ``model/encoder/kernel``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core import names
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.optimizer_names import optimizer_value
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.index import ITEM_BYTES
+from tfckpt.stored.bundles.values import as_array
+from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
+from tfckpt.stored.io.files import LOCAL, Files, digest_of, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import numpy as np
+
+    from tfckpt.core.inventory import Root
+    from tfckpt.stored.io.files import Handle
+
+MAX_HEADER = 100_000_000  # the format's own limit
+_LENGTH = 8
+_TYPES = {theirs: ours for ours, theirs in TENSORS.items()}
+_TOPS = frozenset({names.MODEL, names.OPTIMIZER, names.SEED, names.METRICS})
+
+
+def looks_like_safetensors(head: bytes) -> bool:
+    """Whether a file's first bytes may be those of such a file."""
+    length = int.from_bytes(head[:_LENGTH], "little")
+    return head[_LENGTH : _LENGTH + 1] == b"{" and 0 < length <= MAX_HEADER
+
+
+def open_safetensors(
+    path: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open a safetensors file.
+
+    Raises:
+        DamagedCheckpointError: the header is not as it must be, or the file ends too soon.
+    """
+    with reading(path):
+        handle = files.open_read(path)
+        try:
+            values = SafetensorsValues(path, handle)
+            entries = (
+                _entry(key, dtype, shape, values.roles)
+                for key, (dtype, shape, _) in values.places.items()
+            )
+            found = {entry.name: entry for entry in entries}
+            return StoredCheckpoint(path, Inventory(path, found), values, "safetensors")
+        except BaseException:
+            handle.close()
+            raise
+
+
+class SafetensorsValues:
+    """The values of an open file.
+
+    Attributes:
+        places: key → type, shape and offset.
+        roles: key → role of those that are no weights; None in a file that tfckpt did not write.
+    """
+
+    missing_files = ()
+
+    def __init__(self, path: str, handle: Handle) -> None:
+        self._path = path
+        self._handle = handle
+        length = int.from_bytes(handle.pread(0, _LENGTH), "little")
+        if not 0 < length <= min(MAX_HEADER, handle.size - _LENGTH):
+            raise self._damaged("ends before its header does, or is no safetensors file")
+        try:
+            header = json.loads(handle.pread(_LENGTH, length), object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(f"its header is no JSON: {error}") from None
+        if not isinstance(header, dict):
+            raise self._damaged("its header is no object")
+        self.roles = self._roles(header.pop(METADATA, None))
+        self.places = {key: self._place(key, item) for key, item in header.items()}
+        at, start = 0, _LENGTH + length
+        for key, (dtype, shape, begin) in sorted(self.places.items(), key=lambda one: one[1][2]):
+            if begin != at:
+                raise self._damaged("its arrays overlap, or leave a gap", key)
+            at += math.prod(shape) * ITEM_BYTES[dtype]
+            self.places[key] = dtype, shape, start + begin
+        if start + at != handle.size:
+            raise self._damaged(f"is {handle.size} bytes long, and its arrays end at {start + at}")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        with reading(self._path):
+            return digest_of([self._handle])
+
+    def read(self, key: str) -> np.ndarray:
+        """The value of a key."""
+        import numpy as np
+
+        if key not in self.places:
+            raise self._damaged("is not in the file", key)
+        dtype, shape, offset = self.places[key]
+        raw = np.empty(math.prod(shape) * ITEM_BYTES[dtype], np.uint8)
+        with reading(self._path):
+            if self._handle.readinto(offset, raw.data) != raw.size:
+                raise self._damaged("the file ends before the value does", key)
+        return as_array(raw, dtype, shape, swap=False)
+
+    def verify(self, keys: Iterable[str]) -> None:
+        """Reads these values; the format has no checksums."""
+        for key in keys:
+            self.read(key)
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def _roles(self, metadata: Any) -> dict[str, Role] | None:
+        text = metadata.get(ROLES) if isinstance(metadata, dict) else None
+        if text is None:
+            return None
+        try:
+            return {key: Role(role) for key, role in json.loads(text).items()}
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            raise self._damaged(f"its metadata says {str(text)[:100]!r} of roles") from None
+
+    def _place(self, key: str, item: Any) -> tuple[str, tuple[int, ...], int]:
+        fields = item if isinstance(item, dict) else {}
+        dtype = _TYPES.get(str(fields.get("dtype")), "")
+        shape: Any = fields.get("shape")
+        offsets: Any = fields.get("data_offsets")
+        if not dtype or not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
+            raise self._damaged(f"its header says {str(item)[:100]!r} of it", key)
+        if offsets[1] - offsets[0] != math.prod(shape) * ITEM_BYTES[dtype]:
+            raise self._damaged(f"its shape {shape} is not that of its bytes", key)
+        return dtype, tuple(shape), offsets[0]
+
+    def _damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
+        return DamagedCheckpointError(message, path=self._path, name=name)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands in it twice")
+    return found
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+
+
+def _entry(key: str, dtype: str, shape: tuple[int, ...], told: Mapping[str, Role] | None) -> Entry:
+    nbytes = math.prod(shape) * ITEM_BYTES[dtype]
+    if told is not None:
+        return Entry(key, told.get(key, Role.WEIGHT), dtype, shape, nbytes, key)
+    top, _, rest = key.partition("/")
+    name = key if top in _TOPS else f"{names.MODEL}/{key}"
+    roles = {
+        names.OPTIMIZER: optimizer_value(rest)[1],
+        names.SEED: Role.SEED,
+        names.METRICS: Role.METRIC,
+    }
+    return Entry(name, roles.get(top, Role.WEIGHT), dtype, shape, nbytes, key)

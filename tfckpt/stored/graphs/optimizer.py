@@ -1,0 +1,269 @@
+"""One optimizer in a stored object graph: its own values, and its slots by variable.
+
+TensorFlow's graph addresses Keras's slots by position. Three writers, three ways back to the
+variable: Keras 3 lists ``_trainable_variables`` beside the slots; tf_keras says it in the slot's
+name, ``Adam/m/dense/kernel``; tf_keras's legacy optimizers store it outright.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import OPTIMIZER, Node, Slot
+from tfckpt.core.optimizer_names import (
+    LOSS_SCALE,
+    by_slot_path,
+    optimizer_class,
+    optimizer_value,
+    slot_among,
+    slot_name,
+    split_slot,
+    v1_class,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tfckpt.stored.graphs.reader import GraphReader
+
+_INNER = "inner_optimizer"
+_V1_STEP = "global_step"
+_V1_WRAPPER = {OPTIMIZER, _V1_STEP}
+_SCALE = ("_iterations", "_learning_rate", "dynamic_scale", "step_counter")
+_BOOKS = frozenset({"_variables", "_trainable_variables", "_trainable_variables_indices"})
+
+
+def wrapped(reader: GraphReader) -> dict[int, int]:
+    """Optimizers that only wrap another → that one: both are one optimizer.
+
+    Keras 3's loss-scale optimizer is such a one, which tf_keras stores as one node with the other,
+    and what Keras 2 made of an optimizer of ``tf.compat.v1.train``.
+    """
+    found = {}
+    for index, edges in enumerate(reader.edges):
+        # A checkpoint may well have been given an optimizer and a step, and nothing else.
+        if index and edges.keys() == _V1_WRAPPER and reader.is_optimizer(edges[OPTIMIZER]):
+            found[index] = edges[OPTIMIZER]
+            continue
+        inner = edges.get(_INNER)
+        if inner is None or not (reader.is_optimizer(index) and reader.is_optimizer(inner)):
+            continue
+        # Its scale comes with its first use; before that, its name is all there is.
+        count = edges.get("_iterations", edges.get("iterations"))  # the latter before Keras 3.5
+        own = "" if count is None else reader.full_name(count)
+        if "dynamic_scale" in edges or re.match(r"loss_scale_optimizer(_\d+)?/", own):
+            found[index] = inner
+    return found
+
+
+def scale_values(reader: GraphReader, index: int) -> dict[str, int]:
+    """Edge → node of a loss-scale optimizer's own values; nothing for any other optimizer.
+
+    Args:
+        reader: of the graph.
+        index: the optimizer inside, which is the outer one, too, in tf_keras's files.
+    """
+    edges = reader.edges
+    if (outer := reader.outer(index)) is not None:
+        return {edge: edges[outer][edge] for edge in _SCALE if edge in edges[outer]}
+    scale = edges[index].get(LOSS_SCALE)
+    return {} if scale is None else edges[scale]
+
+
+class OptimizerGraph:
+    """A node of the graph that is an optimizer."""
+
+    def __init__(self, reader: GraphReader, index: int, node: Node) -> None:
+        self._reader = reader
+        self._index = index
+        self._node = node
+        self._edges = reader.edges[index]
+
+    def own(self) -> Iterator[tuple[str, int]]:
+        """Name → node of what is not a slot: scalars and inner optimizers."""
+        edges = dict(self._edges)
+        if (outer := self._reader.outer(self._index)) is not None:
+            step = self._reader.edges[outer].get(_V1_STEP)
+            edges |= {} if step is None else {"iterations": step}
+        for edge, target in edges.items():
+            if edge in _BOOKS:
+                continue
+            if self._reader.nodes[target].attributes:
+                yield optimizer_value(edge)[0], target
+            elif self._reader.is_optimizer(target):
+                yield edge, target
+
+    def finish(self) -> None:
+        """Roles, the optimizer's class, and the slots, once the model's variables are nodes."""
+        for edge, child in self._node.children:
+            child.role = optimizer_value(edge)[1]
+        by_name = self._by_full_name()
+        self._node.label = self._class(by_name) or self._reader.label(self._index)
+        done = {id(child) for _, child in self._node.children}
+        variables = self._trainable()
+        for edge, target in self._slot_lists():
+            listed = self._reader.edges[target]
+            whole = len(listed) == len(variables)  # else no position tells whose they are
+            for position, value in sorted(listed.items(), key=_numeric):
+                of = variables.get(int(position)) if whole else None
+                if of is None:
+                    of = told_slot(self._reader.full_name(value), by_name)[2]
+                if of is None and variables:
+                    continue  # it is among the leftovers, too
+                self._slot(edge, of, value, position, done)
+        told = self._reader.nodes[self._index].slot_variables
+        words = {slot.slot_name for slot in told}
+        for slot in told:
+            of = slot.original_variable_node_id
+            word = slot_among(slot.slot_name, words)
+            self._slot(word, of, slot.slot_variable_node_id, str(of), done)
+        self._leftovers(variables, by_name, done)
+
+    def _leftovers(
+        self, variables: dict[int, int], by_name: dict[str, int], done: set[int]
+    ) -> None:
+        """Values in ``_variables`` that no slot list has; their own names say what they are."""
+        listed = self._edges.get("_variables")
+        if listed is None:
+            return
+        paths = by_slot_path((self._reader.full_name(v), v) for v in variables.values())
+        untold: list[tuple[str, int]] = []
+        for position, value in sorted(self._reader.edges[listed].items(), key=_numeric):
+            if id(self._reader.node(value)) in done:
+                continue
+            full = self._reader.full_name(value)
+            _, slot, of = told_slot(full, by_name)
+            if of is None:
+                of, slot = split_slot(full.rpartition("/")[2], paths)
+            if of is None:
+                untold.append((position, value))
+                continue
+            self._slot(slot, of, value, position, done)
+            untold = self._factors(untold, of, done)
+        for position, value in untold:
+            self._slot("variables", None, value, position, done)
+
+    def _factors(
+        self, untold: list[tuple[str, int]], of: int, done: set[int]
+    ) -> list[tuple[str, int]]:
+        """Adafactor's rows and columns of a variable, which stand before its velocity.
+
+        They bear the variable's own last name, and the lists ``_r`` and ``_c`` are stored empty.
+        """
+        own = self._reader.full_name(of).rpartition("/")[2]
+        before = [self._reader.full_name(value).rpartition("/")[2] for _, value in untold[-2:]]
+        if not {"_r", "_c"} <= self._edges.keys() or before != [own, own]:
+            return untold
+        for slot, (position, value) in zip(("r", "c"), untold[-2:], strict=True):
+            self._slot(slot, of, value, position, done)
+        return untold[:-2]
+
+    def _slot(self, name: str, of: int | None, value: int, position: str, done: set[int]) -> None:
+        node = self._reader.node(value)
+        if id(node) in done:
+            return
+        done.add(id(node))
+        node.role = Role.SLOT
+        owner = Node(self._node.kind, label=position) if of is None else self._reader.node(of)
+        self._node.slots.append(Slot(slot_name(name), owner, node))
+
+    def _slot_lists(self) -> Iterator[tuple[str, int]]:
+        for edge, target in self._edges.items():
+            edges = self._reader.edges[target]
+            listed = bool(edges) and all(key.isdecimal() for key in edges)
+            if (
+                edge in _BOOKS
+                or not listed
+                or self._reader.is_optimizer(next(iter(edges.values())))
+            ):
+                continue
+            yield edge, target
+
+    def _trainable(self) -> dict[int, int]:
+        listed = self._edges.get("_trainable_variables")
+        if listed is None:
+            return {}
+        edges = self._reader.edges[listed]
+        return {int(key): target for key, target in edges.items() if key.isdecimal()}
+
+    def _by_full_name(self) -> dict[str, int]:
+        """The graph's variables by their own names, those that only one has.
+
+        Of two of one name, a copy of the model's for example, the one in the optimizer's own model
+        is meant.
+        """
+        own = set(self._edges.values())
+        if "_variables" in self._edges:
+            own |= set(self._reader.edges[self._edges["_variables"]].values())
+        others = [index for index in range(len(self._reader.nodes)) if index not in own]
+        mine = self._below_owner()
+        return self._unique(others) | self._unique(index for index in others if index in mine)
+
+    def _unique(self, indices: Iterable[int]) -> dict[str, int]:
+        found: dict[str, int | None] = {}
+        for index in indices:
+            if self._reader.nodes[index].attributes:
+                name = self._reader.full_name(index)
+                found[name] = None if name in found else index
+        return {name: index for name, index in found.items() if name and index is not None}
+
+    def _below_owner(self) -> set[int]:
+        """What the model leads to that this optimizer was compiled into; nothing if not just one.
+
+        The root of the checkpoint is none, as long as another object has the optimizer too.
+        """
+        edges = self._reader.edges
+        owners = [i for i, below in enumerate(edges) if below.get(OPTIMIZER) == self._index]
+        owners = [i for i in owners if i != 0] or owners
+        if len(owners) != 1:
+            return set()
+        seen, stack = {self._index, owners[0]}, [owners[0]]
+        while stack:
+            new = set(edges[stack.pop()].values()) - seen
+            seen |= new
+            stack.extend(new)
+        return seen
+
+    def _class(self, by_name: Mapping[str, int]) -> str:
+        """``adam``, where a name says so: ``adam/iteration``, ``Adam/iter``, ``Adam/m/kernel``."""
+        full_name = self._reader.full_name
+        for edge in ("_iterations", "_learning_rate", "iter"):
+            if edge in self._edges and (name := _first(full_name(self._edges[edge]))):
+                return name
+        for _, target in self._slot_lists():
+            for value in self._reader.edges[target].values():
+                if name := told_slot(full_name(value), by_name)[0]:
+                    return optimizer_class(name)
+        for slot in self._reader.nodes[self._index].slot_variables:
+            # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`
+            of, value = slot.original_variable_node_id, slot.slot_variable_node_id
+            return optimizer_class(v1_class(full_name(value).removeprefix(f"{full_name(of)}/")))
+        return ""
+
+
+def _first(full_name: str) -> str:
+    """The class of the optimizer that a value of its own is called after."""
+    name, slash, _ = full_name.partition("/")
+    return optimizer_class(snake_case(name)) if slash else ""
+
+
+def told_slot(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
+    """What a slot's name in tf_keras says: the optimizer's class, the slot, and the variable.
+
+    ``Adam/m/dense/kernel`` where the slot was made in a training step, ``m/dense/kernel`` where the
+    optimizer was built by hand; ("", "", None) where neither fits or both do.
+    """
+    parts = full_name.split("/")
+    fitting = [cut for cut in (1, 2) if "/".join(parts[cut:]) in variables]
+    if len(fitting) != 1:
+        return "", "", None
+    (cut,) = fitting
+    cls = snake_case(parts[0]) if cut == 2 else ""
+    return cls, parts[cut - 1], variables["/".join(parts[cut:])]
+
+
+def _numeric(item: tuple[str, int]) -> tuple[int, str]:
+    return len(item[0]), item[0]

@@ -1,0 +1,387 @@
+"""The object graph inside a TF2 checkpoint → the tree that :mod:`tfckpt.core.names` gives names to.
+
+The graph holds edges (attributes, list indices) and, per variable, the name it had; no classes, no
+layer names. What is told from its shape, read off many checkpoints of both flavours:
+
+- a node with ``layer_with_weights-N`` is tf_keras's functional or sequential model; one with a list
+  ``_operations`` is Keras 3's, and ``_functional`` leads to it from a sequential one. The layers'
+  names are in the variables' names: ``inner/dense/kernel``;
+- a node with ``_variables`` beside ``_iterations``, or with slot variables, is an optimizer. A slot
+  list's elements stand in the order of ``_trainable_variables`` (Keras 3), or say in their own
+  names which variable they belong to (tf_keras: ``Adam/m/dense/kernel``).
+
+A layer whose name is not to be found keeps TensorFlow's own word for it, ``layer_with_weights-2``,
+and an unresolvable slot its number: visible, and never matched by accident.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tfckpt.core import names
+from tfckpt.core.automatic_names import weak_base
+from tfckpt.core.inventory import Role
+from tfckpt.core.names import Kind, Node
+from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, promote_optimizer
+from tfckpt.stored.graphs import find_model
+from tfckpt.stored.graphs.graph_layers import (
+    INNER,
+    OPERATIONS,
+    attribute_names,
+    listed_names,
+    stack_names,
+)
+from tfckpt.stored.graphs.keras_config import wire
+from tfckpt.stored.graphs.keras_lists import KERAS_API, metrics, take_books, without_config
+from tfckpt.stored.graphs.optimizer import OptimizerGraph, scale_values, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from tfckpt.core.inventory import Root
+    from tfckpt.stored.bundles.encoding import graph_proto
+    from tfckpt.stored.graphs.saved_model_metadata import Metadata
+
+VARIABLE_VALUE = "VARIABLE_VALUE"
+ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
+
+# Layers that Keras itself names, in snake case; those of the user's own classes come with the live
+# side. (keras.layers and tf_keras.layers of 2.16 to 2.21, those that hold weights.)
+KERAS_BASES = frozenset(
+    """
+    activation additive_attention attention batch_normalization bidirectional category_encoding
+    conv1d conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose conv_lstm1d
+    conv_lstm2d conv_lstm3d conv_lstm_cell dense depthwise_conv1d depthwise_conv2d discretization
+    einsum_dense embedding functional group_normalization group_query_attention gru gru_cell
+    hashing integer_lookup layer_normalization locally_connected1d locally_connected2d lstm
+    lstm_cell model multi_head_attention normalization p_re_lu reversible_embedding
+    rms_normalization rnn separable_conv1d separable_conv2d sequential simple_rnn simple_rnn_cell
+    spectral_normalization stacked_rnn_cells string_lookup sync_batch_normalization
+    text_vectorization time_distributed
+    """.split()  # noqa: SIM905 (words read better than a list of them)
+)
+_LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
+_OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
+_TFCKPT = "_tfckpt"
+_V1_SCALED = {"base_optimizer", LOSS_SCALE}  # tf.compat.v1.mixed_precision
+_TRAINED = "_trainable_variables"
+
+
+class GraphReader:
+    """One object graph, turned into nodes.
+
+    Args:
+        graph: as stored.
+        bases: automatic layer names beyond Keras's own, ``my_block``.
+        metadata: the edges from the root to an object → what more is known of it than the graph
+            says.
+    """
+
+    def __init__(
+        self,
+        graph: graph_proto.ObjectGraph,
+        bases: Collection[str] = (),
+        metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
+    ) -> None:
+        self.nodes = [without_config(node) for node in graph.nodes]
+        self.edges = [
+            {child.local_name: child.node_id for child in node.children} for node in graph.nodes
+        ]
+        told = {self._at(path): each for path, each in metadata.items()}
+        self._labels = {index: each.name for index, each in told.items()}
+        self._configs = {index: each.config for index, each in told.items() if index is not None}
+        self.books = take_books(self.edges)
+        self.bases = KERAS_BASES | set(bases)
+        self._inside = wrapped(self)
+        self._outer = {inner: outer for outer, inner in self._inside.items()}
+        self._made: dict[int, Node] = {}
+        self._called: dict[int, str] = {}
+        self._optimizers: list[tuple[int, Node]] = []
+        self.given: dict[str, Root] = {}  # by keyword, once `roots` was called
+
+    def roots(self, live: Mapping[str, Root] | None = None) -> tuple[dict[str, Node], set[str]]:
+        """First component → node, and which of them are Keras models.
+
+        Args:
+            live: what the live side was given, by keyword (``""`` for its root object); without
+                it, a lone recognisable model is ``model``.
+        """
+        children = dict(self.edges[0])
+        children.pop(_TFCKPT, None)
+        components = find_model.components(self, children, live)
+        self.given = find_model.given(self, children, components, live or {})
+        roots = {}
+        root_component = components.pop("", None)
+        if root_component is not None:
+            loose = {edge: node for edge, node in children.items() if edge in components}
+            roots[root_component] = self._node(0, without=loose.keys() | {"save_counter"})
+            if "save_counter" in children:
+                loose["save_counter"] = children["save_counter"]
+            children = loose
+        for edge, index in children.items():
+            roots[components.get(edge, names.escaped(edge))] = node = self._node(index)
+            by_itself = live is None or edge in live  # else the root object's own
+            if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
+                node.role = Role.STATE
+        promote_optimizer(roots)
+        for index, node in self._optimizers:
+            OptimizerGraph(self, index, node).finish()
+        self._orphans(roots)
+        stacks = ((self._made.get(index), config) for index, config in self._configs.items())
+        wire([(node, config) for node, config in stacks if node and node.kind is Kind.STACK])
+        return roots, {component for component in roots if component == names.MODEL}
+
+    def extras(self) -> Iterator[tuple[str, Node]]:
+        """What tfckpt hung under its own child, by canonical name."""
+        for edge, index in (
+            self.edges[self.edges[0][_TFCKPT]].items() if self.written_by_tfckpt() else ()
+        ):
+            yield edge, self._node(index)
+
+    def _at(self, path: tuple[str, ...]) -> int | None:
+        """The node that edges lead to from the root."""
+        index: int | None = 0
+        for edge in path:
+            index = None if index is None else self.edges[index].get(edge)
+        return index
+
+    def label(self, index: int) -> str:
+        """What more is known of an object than the graph says."""
+        return self._labels.get(index, "")
+
+    def called(self) -> dict[int, str]:
+        """Id of the node of a layer that an attribute leads to → the layer's own name."""
+        made = self._made
+        return {id(made[index]): name for index, name in self._called.items() if index in made}
+
+    def written_by_tfckpt(self) -> bool:
+        return _TFCKPT in self.edges[0]
+
+    def is_stack(self, index: int) -> bool:
+        return "layer_with_weights-0" in self.edges[index] or self._operations(index) is not None
+
+    def is_optimizer(self, index: int) -> bool:
+        edges = self.edges[index]
+        newer = "_variables" in edges and ("_iterations" in edges or "iterations" in edges)
+        legacy = "iter" in edges and bool({"learning_rate", "decay"} & edges.keys())
+        scaled = edges.keys() == _V1_SCALED
+        return newer or legacy or scaled or bool(self.nodes[index].slot_variables)
+
+    def inner(self, index: int) -> int:
+        """The optimizer inside, of one that wraps another; else the node itself."""
+        return self._inside.get(index, index)
+
+    def outer(self, index: int) -> int | None:
+        """The optimizer that wraps this one."""
+        return self._outer.get(index)
+
+    def full_name(self, index: int) -> str:
+        return next((a.full_name for a in self.nodes[index].attributes), "")
+
+    def node(self, index: int) -> Node:
+        return self._node(index)
+
+    def _node(self, index: int, without: Collection[str] = ()) -> Node:
+        """The naming's node for a node of the graph, each once. Recursion is by an own stack."""
+        index = self._inside.get(index, index)
+        if (known := self._made.get(index)) is not None:
+            return known
+        todo = [index]
+        made = self._made
+        made[index] = Node(Kind.GROUP)
+        while todo:
+            current = todo.pop()
+            node = made[current]
+            todo.extend(self._fill(current, node, without if current == index else ()))
+        return made[index]
+
+    def _get(self, index: int, fresh: list[int]) -> Node:
+        index = self._inside.get(index, index)
+        node = self._made.get(index)
+        if node is None:
+            node = self._made[index] = Node(Kind.GROUP)
+            fresh.append(index)
+        return node
+
+    def _fill(self, index: int, node: Node, without: Collection[str]) -> list[int]:
+        """Give a node its kind and children; the children that are new."""
+        fresh: list[int] = []
+        stored, edges = self.nodes[index], self.edges[index]
+        if stored.attributes or (stored.registered_saver and stored.registered_saver.name):
+            self._value(stored, node)
+            return fresh
+        if self.is_optimizer(index):
+            self._optimizer(index, node, fresh)
+            return fresh
+        skip = set(without)
+        if self.is_stack(index):
+            node.kind = Kind.STACK
+            layers = self.stack_layers(index)
+            node.layers = self._layers(layers, stack_names(self, layers, edges), fresh)
+            skip |= {OPERATIONS, INNER}
+            skip |= {edge for edge in edges if _is_layer_edge(edge)}
+        elif self.is_container(index):
+            node.kind = Kind.LIST
+            listed = self._listed(index)
+            self._layers(listed, listed_names(self, listed), fresh)
+        else:
+            self._called |= attribute_names(self, edges)
+        given, led = self._given(index)
+        for edge, target in edges.items():
+            if edge in skip:
+                continue
+            if edge in given and target in led:
+                node.asides.append((edge, self._get(target, fresh)))
+                continue
+            if edge == "_random_generator" and (seed := self._seed_state(target)) is not None:
+                state = self._get(seed, fresh)
+                node.children.append((edge, state))
+                state.role = Role.SEED
+                continue
+            node.children.append((names.escaped(edge), self._get(target, fresh)))
+        self._books(index, node, fresh)
+        return fresh
+
+    def _books(self, index: int, node: Node, fresh: list[int]) -> None:
+        """Keras's lists name what nothing else leads to; its metrics stand nowhere else."""
+        books = self.books.get(index, {})
+        for number, found in metrics(self.edges, books):
+            metric = Node(Kind.GROUP)
+            for edge, target in self.edges[found].items():
+                if self.nodes[target].attributes:
+                    metric.children.append((edge, self._get(target, fresh)))
+            node.metrics.append((self._labels.get(found, number), metric))
+        node.asides.extend(
+            (edge, self._get(target, fresh)) for edge, target in books.items() if edge != KERAS_API
+        )
+
+    def _layers(
+        self, layers: list[int], found: Iterable[tuple[str, str]], fresh: list[int]
+    ) -> list[Node]:
+        """The nodes of layers that stand side by side, with their names, as far as they tell."""
+        nodes = []
+        for layer, (name, other) in zip(layers, found, strict=True):
+            child = self._get(layer, fresh)
+            if not child.label:
+                given = self._labels.get(layer)
+                child.label, child.other = (name, other) if given is None else (given, "")
+            child.base = weak_base(child.label, self.bases)
+            nodes.append(child)
+        return nodes
+
+    def _listed(self, index: int) -> list[int]:
+        """The layers, or what may be some, in a list."""
+        items = sorted(self.edges[index].items(), key=lambda item: int(item[0]))
+        return [c for _, c in items if not (self.nodes[c].attributes or self.is_container(c))]
+
+    def _given(self, index: int) -> tuple[set[str], set[int]]:
+        """Edges to a variable by the name ``add_weight`` gave it; variables otherwise led to.
+
+        tf_keras makes both: ``self.scale = self.add_weight(name="s")`` is ``s`` and ``scale``. The
+        attribute is the name, as in Keras 3, which knows no other.
+        """
+        edges = self.edges[index]
+        given = {edge for edge, target in edges.items() if self._last_name(target) == edge}
+        led: set[int] = set()
+        if given:
+            targets = {edges[edge] for edge in given}
+            for edge, target in edges.items():
+                if edge not in given and target != index:
+                    led |= self._held(target, targets)
+        return given, led
+
+    def _last_name(self, index: int) -> str:
+        return self.full_name(index).rpartition("/")[2]
+
+    def _held(self, index: int, targets: set[int]) -> set[int]:
+        """A variable itself, those in a list, or those of the targets that a dict consists of."""
+        edges = self.edges[index]
+        if self.nodes[index].attributes:
+            return {index}
+        if not self.is_container(index):
+            own = any(self._last_name(t) == edge.lstrip("_") for edge, t in edges.items())
+            dictionary = bool(edges) and targets.issuperset(edges.values()) and not own
+            return set(edges.values()) if dictionary else set()
+        found, seen, stack = set[int](), {index}, [index]
+        while stack:
+            for child in self.edges[stack.pop()].values():
+                if self.nodes[child].attributes:
+                    found.add(child)
+                elif child not in seen and self.is_container(child):
+                    seen.add(child)
+                    stack.append(child)
+        return found
+
+    def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
+        node.kind = Kind.OPTIMIZER
+        self._optimizers.append((index, node))
+        for edge, child in OptimizerGraph(self, index, node).own():
+            node.children.append((edge, self._get(child, fresh)))
+        if scale := scale_values(self, index):
+            group = Node(Kind.GROUP)
+            node.children.append((LOSS_SCALE, group))
+            for edge, child in scale.items():
+                name, role = optimizer_value(edge)
+                value = self._get(child, fresh)
+                group.children.append((name, value))
+                value.role = role
+
+    def _seed_state(self, index: int) -> int | None:
+        generator = self.edges[index].get("_generator")
+        return None if generator is None else self.edges[generator].get("_state_var")
+
+    def _value(self, stored: graph_proto.Node, node: Node) -> None:
+        node.kind = Kind.VALUE
+        attributes = stored.attributes
+        node.value = attributes[0].checkpoint_key if attributes else ""
+        node.label = attributes[0].full_name if attributes else ""
+        if not attributes or attributes[0].name != VARIABLE_VALUE or len(attributes) > 1:
+            iterator = bool(attributes) and attributes[0].name == ITERATOR
+            node.role = Role.ITERATOR if iterator else Role.OBJECT
+
+    def stack_layers(self, index: int) -> list[int]:
+        if (operations := self._operations(index)) is not None:
+            order = self.edges[operations]
+            return [order[key] for key in sorted(order, key=lambda key: (len(key), key))]
+        edges = self.edges[index].items()
+        numbered = [(m, node) for edge, node in edges if (m := _LAYER_EDGE.fullmatch(edge))]
+        return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
+
+    def _operations(self, index: int) -> int | None:
+        """Keras 3's list of the layers of a functional model, or of the one in a sequential."""
+        edges = self.edges[index]
+        for each in (self.edges[edges[INNER]] if INNER in edges else {}, edges):
+            if (found := each.get(OPERATIONS)) is not None and self.is_container(found):
+                return found
+        return None
+
+    def is_container(self, index: int) -> bool:
+        """A list: all its edges are numbers."""
+        edges = self.edges[index]
+        return bool(edges) and all(edge.isdecimal() for edge in edges)
+
+    def _orphans(self, roots: dict[str, Node]) -> None:
+        """Variables that only an optimizer leads to: Keras 3 lost their place in the model.
+
+        Their own names are often their layer's parent's, and then another variable's too; so the
+        optimizer's number stands before it, which makes a name that nothing live has.
+        """
+        reached = {id(node) for root in roots.values() for node in names.walk(root)}
+        for index, optimizer in self._optimizers:
+            trained = self.edges[index].get(_TRAINED)
+            if trained is None:
+                continue
+            lost = Node(Kind.GROUP)
+            for position, target in self.edges[trained].items():
+                node = self._node(target)
+                if id(node) not in reached and node.kind is Kind.VALUE:
+                    reached.add(id(node))
+                    lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
+            if lost.children:
+                roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
+
+
+def _is_layer_edge(edge: str) -> bool:
+    return bool(_LAYER_EDGE.fullmatch(edge) or _OTHER_LAYER_EDGE.fullmatch(edge))

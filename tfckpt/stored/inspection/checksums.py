@@ -1,0 +1,107 @@
+"""A checksum for each value, the same whatever format it is stored in.
+
+It is the CRC-32C of the bytes, little-endian and in C order, which TensorFlow's index has already:
+two checkpoints of that format are compared without their data being read.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.encoding.table import unmask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+
+    from tfckpt.core.inventory import Entry
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+
+_CHUNK = 1 << 24
+_FEW = 16
+
+
+def checksums(
+    stored: StoredCheckpoint,
+    entries: Iterable[Entry],
+    advance: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, int]:
+    """Name → checksum of each value that is a tensor; ``advance`` is told of what has to be read.
+
+    Raises:
+        DamagedCheckpointError: one has to be read, and is not there whole.
+    """
+    known = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
+    done, total = 0, sum(entry.nbytes for entry, crc in known.items() if crc is None)
+    found = {}
+    for entry, crc in known.items():
+        if crc is None:
+            advance(done, total)
+            done += entry.nbytes
+        found[entry.name] = checksum(stored.values.read(entry.key)) if crc is None else crc
+    return found
+
+
+def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:
+    """What the index says; for strings and what is in slices it is the checksum of something else.
+
+    Of a ``resource`` or a ``variant``, which cannot be read, it is all there is.
+    """
+    values = stored.values
+    if not isinstance(values, Bundle) or values.index.header.big_endian:
+        return None
+    kept = values.entries[entry.key]
+    return None if kept.sliced or kept.dtype == "string" else unmask(kept.crc32c)
+
+
+def checksum(array: np.ndarray) -> int:
+    """The checksum of a value in memory.
+
+    >>> import numpy as np
+    >>> checksum(np.zeros(3, "float32")) == checksum(np.zeros((3, 1), ">f4"))
+    True
+    """
+    import numpy as np
+
+    if array.dtype.hasobject:
+        text = b"".join(b"%d:%b" % (len(one), one) for one in array.reshape(-1).tolist())
+        return int(google_crc32c.value(text))
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    crc = 0
+    for start in range(0, raw.size, _CHUNK):
+        crc = google_crc32c.extend(crc, raw[start : start + _CHUNK])
+    return int(crc)
+
+
+def is_telling(entry: Entry, crc: int) -> bool:
+    """Whether values that agree in it are the same by more than chance: not zeros, ones, scalars.
+
+    >>> from tfckpt.core.inventory import Entry, Role
+    >>> import numpy as np
+    >>> bias = Entry("model/a/bias", Role.WEIGHT, "float32", (8,), 32)
+    >>> [is_telling(bias, checksum(np.full(8, n, "float32"))) for n in (0, 1, 2)]
+    [False, False, True]
+    """
+    if entry.dtype in ("string", "") or entry.shape == ():
+        return False
+    return entry.nbytes >= _FEW and crc not in _plain(entry.dtype, entry.nbytes)
+
+
+@functools.cache
+def _plain(dtype: str, nbytes: int) -> tuple[int, ...]:
+    import numpy as np
+
+    from tfckpt.stored.bundles.index import ITEM_BYTES
+    from tfckpt.stored.bundles.values import QUANTIZED, numpy_dtype
+
+    if nbytes > _CHUNK or dtype in QUANTIZED or not ITEM_BYTES.get(dtype):
+        return (int(google_crc32c.value(bytes(nbytes))),) if nbytes <= _CHUNK else ()
+    count = nbytes // ITEM_BYTES[dtype]
+    return tuple(checksum(np.full(count, n, numpy_dtype(dtype))) for n in (0, 1))

@@ -1,0 +1,137 @@
+"""The checkpoints of a directory with what can be said of each without reading its values.
+
+More than their names say (:mod:`tfckpt.stored.commits.discovery`): whether the index is sound and
+the data as long as it says, what the record tells, how large they are and how old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.discovery import Kind, candidates
+from tfckpt.stored.commits.recovery import shards_of
+from tfckpt.stored.io.files import LOCAL, Files, join
+from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.paths.lookalikes import SHARD_OF_KERAS, SINGLE_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfckpt.stored.commits.record import CommitRecord
+
+_NO_INDEX = "has data and no index, which was lost, not copied, or never written"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """A checkpoint of a directory.
+
+    Attributes:
+        prefix: its path.
+        number: None where its name has none.
+        state: ``committed``, ``foreign``, ``uncommitted``, ``damaged`` or ``torn``.
+        head: its record without the values, where it has one that can be read.
+        nbytes: size of its files.
+        time: Unix time of the save; where no record tells it, of its newest file.
+        problem: what is wrong with it.
+    """
+
+    prefix: str
+    number: int | None
+    state: str
+    head: CommitRecord | None
+    nbytes: int
+    time: float
+    problem: str = ""
+
+
+def listing(directory: str, files: Files = LOCAL) -> list[Listed]:
+    """What a directory holds, newest first, and after that what has no number.
+
+    Args:
+        directory: its path.
+        files: where it is.
+
+    Raises:
+        CheckpointError: the directory cannot be read.
+    """
+    there = _names(directory, files)
+    numbered = candidates(directory, None, files)
+    found = [_listed(one.prefix, one.number, one.kind, there, files) for one in numbered]
+    others = without_number(directory, files)
+    return found + [_listed(path, None, Kind.FOREIGN, there, files) for path in others]
+
+
+def without_number(directory: str, files: Files = LOCAL) -> list[str]:
+    """The paths of checkpoints in a directory that are not numbered, and of Keras's files."""
+    there, numbered = _names(directory, files), candidates(directory, None, files)
+    known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
+    indices = [name.removesuffix(".index") for name in there - known if name.endswith(".index")]
+    single = [name for name in there if name.endswith(SINGLE_FILES)]
+    whole = [name for name in single if not SHARD_OF_KERAS.search(name)]
+    return [join(directory, name) for name in sorted(indices) + sorted(whole)]
+
+
+def _names(directory: str, files: Files) -> set[str]:
+    try:
+        return set(files.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
+    """The names of the files of a checkpoint: record, index, then the others.
+
+    Args:
+        prefix: of the checkpoint.
+        there: the names in its directory.
+        files: where that is.
+    """
+    name = os.path.split(prefix)[1]
+    first = [record_file.path_of(name), index_path(name), *([name] if name else [])]
+    rest = {one for one in there if shards_of(one, name) is not None}
+    with contextlib.suppress(CheckpointError):
+        if (head := record_file.read_head(record_file.path_of(prefix), prefix, files)) is not None:
+            rest |= there & {*head.files}
+    return [*(one for one in first if one in there), *sorted(rest - {*first})]
+
+
+def _listed(prefix: str, number: int | None, kind: Kind, there: set[str], files: Files) -> Listed:
+    state, problem, readable, head = kind.value, "", True, None
+    try:
+        head = record_file.read_head(record_file.path_of(prefix), prefix, files)
+        if kind in (Kind.TORN, Kind.DAMAGED):
+            problem = _NO_INDEX
+        elif head is None:
+            with open_checkpoint(prefix, files=files) as stored:
+                state = "uncommitted" if stored.kind == "uncommitted" else state
+                problem = _missing(stored.values.missing_files)
+        else:
+            with Bundle.open(prefix, files) as bundle:
+                problem = _missing(bundle.missing_files)
+                if bundle.digest != head.index_sha256:
+                    problem = "its record was written for another index than the one beside it"
+    except UnsupportedCheckpointError as error:  # of a newer tfckpt, or of a format not known here
+        problem, readable = str(error), False
+    except CheckpointError as error:
+        problem = str(error)
+    if problem and readable and kind is not Kind.TORN:
+        state = Kind.DAMAGED.value
+    sizes, times = [0], [0.0]
+    for name in parts(prefix, there, files):
+        with contextlib.suppress(OSError):  # it may be deleted meanwhile
+            nbytes, written = files.status(join(os.path.split(prefix)[0], name))
+            sizes.append(nbytes)
+            times.append(written)
+    time = head.time if head else max(times)
+    return Listed(prefix, number, state, head, sum(sizes), time, problem)
+
+
+def _missing(paths: Iterable[str]) -> str:
+    return "; ".join(f"{path}: the file is missing" for path in paths)

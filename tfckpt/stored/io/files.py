@@ -1,0 +1,396 @@
+"""The file system as this package sees it: a dozen calls, so that each can be made to fail.
+
+Reading is by offset (``pread``), never by a shared position, so that several threads may read one
+file. A file that readers look for is written whole, by temporary file, fsync, rename and fsync of
+the directory: they meet the old content or the new one, and a return means that it is on disk. What
+is too large for that is written piece by piece under a name that nobody looks for, synced, and
+renamed by whoever wrote it. Temporary names
+end with eight hexadecimal digits and ``.tmp``, so that what a dead process left is told from all
+other files.
+
+Refused: anything but a regular file where a file is expected. A symbolic link is read through, as
+model caches are made of links, and never written through; a FIFO does not block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import re
+import stat
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tfckpt.errors import (
+    CheckpointError,
+    DamagedCheckpointError,
+    SaveError,
+    UnsupportedCheckpointError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Buffer
+
+_TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+_CHUNK = 1 << 20
+_in_use: set[str] = set()
+
+
+class Handle(Protocol):
+    """A file open for reading; it keeps its content when the name is deleted."""
+
+    @property
+    def size(self) -> int: ...
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """The bytes at ``offset``; fewer than ``length`` only at the end of the file."""
+        buffer = bytearray(min(length, max(self.size - offset, 0)))
+        count = self.readinto(offset, memoryview(buffer))
+        return bytes(memoryview(buffer)[:count])
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        """Fills ``buffer``; returns how many bytes, fewer only at the end of the file."""
+
+    def close(self) -> None: ...
+
+
+class Output(Protocol):
+    """A file being written, from its beginning to its end."""
+
+    def reserve(self, nbytes: int) -> None:
+        """At least so many bytes will be written: a disk may look for the room now."""
+
+    def write(self, data: Buffer) -> None:
+        """Appends all of it."""
+
+    def sync(self) -> None:
+        """What was written is on disk, as far as the file system has that."""
+
+    def close(self) -> None:
+        """What was written is in the file."""
+
+
+class Files(Protocol):
+    """A file system. Its failures are :class:`OSError`, absence :class:`FileNotFoundError`."""
+
+    @property
+    def renames(self) -> bool:
+        """Whether a file has another name at one moment, and a listing is of this moment.
+
+        Where not, in an object store, what is large is written where it stays, and what is small
+        is written there again; and names that matter are asked after one by one.
+        """
+
+    def open_read(self, path: str) -> Handle: ...
+
+    def create(self, path: str) -> Output:
+        """A new file to write to; an error where the name is taken."""
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Makes ``data`` the durable content of ``path``, or leaves what was there."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a file another name; one that has it already is replaced."""
+
+    def listdir(self, path: str) -> list[str]: ...
+
+    def exists(self, path: str) -> bool:
+        """Whether the name is taken, be it by a dangling link."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a directory, and no link to one."""
+
+    def status(self, path: str) -> tuple[int, float]:
+        """The size of a file in bytes, and the Unix time at which it was written."""
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a file, or a directory and all that is in it; a link, not what it leads to."""
+
+    def makedirs(self, path: str) -> None:
+        """Makes a directory and those above it, where they are not there yet."""
+
+    def free(self, path: str) -> int | None:
+        """The bytes that can still be written to a directory; None where nobody says."""
+
+    def fsync(self, path: str) -> None: ...
+
+    def fsync_dir(self, path: str) -> None: ...
+
+
+def content(path: str, files: Files) -> bytes:
+    """All of a small file."""
+    handle = files.open_read(path)
+    try:
+        return handle.pread(0, handle.size)
+    finally:
+        handle.close()
+
+
+def join(directory: str, name: str) -> str:
+    """The path of a name in a directory, spelt as the directory is.
+
+    >>> join("gs://bucket/run", "ckpt-1")
+    'gs://bucket/run/ckpt-1'
+    """
+    return os.path.join(directory, name)  # noqa: PTH118  Path would make it "gs:/bucket/run"
+
+
+def absolute(path: str) -> str:
+    """A local path whatever the working directory becomes; others are so already."""
+    return path if "://" in path else os.path.abspath(path)  # noqa: PTH100  text, as it came
+
+
+def same_directory(prefix: str, directory: str) -> bool:
+    """Whether the checkpoint of a prefix is in that directory, however the two are spelt.
+
+    >>> same_directory("file:///runs/a/ckpt-1", "/runs/b/../a/")
+    True
+    """
+    parent, other = (p.removeprefix("file://") for p in (os.path.split(prefix)[0], directory))
+    return parent == other or os.path.realpath(parent) == os.path.realpath(other)
+
+
+@contextlib.contextmanager
+def temporary(path: str) -> Iterator[str]:
+    """A fresh name beside ``path`` for what is not finished."""
+    name = f"{path}.{os.urandom(4).hex()}.tmp"
+    token = os.path.split(name)[1]
+    _in_use.add(token)
+    try:
+        yield name
+    finally:
+        _in_use.discard(token)
+
+
+def abandoned(name: str) -> str | None:
+    """What a temporary name stands for, where nobody in this process is using it.
+
+    >>> abandoned("ckpt-1.0a1b2c3d.tmp")
+    'ckpt-1'
+    """
+    return None if name in _in_use else stands_for(name)
+
+
+def stands_for(name: str) -> str | None:
+    """What a temporary name is of, None for any other name."""
+    match = _TEMPORARY.fullmatch(name) if name.endswith(".tmp") else None
+    return match["of"] if match else None
+
+
+@contextlib.contextmanager
+def reading(path: str, name: str = "") -> Iterator[None]:
+    """Turns what the system says about an unreadable file, or value, into this package's error."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise DamagedCheckpointError(message, path=path, name=name) from error
+
+
+def digest_of(handles: Iterable[Handle]) -> str:
+    """SHA-256 of the content of files, one after another, in hexadecimal."""
+    found = hashlib.sha256()
+    for handle in handles:
+        for start in range(0, handle.size, _CHUNK):
+            found.update(handle.pread(start, _CHUNK))
+    return found.hexdigest()
+
+
+def _open_regular(path: str, flags: int) -> int:
+    # O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+
+
+class LocalHandle(Handle):
+    """A regular file of the local file system."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = io.FileIO(path, "rb", opener=_open_regular)
+        except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ENXIO):
+                raise _not_a_file(path) from error
+            raise
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise _not_a_file(path)
+        self._size = status.st_size
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer):
+            count = self._read_at(offset + done, buffer[done:])
+            if not count:
+                break
+            done += count
+        return done
+
+    def _read_at(self, offset: int, buffer: memoryview) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file.fileno(), [buffer], offset)
+        with self._lock:  # Windows
+            self._file.seek(offset)
+            return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LocalOutput:
+    """A new file of the local file system."""
+
+    def __init__(self, path: str, *, durable: bool = True) -> None:
+        self._file = io.FileIO(path, "x")
+        self._durable = durable
+
+    def reserve(self, nbytes: int) -> None:
+        from tfckpt.stored.io.preallocate import (
+            reserve,  # with ctypes, which nobody needs who reads
+        )
+
+        reserve(self._file.fileno(), nbytes)
+
+    def write(self, data: Buffer) -> None:
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[self._file.write(rest) or 0 :]
+
+    def sync(self) -> None:
+        if self._durable:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LocalFiles:
+    """The local file system.
+
+    Args:
+        durable: whether what is written survives a loss of power. Without it nothing waits for the
+            disk; what a killed process wrote is there all the same.
+    """
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self._durable = durable
+
+    @property
+    def renames(self) -> bool:
+        return True
+
+    def open_read(self, path: str) -> LocalHandle:
+        return LocalHandle(path)
+
+    def create(self, path: str) -> LocalOutput:
+        return LocalOutput(path, durable=self._durable)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(Path(path).lstat().st_mode):
+                message = f"{path}: is {_kind(path)}, not a regular file; nothing was written"
+                raise SaveError(message)
+        with temporary(path) as unfinished:
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                    if self._durable:
+                        os.fsync(descriptor)
+                self.rename(unfinished, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.remove(unfinished)
+                raise
+        self.fsync_dir(os.path.split(path)[0])
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def listdir(self, path: str) -> list[str]:
+        return os.listdir(path or ".")  # noqa: PTH208  names, not paths
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return Path(path).is_dir() and not Path(path).is_symlink()
+
+    def status(self, path: str) -> tuple[int, float]:
+        found = Path(path).stat()
+        return found.st_size, found.st_mtime
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def remove_tree(self, path: str) -> None:
+        if stat.S_ISDIR(Path(path).lstat().st_mode):
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            self.remove(path)
+
+    def makedirs(self, path: str) -> None:
+        new = [place for place in (Path(path), *Path(path).parents) if not place.exists()]
+        Path(path).mkdir(parents=True, exist_ok=True)
+        for place in new:
+            self.fsync_dir(str(place.parent))
+
+    def free(self, path: str) -> int | None:
+        if not hasattr(os, "statvfs"):  # Windows
+            return None
+        found = os.statvfs(path or ".")
+        blocks = found.f_bavail if os.geteuid() else found.f_bfree
+        return blocks * found.f_frsize
+
+    def fsync(self, path: str) -> None:
+        if not self._durable:
+            return
+        descriptor = _open_regular(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def fsync_dir(self, path: str) -> None:
+        # Windows has no descriptor of a directory.
+        if not self._durable or not hasattr(os, "O_DIRECTORY"):
+            return
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+LOCAL = LocalFiles()
+SCRATCH = LocalFiles(durable=False)
+
+
+def _kind(path: str) -> str:
+    mode = Path(path).lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return f"a symbolic link to {Path(path).readlink()}"
+    return "a directory" if stat.S_ISDIR(mode) else "a special file"
+
+
+def _not_a_file(path: str) -> UnsupportedCheckpointError:
+    return UnsupportedCheckpointError(f"is {_kind(path)}, not a regular file", path=path)

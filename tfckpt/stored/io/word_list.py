@@ -1,0 +1,63 @@
+"""A file of words, one a line, as a tokenizer or a lookup layer is made from.
+
+The number of a line is the row of a table of embeddings, so nothing is skipped and nothing is
+trimmed but the end of a line. Refused are an empty line and a word that is there twice: one of the
+two rows would be nobody's.
+"""
+
+from __future__ import annotations
+
+from tfckpt.errors import CheckpointError, PolicyError, Problem
+from tfckpt.stored.io.files import LOCAL, Files
+
+MAX_BYTES = 1 << 30
+
+
+def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
+    r"""The words of a file in UTF-8, in order.
+
+    Raises:
+        PolicyError: with the line of the first word that is none, or why there is nothing to read.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "words.txt")
+    >>> _ = path.write_text("the\nof\n")
+    >>> read_words(str(path))
+    ('the', 'of')
+    """
+    lines = _read(path, files).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            word = line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _wrong(path, "the line is not UTF-8", number, error.start + 1) from None
+        if not word:
+            raise _wrong(path, "the line is empty, and every line is a word", number)
+        if word in seen:
+            message = f"the word {word[:60]!r} is there twice, first on line {seen[word]}"
+            raise _wrong(path, message, number)
+        seen[word] = number
+    if not seen:
+        raise _wrong(path, "there are no words in the file")
+    return tuple(seen)
+
+
+def _read(path: str, files: Files) -> bytes:
+    try:
+        handle = files.open_read(path)
+        try:
+            if handle.size > MAX_BYTES:
+                raise _wrong(path, f"is {handle.size} bytes long, which no list of words is")
+            return handle.pread(0, handle.size)
+        finally:
+            handle.close()
+    except (OSError, CheckpointError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _wrong(path, f"the file of words cannot be read: {reason}") from None
+
+
+def _wrong(path: str, message: str, line: int = 0, column: int = 1) -> PolicyError:
+    return PolicyError(path, [Problem(message, line, column)])

@@ -1,0 +1,4 @@
+"""What a path may mean, and what lies where no checkpoint is.
+
+May import `stored/io`.
+"""

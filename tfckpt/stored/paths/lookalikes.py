@@ -1,0 +1,327 @@
+"""What lies where a checkpoint was looked for and none is, told by names alone.
+
+A directory without a checkpoint of the name that was asked for may be new, misspelt, seen from
+another working directory, or hold what another tool wrote: a training begins from scratch in each
+of these cases, and only in the first one is it meant. Whoever finds no checkpoint says so with what
+this module has seen. Nothing is opened but the few bytes in which Keras's BackupAndRestore counts
+its epochs and TensorFlow's file that names the newest checkpoint, and of large directories only a
+part is looked into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shlex
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.core.nearby import nearby
+from tfckpt.errors import CheckpointError
+from tfckpt.stored.io.files import absolute, content, join
+from tfckpt.stored.paths.state_file import read_state
+from tfckpt.stored.paths.wrong_paths import SAVED_MODELS, SUFFIX, shards_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tfckpt.stored.io.files import Files
+
+# Files of Keras, and of others, that are a checkpoint each.
+KERAS_FILES = (".h5", ".hdf5", ".keras", ".weights.json")
+SINGLE_FILES = (*KERAS_FILES, ".safetensors")
+SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")
+_INDEX, _META, _STATE = ".index", ".meta", "checkpoint"
+_NUMBERED = re.compile(r"(?P<name>.*)-[0-9]{1,18}", re.DOTALL)
+# keras/src/callbacks/backup_and_restore.py; tf_keras/src/distribute/worker_training_state.py
+_BACKUP = ("latest.weights.h5", "training_metadata.json")
+_BACKUP_OF_TF_KERAS = "chief"
+_ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
+_ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
+_ABSENT, _EMPTY = "does not exist", "is empty"
+_PEEK = 1024
+_PLAIN = re.compile(r"[\w/.][\w/.-]*")  # what YAML needs no quotes for
+_PROBED = 20
+_SHOWN = 5
+
+
+class For(Enum):
+    """Who is told how to take up what was found."""
+
+    CONFIG = "a config that finds no checkpoint and may not go on without one"
+    RUN = "the same, of a run that saves into that directory"
+    TRAINING = "a training that goes on without one"
+    COMMAND = "a command line that is to show one"
+
+
+class Other(NamedTuple):
+    """Something in the directory that holds values.
+
+    Attributes:
+        names: of it in the directory.
+        writer: who writes such, as the end of "written by".
+        path: what to restore from; "" where tfckpt cannot read it.
+        checkpoint_name: what the names begin with, of numbered ones.
+        left_out: values that no model has.
+        epochs: how many were trained, where that is known.
+    """
+
+    names: tuple[str, ...]
+    writer: str
+    path: str
+    checkpoint_name: str = ""
+    left_out: tuple[str, ...] = ()
+    epochs: int | None = None
+
+    def __str__(self) -> str:
+        return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
+
+    def how(self, told: For, place: str) -> str:
+        """How to take up what was found at a place."""
+        if not self.path:
+            return "tfckpt does not read it: load it by what wrote it, and save it with tfckpt"
+        if told is For.COMMAND:
+            return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
+        rule, leave = "", f"[{', '.join(self.left_out)}]"
+        if told is not For.TRAINING:
+            if self.checkpoint_name:
+                return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
+            if self.left_out:
+                rule = f", policy: {{exclude_checkpoint: {leave}}}"
+            source = f"{{path: {_plain(self.path)}{rule}}}"
+            if told is For.RUN:  # which is to find its own checkpoints when it is started again
+                source = f"{{first_of: [{{directory: {_plain(place)}}}, {source}]}}"
+            return f"to begin from it, write `restore: {source}`"
+        if self.left_out:
+            rule = f", exclude_checkpoint={list(self.left_out)}"
+        call = f"call `tfckpt.restore({self.path!r}, model=model{rule})` before the training"
+        if self.epochs is not None:
+            call += f", and give `initial_epoch={self.epochs}` to `fit`"
+        if self.checkpoint_name:
+            call += f"; to go on with it, write `checkpoint_name: {self.checkpoint_name}`"
+        return f"to begin from it, {call}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Instead:
+    """What was found in place of a checkpoint.
+
+    Attributes:
+        path: where it was looked for.
+        state: what is there, as the end of a sentence about the path.
+        others: what could be restored, or was written by another tool.
+        near: paths that may have been meant, each with what it holds.
+    """
+
+    path: str
+    state: str
+    others: tuple[Other, ...] = ()
+    near: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def notable(self) -> bool:
+        """Whether there is more than a directory that a new training is to make or to fill."""
+        return bool(self.others or self.near) or self.state not in (_ABSENT, _EMPTY)
+
+    def lines(self, told: For) -> list[str]:
+        """A sentence on what is there, one on how to take it up, and one on what was meant."""
+        what = f"{absolute(self.path)} {self.state}"
+        how = [other.how(told, self.path) for other in self.others[:1]]
+        return [what, *how, *filter(None, [self.meant])]
+
+    @property
+    def meant(self) -> str:
+        """The paths that may have been meant, as a question; "" for none."""
+        if not self.near:
+            return ""
+        _, held = self.near[0]
+        question = f"did you mean {' or '.join(repr(path) for path, _ in self.near)}?"
+        return f"{question} It holds {held}." if held else question
+
+
+def look(path: str, files: Files) -> Instead:
+    """What lies at a path where no checkpoint was found.
+
+    >>> from tfckpt.stored.io.files import LOCAL
+    >>> print(look("/nowhere/at/all", LOCAL).state)
+    does not exist
+    """
+    near = nearby(
+        path, lambda one: list(_names(one or ".", files) or ()), lambda one: bool(_at(one, files))
+    )
+    state, others = _found(path, files)
+    named = {place for other in others for place in (other.path, os.path.split(other.path)[0])}
+    fresh = tuple((one, _held(one, files)) for one in near if one not in named)
+    return Instead(path, state, tuple(others), fresh)
+
+
+def is_checkpoint(path: str, files: Files) -> bool:
+    """Whether a path is meant as a checkpoint, or a directory of them, and not as a file of text.
+
+    What is there decides, but for names that only checkpoints have.
+    """
+    name = os.path.split(path)[1]
+    if SUFFIX.search(path) or path.endswith(SINGLE_FILES) or name == _STATE:
+        return True
+    if files.exists(path + _INDEX) or shards_of(path, files) or _names(path, files) is not None:
+        return True
+    with contextlib.suppress(OSError, CheckpointError):
+        handle = files.open_read(path)
+        try:
+            return b"\0" in handle.pread(0, _PEEK)
+        finally:
+            handle.close()
+    return False
+
+
+def is_directory(path: str, files: Files) -> bool:
+    """Whether it is a directory of checkpoints, and none itself."""
+    names = _names(path, files)
+    return names is not None and names.isdisjoint(SAVED_MODELS) and not files.exists(path + _INDEX)
+
+
+def shown(names: Sequence[str]) -> str:
+    """The last of some names, as a sentence has them.
+
+    >>> shown(["ckpt-8", "ckpt-9"]), shown(list("abcdefg"))
+    ("'ckpt-8', 'ckpt-9'", "'c', 'd', 'e', 'f', 'g' and 2 more")
+    """
+    quoted = ", ".join(map(repr, names[-_SHOWN:]))
+    return quoted if len(names) <= _SHOWN else f"{quoted} and {len(names) - _SHOWN} more"
+
+
+def _plain(path: str) -> str:
+    """A path as a config has it."""
+    return path if _PLAIN.fullmatch(path) else json.dumps(path)
+
+
+def _found(path: str, files: Files) -> tuple[str, list[Other]]:
+    itself = Other((os.path.split(path)[1],), "", path)
+    names = _names(path or ".", files)
+    if names is None:
+        state, held = _no_directory(path, files)
+        return state, [itself] if held else []
+    if all(name.startswith(".") for name in names):  # as the lock of a run that is to save there
+        return _EMPTY, []
+    if not names.isdisjoint(SAVED_MODELS):
+        return "is a SavedModel, not a directory of checkpoints", [itself]
+    others = list(_others(path, names, files))
+    claimed = {name for other in others for name in other.names}
+    rest = [name for name in _in_order(names) if not _belongs(name, claimed)]
+    if not others:
+        found = f"holds no checkpoint, but {shown(rest)}" if rest else "holds no checkpoint"
+        return found + _gone(path, names, files), []
+    besides = f", and besides {shown(rest)}" if rest else ""
+    return f"holds {', '.join(map(str, others))}{besides}", others
+
+
+def _gone(path: str, names: set[str], files: Files) -> str:
+    """What is to be added where TensorFlow's list of checkpoints names files that are not there."""
+    if _STATE not in names:
+        return ""
+    try:
+        state = read_state(join(path, _STATE), files)
+    except CheckpointError:
+        return ""
+    newest = os.path.split(state.model_checkpoint_path)[1] if state else ""
+    names_it = f"; its file 'checkpoint' names {newest!r}, whose files are gone, or were not copied"
+    return names_it if newest else ""
+
+
+def _no_directory(path: str, files: Files) -> tuple[str, bool]:
+    """What is there, and whether it is a checkpoint."""
+    if files.exists(path + _INDEX):
+        return "is a checkpoint, not a directory of checkpoints", True
+    if not files.exists(path):
+        return _ABSENT, False
+    held = path.endswith(SINGLE_FILES) or files.exists(path + _META)
+    return "is a file, not a directory of checkpoints", held
+
+
+def _belongs(name: str, claimed: set[str]) -> bool:
+    """Whether it goes with what is named already, or is nobody's business."""
+    base = name.partition(".data-")[0].removesuffix(_INDEX).removesuffix(_META)
+    own = base in claimed or base.removesuffix(".tfckpt.json") in claimed
+    return own or name == _STATE or name.startswith(".")
+
+
+def _others(path: str, names: set[str], files: Files) -> Iterator[Other]:
+    if _BACKUP[0] in names:
+        epochs, there = _epochs(join(path, _BACKUP[1]), files), [n for n in _BACKUP if n in names]
+        writer = "Keras's BackupAndRestore"
+        yield Other(tuple(there), writer, join(path, _BACKUP[0]), epochs=epochs)
+    if _BACKUP_OF_TF_KERAS in names and (backup := _at(join(path, _BACKUP_OF_TF_KERAS), files)):
+        writer = "tf_keras's BackupAndRestore"
+        yield Other((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
+    yield from _prefixes(path, names)
+    keras = [one for one in names if one.endswith(KERAS_FILES) and not SHARD_OF_KERAS.search(one)]
+    if keras := [one for one in _in_order(keras) if one not in _BACKUP]:
+        yield Other(tuple(keras), "Keras's ModelCheckpoint, or save", join(path, keras[-1]))
+    if single := _in_order(one for one in names if one.endswith(".safetensors")):
+        yield Other(tuple(single), "safetensors", join(path, single[-1]))
+    yield from _below(path, names, files)
+
+
+def _prefixes(path: str, names: set[str]) -> Iterator[Other]:
+    """Checkpoints in TensorFlow's formats, those of one name together."""
+    families: dict[str, list[str]] = {}
+    indexed = {one.removesuffix(_INDEX) for one in names if one.endswith(_INDEX)}
+    first_version = {one.removesuffix(_META) for one in names if one.endswith(_META)} & names
+    for one in reversed(_in_order(indexed | first_version)):
+        numbered = _NUMBERED.fullmatch(one) if one in indexed else None
+        families.setdefault(numbered["name"] if numbered else "", []).append(one)
+    for name, family in families.items():
+        meta = any(one + _META in names for one in family)
+        writer, newest = "TF1's Saver" if meta else "", join(path, family[0])
+        yield Other(tuple(reversed(family)), writer, newest, checkpoint_name=name)
+
+
+def _below(path: str, names: set[str], files: Files) -> Iterator[Other]:
+    """Directories that are a checkpoint each."""
+    models, orbax = [], []
+    for name in _in_order(names)[:_PROBED]:
+        inside = _names(join(path, name), files) or set()
+        if not inside.isdisjoint(SAVED_MODELS):
+            models.append(name)
+        elif not inside.isdisjoint(_ORBAX):
+            orbax.append(name)
+    if models:
+        yield Other(tuple(models), "SavedModel", join(path, models[-1]))
+    if orbax:
+        yield Other(tuple(orbax), "Orbax", "")
+
+
+def _epochs(path: str, files: Files) -> int | None:
+    try:
+        epochs = json.loads(content(path, files)).get("epoch")
+    except (OSError, CheckpointError, ValueError, AttributeError):
+        return None
+    return epochs if type(epochs) is int and epochs >= 0 else None
+
+
+def _at(path: str, files: Files) -> str:
+    """The checkpoint at a path, or the newest one in it; "" for none."""
+    if files.exists(path + _INDEX):
+        return path
+    found = [one for one in _names(path, files) or () if one.endswith(_INDEX)]
+    return join(path, _in_order(found)[-1].removesuffix(_INDEX)) if found else ""
+
+
+def _held(path: str, files: Files) -> str:
+    found = _at(path, files)
+    return "" if found == path else os.path.split(found)[1]
+
+
+def _names(path: str, files: Files) -> set[str] | None:
+    try:
+        return {one.rstrip("/") for one in files.listdir(path)}  # a store ends directories so
+    except OSError:
+        return None
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """By their numbers, so that the newest of numbered ones is last."""
+    return sorted(names, key=lambda one: ([int(n) for n in re.findall("[0-9]{1,18}", one)], one))

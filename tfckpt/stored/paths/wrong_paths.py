@@ -1,0 +1,190 @@
+"""What was meant by a prefix that names no checkpoint, and what to write instead.
+
+TensorFlow's answers to these mistakes range from a message about another format to silence
+(``restore("ckpt-1.index")`` restores nothing). Looked at are the path itself and the names beside
+it; nothing is opened beyond its first and last bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    DamagedCheckpointError,
+    UnsupportedCheckpointError,
+)
+from tfckpt.stored.io.files import Files, join, reading
+
+if TYPE_CHECKING:
+    from tfckpt.stored.io.files import Handle
+
+LFS_POINTER = b"version https://git-lfs"
+LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
+# Of a data file; how ``data_path`` of :mod:`tfckpt.stored.bundles.bundle` ends.
+DATA = r"\.data-[0-9]{5}-of-(?P<shards>[0-9]{5})"
+SUFFIX = re.compile(rf"(?:\.index|{DATA}|\.meta|\.tfckpt\.json)\Z")
+# Below the directory of a SavedModel.
+VARIABLES = "/variables/variables"
+SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
+# Of TF1's first Saver; it returns the name with question marks for the number.
+_SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
+_SHOWN = 5
+_GZIP = b"\x1f\x8b"
+
+
+def is_lfs_pointer(handle: Handle) -> bool:
+    return handle.pread(0, len(LFS_POINTER)) == LFS_POINTER
+
+
+def not_found(prefix: str, files: Files) -> CheckpointError:
+    """The error for a prefix whose index is absent, with what is there instead."""
+    message, hint = "there is no checkpoint of that name", ""
+    directory, name = os.path.split(prefix)
+    beside = _names(directory, files)
+    suffix = SUFFIX.search(name)
+    if _names(prefix, files) is not None and name:
+        message, hint = "is a directory, not the prefix of a checkpoint", _inside(prefix, files)
+    elif beside is None:
+        message = f"there is no checkpoint of that name: there is no directory {directory!r}"
+        hint = _meant(prefix, files)
+    elif suffix:
+        message = "is one file of a checkpoint, not its prefix"
+        hint = f"Write {prefix[: -len(suffix[0])]!r}."
+    elif name in SAVED_MODELS and name in beside:
+        message = "is the program of a SavedModel, not its variables"
+        hint = f"Write the directory, {directory or '.'!r}."
+    elif name in beside:
+        return _other_format(prefix, files)
+    elif any(other.startswith(f"{name}.data-") for other in beside):
+        message = f"the data of the checkpoint is there, its index {name + '.index'!r} is not"
+        if name + ".tfckpt.json" in beside:
+            hint = "Its record says that it was complete: the index was lost, or not copied."
+            return DamagedCheckpointError(message, path=prefix, hint=hint)
+        hint = "The save was not finished, or the index was not copied along."
+    else:
+        hint = _similar(directory, name, beside) or _meant(prefix, files)
+    return CheckpointNotFoundError(message, path=prefix, hint=hint)
+
+
+def shards_of(prefix: str, files: Files) -> list[str]:
+    """The files of a checkpoint of version 1 that was sharded, those that are there.
+
+    Args:
+        prefix: without the shards' numbers, or with ``-?????-of-00002``.
+        files: where they are.
+    """
+    directory, name = os.path.split(prefix)
+    given = _SHARD.fullmatch(name)
+    if given and "?" not in given["number"]:
+        return []
+    of, total = (given["of"], given["total"]) if given else (name, None)
+    if not of or of.endswith(".data"):
+        return []
+    found = []
+    for other in _names(directory, files) or []:
+        match = _SHARD.fullmatch(other)
+        if match and match["of"] == of and total in (None, match["total"]):
+            found.append(join(directory, other))
+    return sorted(found)
+
+
+def saver_v1_files(prefix: str, files: Files) -> list[str]:
+    """All files of a checkpoint of version 1, in order.
+
+    Raises:
+        CheckpointNotFoundError: the path is that of one of several.
+        DamagedCheckpointError: one of them is missing.
+    """
+    directory, name = os.path.split(prefix)
+    given = _SHARD.fullmatch(name)
+    if given and given["number"].isdigit() and int(given["total"]) > 1:
+        message = f"is one of the {int(given['total'])} files of a checkpoint of version 1"
+        hint = f"Write {join(directory, given['of'])!r}."
+        raise CheckpointNotFoundError(message, path=prefix, hint=hint)
+    found = shards_of(prefix, files)
+    if not found:
+        return [prefix]
+    totals = sorted({path[-5:] for path in found})
+    if len(totals) > 1:
+        stem = found[0][: -len("00000-of-00000")]
+        message = f"there are two checkpoints of that name, of {' and '.join(totals)} files"
+        raise CheckpointNotFoundError(
+            message, path=prefix, hint=f"Write '{stem}?????-of-{totals[0]}'."
+        )
+    stem, total = found[0][: -len("00000-of-00000")], totals[0]
+    for number in range(int(total)):
+        path = f"{stem}{number:05d}-of-{total}"
+        if path not in found:
+            message = "the file is missing, and with it nobody knows which values"
+            hint = "Copy it to where the others are: each lists its own values alone."
+            raise DamagedCheckpointError(message, path=path, hint=hint)
+    return found
+
+
+def _names(directory: str, files: Files) -> list[str] | None:
+    try:
+        return files.listdir(directory)
+    except OSError:
+        return None
+
+
+def _prefixes(names: list[str]) -> list[str]:
+    """The prefixes that have an index, or of version 1 a graph; the highest number last."""
+    found = [name.removesuffix(".index") for name in names if name.endswith(".index")]
+    found = found or [name.removesuffix(".meta") for name in names if name.endswith(".meta")]
+    return sorted(found, key=lambda name: [int(n) for n in re.findall(r"[0-9]+", name)])
+
+
+def _inside(prefix: str, files: Files) -> str:
+    variables = join(prefix, "variables")
+    if "variables" in _prefixes(_names(variables, files) or []):
+        inner = join(variables, "variables")
+        return f"It looks like a SavedModel. Write {inner!r}."
+    from tfckpt.stored.paths.lookalikes import look  # what only an error needs
+
+    found = look(prefix, files)
+    readable = next((other.path for other in found.others if other.path), "")
+    write = f" Write {readable!r}." if readable else ""
+    return f"It {found.state}.{write}\n  {found.meant}".rstrip()
+
+
+def _similar(directory: str, name: str, beside: list[str]) -> str:
+    found = _prefixes(beside)
+    stem = re.sub(r"[0-9]+$", "", name)
+    same = [other for other in found if re.sub(r"[0-9]+$", "", other) == stem]
+    import difflib
+
+    from tfckpt.stored.paths.lookalikes import shown
+
+    close = same or difflib.get_close_matches(name, found, _SHOWN) or found
+    return f"{directory or '.'!r} holds {shown(close)}." if close else ""
+
+
+def _meant(prefix: str, files: Files) -> str:
+    from tfckpt.stored.paths.lookalikes import look
+
+    directory = os.path.split(prefix)[0]
+    return look(prefix, files).meant or f"No checkpoint is in {directory or '.'!r}."
+
+
+def _other_format(path: str, files: Files) -> CheckpointError:
+    with reading(path):
+        handle = files.open_read(path)
+        try:
+            head = handle.pread(0, 64)
+        finally:
+            handle.close()
+    if head.startswith(LFS_POINTER):
+        return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
+    if head.startswith(_GZIP):
+        message = "is compressed by gzip, not a TensorFlow checkpoint"
+        return UnsupportedCheckpointError(message, path=path)
+    if head.startswith(b"model_checkpoint_path"):
+        message = "is the state file of a directory of checkpoints, not the prefix of one"
+        hint = f"Write the prefix, or the directory {os.path.split(path)[0] or '.'!r}."
+        return CheckpointNotFoundError(message, path=path, hint=hint)
+    return CheckpointNotFoundError("is a file, and not one of a checkpoint", path=path)

@@ -1,0 +1,326 @@
+"""The Keras callback, in both flavours: restores when ``fit`` begins, saves when due or asked to.
+
+How the place in an epoch comes back is in ``loop``. The callback puts itself behind all others, so
+that what it saves of them has seen the same batches and epochs as the model.
+
+Keras tells a callback nothing of a ``fit`` that ends by an exception. Signals that wait for a save
+then get their handlers back when the callback is garbage; until then the first one does nothing but
+end the process when its grace time is over.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from absl import logging
+
+from tfckpt.errors import TfckptError
+from tfckpt.live.variables.flavours import flavour_of
+from tfckpt.planning import Plan, RestoreReport
+from tfckpt.policy.directories import restores_its_own
+from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
+from tfckpt.training.fit_loop import Loop
+from tfckpt.training.keras_internals import Hook, list_of, with_variables
+from tfckpt.training.state import callback_state
+from tfckpt.training.state.trained import check_fit, check_trained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tfckpt.manager.checkpoint_manager import CheckpointManager
+    from tfckpt.policy import Config
+    from tfckpt.training.saves import Saves
+    from tfckpt.training.state.fits import Fits
+    from tfckpt.training.state.resumption import Restoration, Resumption
+
+
+class Resumable(Protocol):
+    """What the callback needs of a run."""
+
+    config: Config
+    manager: CheckpointManager | None
+    epoch: int
+    report: RestoreReport | None
+    resumption: Resumption | None
+    fits: Fits
+    training: Callable[[], tuple[dict[str, Any], Any]]
+    saves: Saves
+
+    def find(self, fit: int | None = None) -> Restoration: ...
+
+    def restored(self, found: Restoration) -> None: ...
+
+    def follow(self, other: Any) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None: ...
+
+    def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
+
+
+_INTERRUPTED = (
+    "the last `fit` of this callback was interrupted; this one restores nothing, and begins with "
+    "the values that the model has now: to resume, make the model and the callback again"
+)
+_AGAIN = (
+    "the last `fit` of this model was interrupted: this one goes on from the last save; it is "
+    "exact where the data is made anew, and after keras.utils.set_random_seed if it is drawn"
+)
+_AGAIN_WITHOUT_A_SAVE = (
+    "the last `fit` of this model was interrupted before its first save, and the model still has "
+    "what that trained: make the model again to begin anew"
+)
+_OF_ANOTHER_MODEL = (
+    "{} was trained into by another model of this process, to the end: this model gets what was "
+    "saved of that one, weights and History; give each model a directory of its own, or start over "
+    "with start_over=True"
+)
+_COMPILED_AGAIN = (
+    "the model was compiled after the restore: its new optimizer begins without the state that was "
+    "restored; compile the model first"
+)
+_NOTHING_RESTORED = (
+    "nothing is restored: the callback restores when `fit` begins; before `evaluate` or `predict` "
+    "call tfckpt.restore(path, model), or run.restore()"
+)
+
+
+def callback_for(  # noqa: C901 (a class of short methods)
+    run: Resumable, objects: Mapping[str, Any], verbose: int, *, start_over: bool
+) -> Any:
+    """The callback, of the flavour of the first Keras object."""
+    check_fit(objects)
+    if _is_tf_keras(objects.values()):
+        from tf_keras.callbacks import Callback
+    else:
+        from keras.callbacks import Callback
+
+    say = _print if verbose else _keep_quiet
+    warn = _print if verbose else logging.warning
+
+    class TrainingCheckpoint(Callback):  # type: ignore[misc]
+        """Restores when training begins, saves when the config's ``manager.save`` says so."""
+
+        _supports_tf_logs = True  # tf_keras need not fetch each batch's numbers, only a save does
+        tfckpt_run = run
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            check_trained(self.model, objects)
+            _check_alone(self)
+            self.checked = False
+            where = _directory(run)
+            if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
+                warn(text)
+            elif run.report is None and not start_over and of_another_model(self.model, where):
+                warn(_OF_ANOTHER_MODEL.format(where))
+            run.saves.claim()
+            if start_over and not run.fits.begun:
+                say(_started_over(run))
+            self._known = run.report is not None
+            named = run.config.manager.callbacks if run.config.manager else {}
+            self._loop = Loop(self, objects, run.fits, say, named)
+            self._left_over = weakref.finalize(self, run.saves.watch())
+            find = partial(with_variables, self.model, self._find)
+            self._loop.begin(find, self._goes_on, self._refused)
+            run.training = Hook(self._loop.training, no_training)
+            if where:
+                remember(self.model, where, run)
+
+        def _find(self) -> Resumption | None:
+            fit = run.fits.begun
+            if self._known:
+                if run.resumption is not None and not fit:
+                    run.resumption.keep()
+                return run.resumption
+            if run.resumption is not None:  # an earlier `fit` was passed over
+                run.resumption.check(fit)
+                return run.resumption
+            if run.config.restore is None:
+                return None
+            found = run.find(fit)
+            if found.prepared is not None or found.resumption is None:
+                run.restored(found)
+            return found.resumption
+
+        def _goes_on(self, restored: Restoration | None) -> None:
+            if not self._known:  # another `fit` of the same run goes on from where it is
+                if restored is not None:
+                    run.restored(restored)
+                say(_summary(run.report))
+                if run.report is not None and (text := run.report.warnings):
+                    warn(f"{run.report.path}: {text}")
+            line, warnings = run.saves.outlook()
+            say(line)
+            for warning in warnings:
+                warn(warning)
+            run.resumption, run.saves.ahead = None, ""
+
+        def _refused(self) -> None:
+            run.training = no_training
+            self._left_over()
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self._loop.epoch_begins(epoch, logs)
+            if not self._loop.resuming:
+                run.epoch = epoch
+                _check_states(self)
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self._loop.batch_begins()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if self._loop.resuming:
+                self._loop.batch_ends()
+            else:
+                batches = self._loop.batches_of_last_call
+                say(_saved(run.save_if_batch_due(batches, _numbers(logs)), run.config))
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            passed_over = self._loop.resuming
+            self._loop.epoch_ends()
+            if not passed_over:
+                say(_saved(run.save_if_epoch_due(epoch + 1, _numbers(logs)), run.config))
+
+        def on_train_end(self, logs: Any = None) -> None:
+            if (later := self._loop.end()) is not None:
+                run.resumption, run.saves.ahead = later, later.prefix
+            run.sync()
+            run.training = no_training
+            self._left_over.detach()
+            if where := _directory(run):
+                is_over(self.model, where)
+
+        def on_test_begin(self, logs: Any = None) -> None:
+            if run.report is None and not run.fits.begun:
+                warn(_NOTHING_RESTORED)
+
+        on_predict_begin = on_test_begin
+
+    return TrainingCheckpoint()
+
+
+def _check_alone(callback: Any) -> None:
+    """Raise where another callback of the same ``fit`` saves the same, or for the same run.
+
+    Raises:
+        TfckptError: it does.
+    """
+    run, where = callback.tfckpt_run, _directory(callback.tfckpt_run)
+    for other in list_of(callback).callbacks:
+        its = getattr(other, "tfckpt_run", None)
+        if other is callback or its is None:
+            continue
+        if its is run or (where and where == _directory(its)):
+            raise TfckptError(
+                "two callbacks of this `fit` "
+                + (f"save into {where}" if where else "restore the same run"),
+                hint="give `fit` one of them",
+            )
+
+
+def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str:
+    """Have the ``fit`` that begins follow the last one of the model; what is said of it, if any."""
+    last = earlier(model, where) if where else None
+    if last is None or not restores_its_own(run.config):
+        return ""
+    if last.is_followed_by_another(model):
+        if run.report is None and not run.fits.begun:  # with a callback of its own
+            run.follow(last.run)
+        return ""
+    if start_over or not last.run.fits.interrupted:
+        return ""
+    run.follow(last.run)
+    run.fits.again()
+    run.report = run.resumption = None
+    saved = run.manager is not None and run.manager.latest_checkpoint is not None
+    return _AGAIN if saved else _AGAIN_WITHOUT_A_SAVE
+
+
+def _beforehand(run: Resumable) -> str:
+    """What became of the model since the restore, or the last ``fit``; "" for nothing."""
+    if run.fits.interrupted:
+        return _INTERRUPTED
+    restored = run.report is not None and run.report.path and not run.fits.begun
+    return _COMPILED_AGAIN if restored and run.saves.compiled_again else ""
+
+
+def _check_states(callback: Any) -> None:
+    """Raise before the first step of a ``fit``, and not at its first save.
+
+    Raises:
+        TfckptError: the state of another callback cannot be saved.
+    """
+    manager = callback.tfckpt_run.config.manager
+    if manager is not None and not callback.checked:
+        others = [each for each in list_of(callback).callbacks if each is not callback]
+        callback_state.collect(others, manager.callbacks)
+    callback.checked = True
+
+
+def _directory(run: Resumable) -> str:
+    if run.config.manager is None:
+        return ""
+    path = run.config.manager.directory
+    return path if "://" in path else os.path.realpath(path)
+
+
+def no_training() -> tuple[dict[str, Any], Any]:
+    return {}, None
+
+
+def _is_tf_keras(objects: Iterable[Any]) -> bool:
+    flavour = next((found for obj in objects if (found := flavour_of(obj))), None)
+    return flavour is not None and flavour.name == "tf_keras"
+
+
+def _numbers(logs: Any) -> dict[str, float]:
+    """The metrics but those per class, which have no place in what ``keep: best`` compares."""
+    return {name: value for name, value in (logs or {}).items() if not np.ndim(value)}
+
+
+def _started_over(run: Resumable) -> str:
+    if run.report is not None and run.report.path:
+        raise TfckptError(
+            f"start_over=True is to restore nothing, and {run.report.path} has been restored",
+            hint="leave out start_over=True, or the call of run.restore()",
+        )
+    said = "start_over: nothing is restored; training begins with the values that the model has"
+    run.report = RestoreReport(Plan("", "", ()), "", nothing=said)
+    latest = run.manager.latest_checkpoint if run.manager else None
+    return said + (f", and saves go on after {latest}" if latest else "")
+
+
+def _summary(report: RestoreReport | None) -> str:
+    if report is None:
+        return "nothing is restored: the config has no `restore` section"
+    if not report.path:
+        return str(report)
+    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
+    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
+    epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
+    lines = f"restored {report.path}{epoch}: {counts}", report.training, report.replacements
+    return passed_over + "\n".join(filter(None, lines))
+
+
+def _print(line: str) -> None:
+    if line:
+        print(line)
+
+
+def _keep_quiet(line: str) -> None:
+    pass
+
+
+def _saved(path: str | None, config: Config) -> str:
+    if path is None or config.manager is None:
+        return ""
+    name = Path(path).name
+    return (
+        f"\nsaving {name} in the background" if config.manager.enable_async else f"\nsaved {name}"
+    )

@@ -1,0 +1,398 @@
+"""One ``fit``: where it is in its data, and how it comes back to where it was.
+
+Keras goes through its own loop again, from the first epoch on, with nothing to train: the train
+function is replaced by one that answers without a step, the other callbacks hear nothing, nothing
+is evaluated. So Keras makes as many iterators, ends as many epochs of a data set and counts as many
+steps as it did before, in whichever way its release does that; some microseconds a step. At the
+place that was saved, the iterator in use is restored, or asked for as many batches as were taken,
+and then every variable is assigned: metrics too, which exist only once a step has run. That step is
+the first call's; what it does is undone at once. So nothing is assigned before everything that may
+be refused (``refusals``) has been looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.live.building.build import build_compiled
+from tfckpt.live.program_state import iterators, random_state
+from tfckpt.training import fit_checks
+from tfckpt.training.feed import Feed
+from tfckpt.training.keras_internals import (
+    Functions,
+    batches_of_a_call,
+    before_first_epoch,
+    list_of,
+    start_at,
+)
+from tfckpt.training.state import callback_state, refusals
+from tfckpt.training.state.extra_state import ExtraState
+from tfckpt.training.state.position import Position
+from tfckpt.training.state.resumption import described
+from tfckpt.training.undo import Before
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tfckpt.training.state.fits import Fits
+    from tfckpt.training.state.resumption import Restoration, Resumption
+
+
+class Loop:
+    """One ``fit`` of a model, from ``on_train_begin`` on.
+
+    Args:
+        callback: the one that saves, with the model and the parameters that Keras gave it.
+        objects: of the run.
+        fits: of the run.
+        say: prints a sentence.
+        named: attributes of other callbacks that are saved besides, by class.
+    """
+
+    def __init__(
+        self,
+        callback: Any,
+        objects: Mapping[str, Any],
+        fits: Fits,
+        say: Callable[[str], None],
+        named: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._callback = callback
+        self._model = callback.model
+        self._objects = objects
+        self._fits = fits
+        self._say = say
+        self._named = named
+        self._list = list_of(callback)
+        self._others = [each for each in self._list.callbacks if each is not callback]
+        self._fit = fits.begin(self._others)
+        self._functions = Functions(self._model)
+        self._epochs = int(callback.params["epochs"])
+        self._steps_per_execution = batches_of_a_call(self._model)
+        self._initial_epoch: int | None = None
+        self._epoch = self._calls = self._last_calls = 0
+        self.batches_of_last_call = 0
+        self._ended = self._direct = self._going = self._asked = False
+        self._feed = Feed()
+        self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
+        self._logs: Any = None
+        self._to_judge = 2  # before the first step, and after it
+        self._said: set[str] = set()
+        self._target: Position | None = None
+        self._later: Resumption | None = None
+
+    @property
+    def resuming(self) -> bool:
+        """Whether the place that was saved lies ahead."""
+        return self._target is not None
+
+    # What the callback is told
+
+    def begin(
+        self,
+        find: Callable[[], Resumption | None],
+        goes_on: Callable[[Restoration | None], None],
+        refused: Callable[[], None],
+    ) -> None:
+        """Training begins.
+
+        Args:
+            find: what it goes on from; what is not for a ``fit`` is restored by then.
+            goes_on: called once nothing can be refused any more, with what has been restored by
+                then; not for a ``fit`` that is passed over.
+            refused: called where it ends before that by an error.
+        """
+        self._goes_on, self._refused = goes_on, refused
+        self._tell(
+            *callback_state.inexact(self._others, self._named), *fit_checks.about_model(self._model)
+        )
+        self._before = Before(self._model, self._objects, self._extra)
+        self._list.callbacks = [*self._others, self._callback]
+        before_first_epoch(self._list, self._extra.begins)
+        with self._or_as_before():
+            start_at(self._model, self._first_epoch(find()))
+            self._functions.train_by(self._step)
+
+    def epoch_begins(self, epoch: int, logs: Any) -> None:
+        first = self._initial_epoch is None
+        if self._initial_epoch is None:
+            self._initial_epoch = epoch
+            start_at(self._model, 0)
+        self._last_calls = self._calls
+        self._epoch, self._calls, self._ended = epoch, 0, False
+        if (target := self._target) is None:
+            return
+        with self._or_as_before():
+            if first and epoch != target.initial_epoch:
+                self._begins_elsewhere(epoch, target)
+            if self._direct:
+                self._settle(target)
+                self._model.reset_metrics()  # as Keras has just done
+                self._go_on(target)
+                self._tell_others_of(epoch)
+
+    def batch_begins(self) -> None:
+        """A step of this ``fit`` comes."""
+        self._asked = True
+
+    def batch_ends(self) -> None:
+        """After a batch that was passed over."""
+        if self._going and self._target is not None:
+            with self._before.unchanged():  # what they assign was saved already
+                self._tell_others_of(self._epoch)
+            self._go_on(self._target)
+
+    def epoch_ends(self) -> None:
+        """After an epoch; where the place that was saved lies ahead, perhaps it is here."""
+        self._ended = True
+        target = self._target
+        if target is None or self._epoch < target.epoch:
+            return
+        with self._or_as_before():
+            if not target.ended or self._calls != target.calls:
+                raise refusals.of_the_data(
+                    f"epoch {self._epoch} has {self._calls} steps, and the checkpoint is of step "
+                    f"{target.calls}"
+                )
+            self._arrive(target)
+            self._go_on(target)
+
+    def end(self) -> Resumption | None:
+        """Training is over; the checkpoint of a later ``fit``, where this one was passed over."""
+        with self._or_as_before():
+            if (target := self._target) is not None:
+                if not self._direct:
+                    raise refusals.of_the_data(
+                        f"training ended before it was at epoch {target.epoch}, step "
+                        f"{target.calls}, where it was saved"
+                    )
+                self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
+                self._go_on(target)
+            if self._later is not None:  # now, since Keras finalizes the weights before
+                self._later.restore_weights()
+                self._fits.count(self._later.histories)
+        self._fits.end()
+        self._functions.give_back()
+        return self._later
+
+    def training(self) -> tuple[dict[str, Any], Any]:
+        """The state of this ``fit``: what the record says, and what the checkpoint holds."""
+        if not self._going:
+            return {}, None
+        epoch, calls, ended = self._epoch, self._calls, self._ended
+        initial = self._initial_epoch or 0
+        if not calls and not ended and epoch > initial:
+            epoch, calls, ended = epoch - 1, self._last_calls, True
+        seed, feed = random_state.global_seed(), self._feed
+        kind, iterator, of_data = feed.saved(seeded=seed is not None)
+        values, extra, not_saved = self._extra.collect()
+        self._tell(*not_saved)
+        arrays = {**callback_state.arrays(self._others), **of_data, **extra}
+        held = None
+        if arrays or iterator is not None:
+            held = iterators.Held(iterator, list(arrays.values()))
+        counter = getattr(self._model, "_train_counter", None)
+        position = Position(
+            fit=self._fit,
+            initial_epoch=initial,
+            epochs=self._epochs,
+            epoch=epoch,
+            calls=calls,
+            ended=ended,
+            iterators=feed.iterators,
+            pulled=feed.pulled,
+            ran_out=feed.ran_out,
+            steps=self._steps(),
+            steps_per_execution=self._steps_per_execution,
+            data=kind,
+            element=feed.element,
+            content=feed.content,
+            global_seed=seed,
+            stopped=bool(self._model.stop_training),
+            counter=None if counter is None else int(counter.numpy()),
+            logs=iterators.numbers_in(self._logs),
+            generators=random_state.take(),
+            callbacks=callback_state.collect(self._others, self._named),
+            arrays=list(arrays),
+        )
+        return described(position, held, self._fits.histories, values), held
+
+    # The way back
+
+    def _first_epoch(self, resumption: Resumption | None) -> int:
+        """The epoch to begin at, 0 where the caller of ``fit`` says.
+
+        Nothing is assigned yet, unless there is nothing to train: Keras then finalizes the weights.
+        """
+        position = resumption.position if resumption is not None else None
+        if resumption is None or position is None or position.fit < self._fit:
+            self._go(None)
+            first = resumption.epoch if resumption is not None and position is None else 0
+            if first >= self._epochs:
+                self._tell(fit_checks.about_end(first, self._epochs, 0))
+            return first
+        if position.fit > self._fit:
+            self._tell(fit_checks.about_another(self._fit, position))
+            self._later = resumption
+            build_compiled(self._model)  # Keras looks for the averages of its optimizer at the end
+            return self._epochs
+        self._resumption = resumption
+        stopped = position.ended and position.stopped and "callbacks" in resumption.parts
+        if position.finished >= self._epochs or stopped:
+            self._direct = True
+            self._settle(position)
+            self._tell(fit_checks.about_end(position.finished, self._epochs, self._fit))
+            self._target = position
+            # What the others knew, they must know when they are told of the end.
+            self._list.callbacks = [self._callback, *self._others]
+            return self._epochs
+        return self._pass_over_until(position, resumption.parts)
+
+    def _pass_over_until(self, position: Position, parts: frozenset[str]) -> int:
+        if "seeds" in parts:
+            refusals.check_seed(position, random_state.global_seed())
+        needed = {"iterator"} if position.ended else {"iterator", "batch"}
+        steps = self._steps(), self._steps_per_execution
+        other = refusals.other_steps(position, *steps, self._model)
+        if other and not position.ended and needed <= parts:
+            raise refusals.in_mid_epoch(other)
+        self._direct = bool(other or not needed <= parts or not (position.calls or position.ended))
+        if other:
+            self._tell(f"{other}: epoch {position.finished} begins with data of its own")
+        self._target = position
+        self._list.callbacks = [self._callback]
+        self._functions.evaluate_nothing()
+        return position.finished if self._direct else position.initial_epoch
+
+    def _begins_elsewhere(self, epoch: int, target: Position) -> None:
+        if epoch >= target.finished and (target.ended or epoch > target.epoch):
+            self._direct = True
+        elif not self._direct:
+            raise refusals.other_initial_epoch(target, epoch)
+
+    def _step(self, iterator: Any) -> Any:
+        """What Keras calls for a step."""
+        if not self._asked:  # by another `fit` after an error in this one, or by `train_on_batch`
+            if not self._going:
+                self._functions.give_back()
+            return self._functions.train(iterator)
+        self._asked = False
+        fresh = self._feed.given(iterator)
+        if self._target is not None:
+            with self._or_as_before():
+                return self._pass_over(self._target, iterator, fresh=fresh)
+        if self._to_judge:
+            self._to_judge -= 1
+            about_model = fit_checks.about_objects(self._model, self._objects)
+            self._tell(*self._feed.judged(), *about_model)
+        try:
+            self._logs = self._functions.train(iterator)
+        except iterators.RAN_OUT:
+            self._feed.ran_out.append([self._epoch, self._calls])
+            raise
+        self._calls += 1
+        self.batches_of_last_call = self._batches()
+        self._feed.pulled += self.batches_of_last_call
+        return self._logs
+
+    def _pass_over(self, target: Position, iterator: Any, *, fresh: bool) -> Any:
+        feed = self._feed
+        if fresh and (said := refusals.other_data(target, feed.element, feed.content)):
+            self._tell(said)
+        if [self._epoch, self._calls] in target.ran_out:
+            feed.ran_out.append([self._epoch, self._calls])
+            raise StopIteration
+        batches = self._batches()
+        feed.before_first(target, self._resumption)
+        if self._logs is None:
+            with self._before.unchanged(feed.handles), self._extra.unchanged():
+                self._logs = self._functions.train(iterator)
+            feed.rest(target)
+            feed.taken += batches
+        elif target.data == iterators.REPLAYED:
+            if not iterators.pull(iterator, batches):
+                raise StopIteration
+            feed.taken += batches
+        self._calls += 1
+        feed.pulled += batches
+        if (self._epoch, self._calls) == (target.epoch, target.calls) and not target.ended:
+            self._arrive(target)
+            return iterators.with_numbers(self._logs, target.logs)
+        return self._logs
+
+    def _arrive(self, target: Position) -> None:
+        """At the place: if the data is as it was, so is now everything but the callbacks."""
+        if self._feed.iterators != target.iterators:
+            raise refusals.of_the_data(
+                f"Keras made {target.iterators} iterators up to this place and makes "
+                f"{self._feed.iterators} now"
+            )
+        # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
+        other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
+        self._feed.come_to(target, self._resumption, same_end=not other_end)
+        self._settle(target)
+
+    def _settle(self, target: Position) -> None:
+        """Nothing is refused any more: all is assigned."""
+        self._functions.evaluate()
+        restored, self._arrays = self._resumption.restore()
+        if not self._direct:
+            self._resumption.put_generators()
+            self._feed.settle(target, self._arrays)
+        counter = getattr(self._model, "_train_counter", None)
+        if counter is not None and target.counter is not None:
+            counter.assign(target.counter)
+        self._go(restored)
+
+    def _go(self, restored: Restoration | None) -> None:
+        """Nothing is left that could be refused."""
+        self._going = True
+        self._fits.count()
+        self._goes_on(restored)
+
+    def _go_on(self, target: Position) -> None:
+        """The other callbacks hear again, and know what they knew."""
+        self._target = None
+        self._list.callbacks = [*self._others, self._callback]
+        if "callbacks" in self._resumption.parts:
+            self._tell(*self._extra.restore(self._resumption.values, self._arrays))
+            self._tell(
+                *callback_state.restore(self._others, target.callbacks, self._arrays, self._named)
+            )
+            self._model.stop_training = target.stopped
+        del self._arrays
+
+    def _tell_others_of(self, epoch: int) -> None:
+        for callback in self._others:
+            callback.on_epoch_begin(epoch, {})
+
+    @contextlib.contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """What fails before it trains leaves everything as it was."""
+        try:
+            yield
+        except iterators.RAN_OUT:
+            raise
+        except BaseException:
+            if not self._going:
+                self._target = None
+                self._functions.give_back()
+                self._feed.put_back()
+                self._before.put_back()
+                self._refused()
+            raise
+
+    def _batches(self) -> int:
+        """How many the next call takes; tf_keras takes fewer in the last of an epoch."""
+        return 1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
+
+    def _steps(self) -> int | None:
+        steps = self._callback.params.get("steps")
+        return None if steps is None else int(steps)
+
+    def _tell(self, *sentences: str) -> None:
+        for sentence in sentences:
+            if sentence not in self._said:
+                self._said.add(sentence)
+                self._say(sentence)

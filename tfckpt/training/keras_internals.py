@@ -1,0 +1,167 @@
+"""What Keras is asked and told for one ``fit``, in both flavours; all of it is private there.
+
+Keras 3 looks at the model's ``_initial_epoch`` after ``on_train_begin``
+(keras/src/backend/tensorflow/trainer.py), tf_keras asks its ``_training_state``
+(tf_keras/src/engine/training.py). Both are put back with the first epoch, so that the next ``fit``
+starts where its caller says, be it that this one is interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tfckpt.errors import NotBuiltError, TfckptError
+from tfckpt.live.building.build import build_by_step
+from tfckpt.live.variables.variables import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
+
+_T = TypeVar("_T")
+
+
+class Hook:
+    """In the place of a function of the model while another object lives, and not longer.
+
+    Args:
+        method: of that object.
+        own: the model's own function.
+    """
+
+    def __init__(self, method: Callable[..., Any], own: Callable[..., Any]) -> None:
+        self._method = weakref.WeakMethod(method)
+        self.own = own
+
+    def __call__(self, *arguments: Any) -> Any:
+        method = self._method()
+        return (self.own if method is None else method)(*arguments)
+
+
+class Functions:
+    """What Keras calls on a model in ``fit``, and what is called in its place."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.train = own_train_function(model)
+        self.evaluate()
+
+    def train_by(self, step: Callable[[Any], Any]) -> None:
+        """Call a method of another object for each step."""
+        vars(self._model)["train_function"] = Hook(step, self.train)
+
+    def evaluate_nothing(self) -> None:
+        """Pass over the evaluation after each epoch."""
+        vars(self._model)["_should_eval"] = Hook(self._never, self._model._should_eval)
+
+    def evaluate(self) -> None:
+        """Evaluate as Keras does."""
+        vars(self._model).pop("_should_eval", None)
+
+    def give_back(self) -> None:
+        """Have the model go by its own functions again."""
+        vars(self._model)["train_function"] = self.train
+        self.evaluate()
+        start_at(self._model, 0)
+
+    def _never(self, *_: Any) -> bool:
+        return False
+
+
+def own_train_function(model: Any) -> Any:
+    """What Keras made for the model, which makes it anew where the model is compiled again."""
+    function = model.train_function
+    return function.own if isinstance(function, Hook) else function  # of a `fit` that failed
+
+
+class _Start:
+    """What tf_keras asks for the epoch and the step to begin at."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def maybe_load_initial_counters_from_ckpt(
+        self, steps_per_epoch: int, initial_epoch: int, mode: Any
+    ) -> tuple[int, int]:
+        return max(initial_epoch, self._epoch), 0
+
+
+def start_at(model: Any, epoch: int) -> None:
+    """Begin at an epoch; 0 leaves it to the caller of ``fit``."""
+    if hasattr(model, "_initial_epoch"):
+        model._initial_epoch = epoch or None
+    elif epoch:
+        model._training_state = _Start(epoch)
+    elif isinstance(getattr(model, "_training_state", None), _Start):
+        model._training_state = None
+
+
+def batches_of_a_call(model: Any) -> int:
+    """How many batches the train function takes at once."""
+    steps = getattr(model, "steps_per_execution", None)
+    if steps is None:
+        steps = getattr(model, "_steps_per_execution", None)
+    return 1 if steps is None else as_int(steps)  # tf_keras has it in a variable
+
+
+def list_of(callback: Any) -> Any:
+    """Keras's list of all callbacks, which none of them is told of: it is calling right now.
+
+    Raises:
+        TfckptError: somebody else is.
+    """
+    for local in _locals_of_callers():
+        owner = local.get("self")
+        if callback in getattr(owner, "callbacks", ()) and owner is not callback:
+            return owner
+    raise TfckptError(
+        "the callback was called by something else than Keras's list of callbacks",
+        hint="give it to `fit`, or put it into a CallbackList with the others",
+    )
+
+
+def before_first_epoch(callbacks: Any, function: Callable[[], None]) -> None:
+    """Have Keras's list of callbacks call a function before it tells any of the first epoch."""
+    tell = callbacks.on_epoch_begin
+
+    def call_and_tell(*args: Any, **more: Any) -> None:
+        callbacks.on_epoch_begin = tell
+        function()
+        tell(*args, **more)
+
+    callbacks.on_epoch_begin = call_and_tell
+
+
+def with_variables(model: Any, find: Callable[[], _T]) -> _T:
+    """What ``find`` finds, where need be with the variables that the first step would make."""
+    try:
+        return find()
+    except NotBuiltError:
+        if (spec := _batch_spec(model)) is None:
+            raise
+        build_by_step(model, spec)
+        return find()
+
+
+def _batch_spec(model: Any) -> Any:
+    """Types and shapes of what a train step of the running ``fit`` is given; None where unknown.
+
+    Keras has made the dataset by then, and has looked at a first batch where it must.
+    """
+    for local in _locals_of_callers():
+        if local.get("self") is model:
+            dataset = getattr(local.get("epoch_iterator"), "_distributed_dataset", None)  # Keras 3
+            if dataset is None:
+                dataset = getattr(local.get("data_handler"), "_dataset", None)  # tf_keras
+            if dataset is not None:
+                return getattr(dataset, "element_spec", None)
+    return None
+
+
+def _locals_of_callers() -> Iterator[Mapping[str, Any]]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_locals
+        frame = frame.f_back

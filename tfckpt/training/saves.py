@@ -1,0 +1,355 @@
+"""The saves of a run: those that are due, those that a signal asks for, and those by hand.
+
+Before the first of them the directory is claimed: what would refuse the save after an hour refuses
+the training before it begins, and what will be saved is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from absl import logging
+
+from tfckpt.errors import SaveError, TfckptError
+from tfckpt.live.distribution.agreement import in_cluster, workers_among
+from tfckpt.live.saving.background import in_turn
+from tfckpt.live.saving.save import About
+from tfckpt.live.variables.variables import as_int
+from tfckpt.manager import remarks
+from tfckpt.manager.preemption import Signals
+from tfckpt.manager.triggers import Triggers
+from tfckpt.policy import Save
+from tfckpt.training.state.resumption import attached
+from tfckpt.training.steps import step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tfckpt.live.checkpoint import Checkpoint
+    from tfckpt.live.distribution.workers import Workers
+    from tfckpt.manager.checkpoint_manager import CheckpointManager
+    from tfckpt.policy import Manager
+
+
+_CALLS = 100  # of save_if_due, until a step that has not moved is one that nobody counts
+
+
+class Moment(NamedTuple):
+    """What a record says of the moment of a save.
+
+    Attributes:
+        epoch: epochs finished.
+        metrics: measured at this step.
+        training: what a save asks for the state of the ``fit`` that is running.
+    """
+
+    epoch: Any
+    metrics: Mapping[str, float] | None
+    training: Callable[[], tuple[dict[str, Any], Any]]
+
+
+class Saves:
+    """When a run saves, and what follows where that fails.
+
+    Args:
+        config: the ``manager`` section, None where there is none.
+        objects: of the run.
+        checkpoint: of the objects.
+        manager: by which it saves.
+
+    Attributes:
+        ahead: the checkpoint of a later ``fit``, where an earlier one was passed over: none is
+            saved until that goes on from it, since it would be newer and hold less.
+    """
+
+    _workers: Workers | None = None
+
+    def __init__(
+        self,
+        config: Manager | None,
+        objects: Mapping[str, Any],
+        checkpoint: Checkpoint,
+        manager: CheckpointManager | None,
+    ) -> None:
+        self._config = config
+        self._objects = objects
+        self._checkpoint = checkpoint
+        self._manager = manager
+        when = config.save if config else Save()
+        self._triggers = Triggers(when.every_steps, when.every_epochs, when.every_minutes)
+        self._signals = Signals(when.on_signal, when.grace_seconds)
+        self._survives = config is not None and config.on_save_error == "warn"
+        self._waits = config is None or config.if_busy == "wait"
+        self._saved_at: tuple[int | None, int] | None = None
+        self.ahead = ""
+        self._fits = self._told = self._stepped = False
+        self._restored_into: list[Any] = []
+        self._calls, self._telling = 0, -1
+        self._first_step: int | None = None
+
+    @property
+    def abandon(self) -> Callable[[], None]:
+        """What gives the signals back where nobody is left to call ``end``."""
+        return self._signals.abandon
+
+    def restored(self) -> None:
+        """What is counted, counts from the step that was restored."""
+        self._triggers.restored(self._step())
+        self._saved_at = None
+        self.ahead = ""
+        self._restored_into = [one and weakref.ref(one) for one in self._compiled()]
+
+    @property
+    def compiled_again(self) -> bool:
+        """Whether a model has another optimizer than when it was restored."""
+        pairs = zip(self._restored_into, self._compiled(), strict=False)
+        return any((old and old()) is not new for old, new in pairs)
+
+    def check_callback(self) -> None:
+        """Raise where nothing is restored, and nothing would be saved in ``fit`` either."""
+        message, hint = remarks.nothing_saved(self._config)
+        if message:
+            what = "the callback would do nothing: the config has no `restore` section, and "
+            raise TfckptError(what + message, hint=hint)
+
+    def claim(self) -> None:
+        """``fit`` is about to begin: refuse what would fail at its first save.
+
+        Raises:
+            SaveError: the directory is in use, cannot be written, or has no room.
+            TfckptError: ``every_steps`` is declared, and nothing given counts steps.
+        """
+        self._fits = True
+        if self._manager is not None and self._config and self._config.save.is_due_ever:
+            self._counted()
+            self._manager.claim()
+
+    def watch(self) -> Callable[[], None]:
+        """Training begins: minutes count, and signals wait for a save.
+
+        Returns:
+            What gives the signals back where nobody is left to call ``end``.
+
+        Raises:
+            TfckptError: ``on_signal`` is declared, and this is not the main thread.
+        """
+        self._triggers.begin(self._counted())
+        self._signals.install()
+        return self.abandon
+
+    def outlook(self) -> tuple[str, list[str]]:
+        """What is said before the first step: what will be saved, and what will not; once."""
+        told, self._told = self._told, True
+        if told:
+            return "", []
+        message, hint = remarks.nothing_saved(self._config)
+        if message or self._config is None or self._manager is None:
+            return "", [f"{message}; {hint}"]
+        warnings = [*remarks.out_of_reach(self._config)] if self._fits else []
+        if text := self._manager.beside(self._step()):
+            warnings.append(text)
+        return remarks.outlook(self._config), warnings
+
+    def now(self, moment: Moment) -> str:
+        """Save at once, whatever is due."""
+        path = self._save(moment, wait=True)
+        assert path is not None, "nothing holds back a save that waits"  # noqa: S101
+        return path
+
+    def after_step(self, steps: int | None, moment: Moment) -> str | None:
+        """Save if one is due after a step."""
+        if not self._stepped:
+            self._begin()
+        self._calls += 1
+        if self._calls == self._telling:
+            self._check_counting()
+        taken = None if "step" in self._objects else steps
+        step = self._counted() if self._triggers.step_matters(taken) else None
+        return self._at_boundary(self._triggers.at_step(step), moment)
+
+    def after_batches(self, batches: int, moment: Moment) -> str | None:
+        """Save if one is due after batches of ``fit``.
+
+        They count by themselves, unless a ``step`` was given: an optimizer that accumulates does
+        not count each, and one of a ``train_step`` of the program's own need not be the model's.
+        """
+        if "step" in self._objects:
+            return self.after_step(None, moment)
+        if not self._stepped:
+            self._begin()
+        return self._at_boundary(self._triggers.at_batches(batches), moment)
+
+    def after_epoch(self, moment: Moment) -> str | None:
+        """Save if one is due at the end of an epoch."""
+        return self._at_boundary(self._triggers.at_epoch(moment.epoch), moment)
+
+    def end(self, moment: Moment) -> None:
+        """Training is over or pauses."""
+        if self._manager is None:
+            return
+        try:
+            with self._survived():
+                self._wait()
+            _, received = self._together()
+            if received:
+                self._save_for(received, moment)
+        except BaseException:
+            self._signals.abandon()
+            raise
+        self._signals.leave()
+
+    def _begin(self) -> None:
+        """The first step is done, and with it every variable is there."""
+        message, hint = ("", "") if self._fits else remarks.never_due(self._config)
+        if message:
+            raise TfckptError(message, hint=hint)
+        if self._manager is not None and self._config and self._config.save.is_due_ever:
+            self._manager.claim()
+            line, warnings = self.outlook()
+            if line:
+                logging.info("%s", line)
+            if not self._fits and self._config.save.every_epochs is not None:
+                warnings.append(
+                    "`every_epochs` counts in `fit` alone; in a loop, call run.save(epoch=…) at "
+                    "the end of an epoch"
+                )
+            for warning in warnings:
+                logging.warning("%s", warning)
+        self._stepped = True
+        every = self._triggers.every_steps
+        if "step" in self._objects and every is not None:
+            self._first_step, self._telling = self._step(), max(_CALLS, every)
+
+    def _check_counting(self) -> None:
+        """Say that a step of the program's own never moves, so that no save is ever due."""
+        if self._first_step is not None and self._step() == self._first_step:
+            logging.warning(
+                "`step` is %s after %s calls of run.save_if_due(), so `every_steps` asks for no "
+                "save; count with step.assign_add(1) after each step",
+                self._first_step,
+                self._calls,
+            )
+
+    def _at_boundary(self, due: bool, moment: Moment) -> str | None:
+        """Between two steps: save if due, and for a signal, which then means what it meant."""
+        self._signals.install()
+        due, received = self._together(due)
+        path = None
+        if due and not received:
+            with self._survived():
+                self._settle()
+            with self._survived():
+                path = self._save(moment, wait=False)
+            if self._workers is None:
+                received = self._signals.received  # meanwhile
+        if received:
+            path = self._save_for(received, moment) or path
+            self._signals.leave()
+            self._signals.install()
+        return path
+
+    def _together(self, due: bool = False) -> tuple[bool, tuple[signal.Signals, ...]]:
+        """Whether a save is due, and what signals have come: in one of several workers, so in all.
+
+        One that comes after a worker has said what it has waits for the next boundary.
+        """
+        received = self._signals.received
+        if not in_cluster() or not (self._triggers.by_the_clock or self._signals.watching):
+            return due, received
+        if (workers := self._workers or workers_among(self._objects)) is None:
+            return due, received
+        self._workers = workers
+        said = [due, [one.name for one in received]]
+        heard = workers.meet("end of a step", said, SaveError)
+        names = dict.fromkeys(name for _, theirs in heard for name in theirs)
+        self._signals.received_elsewhere(names)
+        return any(other for other, _ in heard), tuple(signal.Signals[name] for name in names)
+
+    def _save_for(self, received: Sequence[signal.Signals], moment: Moment) -> str | None:
+        """What a signal asks for: a save on disk, unless this very step is there."""
+        try:
+            with self._survived():
+                self._wait()
+        finally:  # that an earlier one failed is no reason to lose this one
+            at, path = (self._step(), moment.epoch), None
+            if at[0] is None or self._saved_at != at:
+                with self._survived():
+                    path = self._save(moment, wait=True)
+        names = ", ".join(each.name for each in received)
+        newest = self._writer().latest_checkpoint
+        if self._saved_at == at:
+            logging.warning("%s: saved %s", names, newest)
+        else:
+            logging.warning("%s: not saved; the newest checkpoint is %s", names, newest)
+        return path
+
+    @contextlib.contextmanager
+    def _survived(self) -> Iterator[None]:
+        """A save that fails inside costs no more than a warning, where the config says so."""
+        try:
+            yield
+        except SaveError as error:
+            if not self._survives:
+                raise
+            self._triggers.saved(self._step())  # it is not tried again before the next one is due
+            logging.warning("a save failed, and the training goes on without it: %s", error)
+
+    def _settle(self) -> None:
+        """Where a failed save is survived, one in the background must not cost the next one."""
+        background = self._checkpoint._tfckpt_background
+        if self._survives and (self._waits or not background.busy):
+            background.finish()
+
+    def _wait(self) -> None:
+        try:
+            self._writer().sync()
+        except BaseException:
+            self._saved_at = None
+            raise
+
+    @in_turn("_checkpoint._tfckpt_background")
+    def _save(self, moment: Moment, *, wait: bool) -> str | None:
+        manager = self._writer()
+        if self.ahead:
+            logging.warning("not saved: the next `fit` goes on from %s", self.ahead)
+            return self.ahead
+        step, self._saved_at = self._step(), None
+        if wait:
+            manager.sync()  # else it might be skipped
+        training, held = moment.training()
+        about = About(step, moment.epoch, moment.metrics or {}, training)
+        with attached(self._checkpoint, held):
+            path = manager.save(about=about)
+        if path is None:
+            return None
+        if wait:
+            manager.sync()
+        self._saved_at = (step, as_int(moment.epoch))
+        self._triggers.saved(step)
+        return path
+
+    def _writer(self) -> CheckpointManager:
+        if self._manager is None:
+            raise TfckptError(
+                "the config has no `manager` section, so there is nowhere to save",
+                hint="add `manager: {directory: …}`",
+            )
+        return self._manager
+
+    def _compiled(self) -> list[Any]:
+        return [getattr(obj, "optimizer", None) for obj in self._objects.values()]
+
+    def _step(self) -> int | None:
+        return step_of(self._objects)
+
+    def _counted(self) -> int | None:
+        step = self._step()
+        if step is None and self._triggers.every_steps is not None:
+            raise TfckptError(
+                "`every_steps` is declared, and nothing that was given counts steps",
+                hint="give the optimizer, a compiled model, or a variable as `step`",
+            )
+        return step

@@ -1,0 +1,67 @@
+"""What of the objects of a run counts its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import RestoreError, TfckptError
+from tfckpt.live.objects.collect import is_model
+from tfckpt.live.variables.flavours import is_optimizer
+from tfckpt.live.variables.variables import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.live.restoring.restore import Prepared
+
+
+def step_of(objects: Mapping[str, Any]) -> int | None:
+    """What the object given as ``step`` says, else the iterations of the first optimizer in use.
+
+    A model whose ``train_step`` has optimizers of its own was compiled with one that never steps.
+    """
+    if (counter := objects.get("step")) is not None:
+        return as_int(counter)
+    compiled = (getattr(obj, "optimizer", None) for obj in objects.values())
+    of_models = (each for obj in objects.values() if is_model(obj) for each in vars(obj).values())
+    candidates = (*objects.values(), *compiled, *filter(is_optimizer, of_models))
+    counts = (as_int(one.iterations) for one in candidates if hasattr(one, "iterations"))
+    if (first := next(counts, None)) is None:
+        return None
+    return first or next(filter(None, counts), 0)
+
+
+def check_step(counter: Any) -> None:
+    """Raise where ``step`` holds no number.
+
+    Raises:
+        TfckptError: it was given for something else.
+    """
+    try:
+        as_int(counter)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TfckptError(
+            f"`step` is to hold the number of the training step: {error}",
+            hint="give an object that holds something else another keyword",
+        ) from None
+
+
+def check_stored_step(prepared: Prepared) -> None:
+    """Raise where what would be restored as ``step`` is no number.
+
+    Raises:
+        RestoreError: nothing was changed.
+    """
+    stored = {part.source: part.stored for part in prepared.parts}
+    for step in prepared.plan.assignments:
+        if step.name != "step" or step.stored is None or step.stored.shape is None:
+            continue
+        source = stored[step.origin or prepared.plan.source]
+        try:
+            as_int(source.values.read(step.stored.key))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RestoreError(
+                f"{source.prefix}: what is stored as `step` is not the number of a training step: "
+                f"{error}",
+                hint="exclude `step` in the policy, or restore another checkpoint",
+            ) from None
