@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tfckpt.core.inventory import Inventory, Root
-    from tfckpt.stored.graphs.saved_model_metadata import Metadata
+    from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 SAVED_MODEL = "saved_model"
 

@@ -1,7 +1,7 @@
 """A SavedModel, given as its directory: its variables are a bundle inside.
 
 Only the variables are read, and what Keras tells of its layers
-(:mod:`tfckpt.stored.graphs.saved_model_metadata`). The program in ``saved_model.pb`` is not looked
+(:mod:`tfckpt.stored.keras_metadata.saved_model`). The program in ``saved_model.pb`` is not looked
 at.
 """
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundle import SAVED_MODEL, open_bundle
 from tfckpt.stored.bundles.bundle import index_path
-from tfckpt.stored.graphs.saved_model_metadata import read_metadata
 from tfckpt.stored.io.files import LOCAL, Files
+from tfckpt.stored.keras_metadata.saved_model import read_metadata
 from tfckpt.stored.paths.wrong_paths import VARIABLES
 
 if TYPE_CHECKING:

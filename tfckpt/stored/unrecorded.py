@@ -18,9 +18,9 @@ from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.encoding import graph_proto
 from tfckpt.stored.graphs import keys
 from tfckpt.stored.graphs.exported import Exported
-from tfckpt.stored.graphs.keras_lists import CONFIG
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 from tfckpt.stored.graphs.reader import KERAS_BASES, GraphReader
+from tfckpt.stored.keras_metadata.bookkeeping_lists import CONFIG
 from tfckpt.stored.tf1.key_names import name_keys
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Root
     from tfckpt.stored.bundles.bundle import Bundle, BundleEntry
-    from tfckpt.stored.graphs.saved_model_metadata import Metadata
+    from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 _CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)

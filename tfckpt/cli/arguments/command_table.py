@@ -159,7 +159,7 @@ COMMANDS = (
     ),
     Command(
         "convert",
-        "tfckpt.cli.commands.convert",
+        "tfckpt.cli.commands.rewrite:run_convert",
         "SRC DST",
         "The values of a checkpoint in another format.",
         "DST ends with .npz, .safetensors or .weights.h5; any other name is the prefix of a TF2 "
@@ -194,7 +194,7 @@ COMMANDS = (
     ),
     Command(
         "policy check",
-        "tfckpt.cli.commands.check",
+        "tfckpt.cli.commands.policy:run_check",
         "CONFIG",
         "Whether a config means something.",
         "All that is wrong with it, with lines.",
@@ -202,7 +202,7 @@ COMMANDS = (
     ),
     Command(
         "policy schema",
-        "tfckpt.cli.commands.policies:run_schema",
+        "tfckpt.cli.commands.policy:run_schema",
         "",
         "The JSON Schema of configs, for editors.",
         "",
@@ -211,7 +211,7 @@ COMMANDS = (
     ),
     Command(
         "policy show",
-        "tfckpt.cli.commands.policies:run_show",
+        "tfckpt.cli.commands.policy:run_show",
         "CONFIG",
         "A config with all its defaults.",
         "Presets are resolved and variables filled in; what is printed can be loaded again.",

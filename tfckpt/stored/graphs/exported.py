@@ -17,7 +17,7 @@ from tfckpt.core import names
 from tfckpt.core.automatic_names import weak_base
 from tfckpt.core.inventory import Inventory, Ordered
 from tfckpt.core.names import Kind, Node
-from tfckpt.stored.graphs.keras_layers import attributes
+from tfckpt.stored.keras_metadata.layers import attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

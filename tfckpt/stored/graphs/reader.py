@@ -33,16 +33,21 @@ from tfckpt.stored.graphs.graph_layers import (
     listed_names,
     stack_names,
 )
-from tfckpt.stored.graphs.keras_config import wire
-from tfckpt.stored.graphs.keras_lists import KERAS_API, metrics, take_books, without_config
 from tfckpt.stored.graphs.optimizer import OptimizerGraph, scale_values, wrapped
+from tfckpt.stored.keras_metadata.bookkeeping_lists import (
+    KERAS_API,
+    metrics,
+    take_books,
+    without_config,
+)
+from tfckpt.stored.keras_metadata.config import wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.core.inventory import Root
     from tfckpt.stored.bundles.encoding import graph_proto
-    from tfckpt.stored.graphs.saved_model_metadata import Metadata
+    from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py

@@ -20,10 +20,10 @@ from tfckpt.core.automatic_names import snake_case, weak_base
 from tfckpt.core.inventory import Inventory, Ordered
 from tfckpt.core.names import Kind, Node
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.graphs.keras_config import mapping, text, wire
-from tfckpt.stored.graphs.keras_layers import attributes
 from tfckpt.stored.keras.model import entry
 from tfckpt.stored.keras.slots import optimizer_node
+from tfckpt.stored.keras_metadata.config import mapping, text, wire
+from tfckpt.stored.keras_metadata.layers import attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -9,9 +9,9 @@ from tfckpt.core.automatic_names import snake_case
 from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
 from tfckpt.core.names import Kind, Node
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class
-from tfckpt.stored.graphs.keras_config import mapping, text, wire
 from tfckpt.stored.keras import optimizers
 from tfckpt.stored.keras.objects import METRICS, OPTIMIZER, VARS, ObjectReader, natural
+from tfckpt.stored.keras_metadata.config import mapping, text, wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

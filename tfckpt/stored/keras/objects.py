@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.automatic_names import snake_case, weak_base
 from tfckpt.core.inventory import Role
 from tfckpt.core.names import Kind, Node
-from tfckpt.stored.graphs.keras_config import mapping, text
-from tfckpt.stored.graphs.keras_layers import (
+from tfckpt.stored.keras_metadata.config import mapping, text
+from tfckpt.stored.keras_metadata.layers import (
     class_and_number,
     own_names,
     part_class,

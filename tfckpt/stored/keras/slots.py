@@ -19,8 +19,8 @@ from tfckpt.core.optimizer_names import (
     slot_name,
     split_slot,
 )
-from tfckpt.stored.graphs.keras_config import mapping
 from tfckpt.stored.graphs.optimizer import told_slot
+from tfckpt.stored.keras_metadata.config import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

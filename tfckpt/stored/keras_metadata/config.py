@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.automatic_names import snake_case
 from tfckpt.core.names import Kind, holds_weights, walk
 from tfckpt.core.topology import Call, Graph, Tensor, wires
-from tfckpt.stored.graphs.keras_layers import holds_values
+from tfckpt.stored.keras_metadata.layers import holds_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`tfckpt policy schema`, the language of configs, and `tfckpt policy show`, one with defaults."""
+"""`tfckpt policy`: `check` a config, `show` it with its defaults, print the `schema` of configs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,54 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.cli.arguments.command import Misuse
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import printable
+from tfckpt.errors import PolicyError
+from tfckpt.manager.remarks import nothing_saved
+from tfckpt.policy.directories import apart
+from tfckpt.policy.load import load_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.cli.arguments.command import Given
+    from tfckpt.errors import Problem
     from tfckpt.policy import Config, Policy
+
+
+def run_check(given: Given) -> int:
+    """Show what is wrong with a config; 1 where anything is."""
+    file = given.one("a config file")
+    policies: list[str] = []
+    notes: list[str] = []
+    problems: tuple[Problem, ...] = ()
+    try:
+        config = load_config(file)
+        policies, notes = sorted(config.policies), _notes(config)
+    except PolicyError as error:
+        if not given.json:
+            raise
+        problems = error.problems
+    if given.json:
+        document = {
+            "version": 1,
+            "file": file,
+            "ok": not problems,
+            "policies": policies,
+            "problems": [problem._asdict() for problem in problems],
+            "notes": notes,
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        print(f"{printable(file)}: fine ({', '.join(policies) or 'no policies of its own'})")
+        for note in notes:
+            print(f"note: {printable(note)}")
+    return 1 if problems else 0
+
+
+def _notes(config: Config) -> list[str]:
+    """What is no error, and perhaps not meant."""
+    message, hint = nothing_saved(config.manager) if config.manager else ("", "")
+    saves = f"{message}; {hint}" if message else ""
+    return [note for note in (saves, apart(config), config.forgotten) if note]
 
 
 def run_schema(given: Given) -> int:
@@ -29,8 +71,6 @@ def run_schema(given: Given) -> int:
 def run_show(given: Given) -> int:
     """Print a config as it is understood; it can be loaded again."""
     import yaml
-
-    from tfckpt.policy import load_config
 
     file = given.one("a config file")
     config = _config(load_config(file))

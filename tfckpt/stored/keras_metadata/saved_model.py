@@ -19,8 +19,8 @@ from tfckpt.core.names import OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_class
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.encoding.wire import WireError, as_message, as_number, as_text, fields
-from tfckpt.stored.graphs.keras_config import mapping, text
 from tfckpt.stored.io.files import join
+from tfckpt.stored.keras_metadata.config import mapping, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
