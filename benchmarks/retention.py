@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks.measure import Result, Settings
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.manager.directory import Directory
-from tfckpt.manager.retention import Saved, decide
+from tfckpt.manager.retention import SavedCheckpoint, decide
 from tfckpt.policy import Keep
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord, now
@@ -45,12 +45,14 @@ def metrics(number: int, loss: random.Random) -> dict[str, float]:
 def deciding() -> Callable[[int], tuple[float, int]]:
     """One decision: its seconds, and how many are kept."""
     loss = random.Random(SEED)
-    here: dict[str, Saved] = {}
+    here: dict[str, SavedCheckpoint] = {}
 
     def save(number: int) -> tuple[float, int]:
         prefix = f"ckpt-{number}"
         when = number * SECONDS
-        here[prefix] = Saved(prefix, number, when, number, metrics(number, loss), finite=True)
+        here[prefix] = SavedCheckpoint(
+            prefix, number, when, number, metrics(number, loss), finite=True
+        )
         start = time.perf_counter()
         decision = decide(here.values(), RULES, anchor=0.0, in_use=(prefix,))
         spent = time.perf_counter() - start

@@ -20,7 +20,7 @@ from tfckpt.core.dtypes import can_cast, holds
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.live.restoring.adapt import adapted
 from tfckpt.planning import Status, make_plan
-from tfckpt.planning.adaptation.operations import Known
+from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.policy import Policy
 from tfckpt.stored.io.word_list import read_words
 
@@ -44,7 +44,7 @@ def run(
     rules: list[dict[str, Any]],
     stored: dict[str, Any],
     live: dict[str, Any],
-    known: Known | None = None,
+    known: PlanContext | None = None,
 ) -> dict[str, Any]:
     """What becomes of the stored arrays, by live name; ``live`` has arrays of the shapes here."""
     sides = [
@@ -64,7 +64,7 @@ def run(
     return made
 
 
-def one(rule: dict[str, Any], value: Any, like: Any, known: Known | None = None) -> Any:
+def one(rule: dict[str, Any], value: Any, like: Any, known: PlanContext | None = None) -> Any:
     return run([{"model": "x", **rule}], {"x": value}, {"x": like}, known)["x"]
 
 
@@ -126,7 +126,7 @@ def test_pad_with_what_is_there_or_an_initializer(
     box = tuple(map(slice, shape))
     expected[box] = value
     keras.utils.set_random_seed(seed)
-    known = Known(initializers=frozenset({fill}))
+    known = PlanContext(initializers=frozenset({fill}))
     made = one({"how": "pad", "value": fill}, value, here, known)
     np.testing.assert_array_equal(made, expected)
 
@@ -214,7 +214,7 @@ def test_vocabulary(
             expected[row] = words[old.index(new[word])] if found else lost(row)
     rule = {"how": "vocabulary", "old": "o", "new": "n", "missing": missing, "before": before}
     rule |= {"oov": oov, "axis": 0 if first else -1}
-    known = Known({"o": tuple(old), "n": tuple(new)}, initializers=frozenset({"ones"}))
+    known = PlanContext({"o": tuple(old), "n": tuple(new)}, initializers=frozenset({"ones"}))
     turn = (lambda a: a) if first else np.transpose
     made = one(rule, np.ascontiguousarray(turn(value)), np.ascontiguousarray(turn(here)), known)
     np.testing.assert_allclose(turn(made), expected, rtol=1e-6)
@@ -234,7 +234,7 @@ def test_rows_go_where_tensorflow_maps_them(old: list[str], new: list[str]) -> N
             new_vocab_offset=0,
             num_new_vocab=len(new),
         )
-        known = Known({file: read_words(file) for file in files})
+        known = PlanContext({file: read_words(file) for file in files})
     rule = {"how": "vocabulary", "old": files[0], "new": files[1], "missing": "zeros"}
     value = np.arange(1, len(old) + 1, dtype="float32")
     made = one(rule, value, empty(len(new), "float32"), known)
@@ -327,7 +327,7 @@ def test_a_function_takes_all_its_values(sizes: list[int], seed: int) -> None:
     factors = [numbers(pair, "float64", seed + i) for i, pair in enumerate(pairs)]
     stored = {f"f{i}": factor for i, factor in enumerate(factors)}
     rule = {"how": "function", "name": "test: product", "checkpoint": list(stored), "model": "x"}
-    known = Known(functions=frozenset({"test: product"}))
+    known = PlanContext(functions=frozenset({"test: product"}))
     expected = np.linalg.multi_dot(factors)
     made = run([rule], stored, {"x": expected}, known)
     np.testing.assert_array_equal(made["x"], expected)

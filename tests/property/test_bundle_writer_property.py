@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from zoo.tensors import KEYS, assert_same, save, values
 
 from tfckpt.stored.bundles.bundle import Bundle, index_path
-from tfckpt.stored.bundles.writing.parallel_write import Place, Value, write_side_by_side
-from tfckpt.stored.bundles.writing.shard import Pace, dtype_name
+from tfckpt.stored.bundles.writing.parallel_write import BundleValue, Target, write_side_by_side
+from tfckpt.stored.bundles.writing.shard import ChunkSizes, dtype_name
 from tfckpt.stored.bundles.writing.write import BundleWriter, encode_index
 from tfckpt.stored.io.files import SCRATCH
 
@@ -85,11 +85,11 @@ def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> lis
     for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
         file.unlink()
     given = [
-        Value(key, dtype_name(value.dtype), value.shape, value.nbytes, True, value)
+        BundleValue(key, dtype_name(value.dtype), value.shape, value.nbytes, True, value)
         for key, value in sorted(content.items())
     ]
-    place = Place(prefix, range(num_shards), num_shards, SCRATCH)
-    written = write_side_by_side(given, lambda value: (value.held,), place, Pace(64, 128))
+    place = Target(prefix, range(num_shards), num_shards, SCRATCH)
+    written = write_side_by_side(given, lambda value: (value.held,), place, ChunkSizes(64, 128))
     SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
     with Bundle.open(prefix, SCRATCH) as bundle:
         bundle.verify()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.core.names import Kind, Names, Node, assign, walk
+from tfckpt.core.names import Names, Node, NodeKind, assign, walk
 
 if TYPE_CHECKING:
     import random
@@ -23,14 +23,14 @@ KEYWORDS = ("model", "generator", "step", "optimizer")
 def trees(draw: Callable[..., Any]) -> dict[str, Node]:
     """Roots of a graph in which nodes are shared, cycles included, as live objects have them."""
     size = draw(st.integers(1, 9))
-    kinds = st.sampled_from((Kind.VALUE, Kind.GROUP, Kind.GROUP, Kind.STACK))
+    kinds = st.sampled_from((NodeKind.VALUE, NodeKind.GROUP, NodeKind.GROUP, NodeKind.STACK))
     nodes = [Node(draw(kinds)) for _ in range(size)]
     for index, node in enumerate(nodes):
-        if node.kind is Kind.VALUE:
+        if node.kind is NodeKind.VALUE:
             node.role = draw(st.sampled_from((Role.WEIGHT, Role.WEIGHT, Role.SEED)))
             continue
         node.label, node.base = draw(st.sampled_from(LABELS))
-        if node.kind is Kind.STACK:
+        if node.kind is NodeKind.STACK:
             later = nodes[index + 1 :]  # no model is a layer of its own layers
             node.layers = _layers(
                 draw(st.lists(st.sampled_from(later), max_size=4) if later else st.just([]))
@@ -43,7 +43,7 @@ def trees(draw: Callable[..., Any]) -> dict[str, Node]:
 
 def _layers(found: list[Node]) -> list[Node]:
     """Each once and of different names, as Keras demands."""
-    by_label = {node.label: node for node in found if node.kind is not Kind.VALUE}
+    by_label = {node.label: node for node in found if node.kind is not NodeKind.VALUE}
     return list(by_label.values())
 
 
@@ -53,7 +53,10 @@ def named(roots: dict[str, Node]) -> Names:
 
 def reachable(roots: dict[str, Node]) -> dict[int, Node]:
     return {
-        id(node): node for root in roots.values() for node in walk(root) if node.kind is Kind.VALUE
+        id(node): node
+        for root in roots.values()
+        for node in walk(root)
+        if node.kind is NodeKind.VALUE
     }
 
 

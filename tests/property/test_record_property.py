@@ -53,7 +53,7 @@ items = st.builds(
 @settings(max_examples=500)
 @given(st.lists(items | odd, max_size=3))
 def test_values_are_read_as_one_after_the_other_or_refused(found: list[Any]) -> None:
-    reader = record._Reader("ckpt-1.tfckpt.json")
+    reader = record._RecordReader("ckpt-1.tfckpt.json")
     try:
         expected = reader.entries(found)
     except DamagedCheckpointError:

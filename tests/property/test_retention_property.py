@@ -9,7 +9,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfckpt.manager.retention import Decision, Saved, decide
+from tfckpt.manager.retention import Decision, SavedCheckpoint, decide
 from tfckpt.policy import Keep
 
 HOUR = 3600.0
@@ -38,32 +38,34 @@ ANCHOR = st.sampled_from([0.0, HOUR, 20 * HOUR, 1e10])
 
 
 @st.composite
-def runs(draw: st.DrawFn, restarts: bool = True) -> list[Saved]:
+def runs(draw: st.DrawFn, restarts: bool = True) -> list[SavedCheckpoint]:
     """Up to 25 saves of any steps, the oldest first; some numbers were never given.
 
     Any of them may begin another run than the one before, or be of an earlier one again.
     """
     facts = draw(st.lists(FACTS, max_size=25))
     gaps = draw(st.lists(GAP, min_size=len(facts), max_size=len(facts)))
-    saved: list[Saved] = []
+    saved: list[SavedCheckpoint] = []
     for number, about in zip(itertools.accumulate(gaps), facts, strict=True):
         firsts = [None, (number, 0), *(one.run_first for one in saved)]
         run = draw(st.sampled_from(firsts)) if restarts else None
-        saved.append(Saved(f"ckpt-{number}", number, *about, None, run, draw(st.booleans())))
+        saved.append(
+            SavedCheckpoint(f"ckpt-{number}", number, *about, None, run, draw(st.booleans()))
+        )
     return saved
 
 
 @st.composite
-def restarted(draw: st.DrawFn) -> list[Saved]:
+def restarted(draw: st.DrawFn) -> list[SavedCheckpoint]:
     """Runs one after the other in one directory, each from its first step on."""
-    saved: list[Saved] = []
+    saved: list[SavedCheckpoint] = []
     counted = draw(st.booleans())
     for steps in draw(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=8), max_size=4)):
         first = len(saved) + 1
         for number, step in enumerate(sorted(steps), first):
             time, _, metrics, finite = draw(FACTS)
             about = (time, step if counted else None, metrics, finite)
-            saved.append(Saved(f"ckpt-{number}", number, *about, None, (first, 0)))
+            saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, None, (first, 0)))
     return saved
 
 
@@ -71,7 +73,7 @@ RUNS = runs()
 IN_USE = st.sets(st.integers(1, 40).map(lambda number: f"ckpt-{number}"), max_size=3)
 
 
-def left(saved: list[Saved], decision: Decision) -> list[Saved]:
+def left(saved: list[SavedCheckpoint], decision: Decision) -> list[SavedCheckpoint]:
     gone = set(decision.delete)
     assert gone <= {one.prefix for one in saved}
     return [one for one in saved if one.prefix not in gone]
@@ -126,7 +128,7 @@ def test_after_the_deletion_nothing_more_is_deleted(saved, rules, anchor, in_use
 def test_once_after_each_save_comes_to_the_same_as_once_at_the_end(
     saved, rules, anchor, in_use
 ) -> None:
-    here: list[Saved] = []
+    here: list[SavedCheckpoint] = []
     for one in saved:
         here.append(one)
         step = decide(here, rules, anchor=anchor, in_use=in_use)
@@ -140,7 +142,7 @@ def test_once_after_each_save_comes_to_the_same_as_once_at_the_end(
 
 @given(RUNS, RULES, ANCHOR)
 def test_what_is_kept_for_good_is_kept_for_good(saved, rules, anchor) -> None:
-    here: list[Saved] = []
+    here: list[SavedCheckpoint] = []
     promised: dict[str, set[str]] = {}
     for one in saved:
         here.append(one)
@@ -159,7 +161,7 @@ def test_what_is_kept_for_good_is_kept_for_good(saved, rules, anchor) -> None:
 def test_of_the_runs_before_what_came_furthest_stays_until_the_new_one_has_come_as_far(
     saved, latest
 ) -> None:
-    here: list[Saved] = []
+    here: list[SavedCheckpoint] = []
     furthest: dict[tuple[int, int], int] = {}  # of each run, by its first save
     for one in saved:
         here = left([*here, one], decide([*here, one], [Keep(latest=latest)], anchor=0.0))
@@ -188,7 +190,7 @@ def test_by_a_metric_that_none_has_nothing_is_deleted(saved, latest, anchor) -> 
 
 @given(RUNS, st.integers(1, 30), st.sampled_from(["min", "max"]), ANCHOR)
 def test_the_best_are_those_that_fewer_others_beat(saved, count, mode, anchor) -> None:
-    def beats(one: Saved, other: Saved) -> bool:
+    def beats(one: SavedCheckpoint, other: SavedCheckpoint) -> bool:
         mine, its = one.metrics["loss"], other.metrics["loss"]
         if math.isinf(mine) != math.isinf(its):
             return math.isinf(its)
@@ -214,7 +216,7 @@ def test_hours_are_those_of_tensorflow(gaps, max_to_keep, hours, ahead) -> None:
     """TensorFlow's queue: what falls out of it is kept where the hours have passed."""
     anchor = 1_700_000_000.0
     times = list(itertools.accumulate(gaps, initial=anchor + ahead))
-    saved = [Saved(f"ckpt-{n}", n, t, None, {}, None) for n, t in enumerate(times, 1)]
+    saved = [SavedCheckpoint(f"ckpt-{n}", n, t, None, {}, None) for n, t in enumerate(times, 1)]
     queue, for_good, preserved = list(saved), [], anchor
     while len(queue) > max_to_keep:
         oldest = queue.pop(0)
@@ -231,7 +233,7 @@ def test_hours_are_those_of_tensorflow(gaps, max_to_keep, hours, ahead) -> None:
 def test_whatever_the_clock_does_a_stretch_without_a_kept_one_is_short(
     times, hours, anchor
 ) -> None:
-    saved = [Saved(f"ckpt-{n}", n, t, None, {}, None) for n, t in enumerate(times, 1)]
+    saved = [SavedCheckpoint(f"ckpt-{n}", n, t, None, {}, None) for n, t in enumerate(times, 1)]
     decision = decide(saved, [Keep(every_n_hours=hours)], anchor=anchor)
     stretch = [anchor]
     for one in saved:
@@ -243,7 +245,9 @@ def test_whatever_the_clock_does_a_stretch_without_a_kept_one_is_short(
 
 @given(st.sets(st.integers(0, 500), max_size=40).map(sorted), st.integers(1, 60))
 def test_each_multiple_of_steps_has_the_first_that_reached_it(steps, every) -> None:
-    saved = [Saved(f"ckpt-{n}", n, 0.0, step, {}, None) for n, step in enumerate(steps, 1)]
+    saved = [
+        SavedCheckpoint(f"ckpt-{n}", n, 0.0, step, {}, None) for n, step in enumerate(steps, 1)
+    ]
     first = {}
     for number, step in reversed(list(enumerate(steps, 1))):
         first[step // every] = f"ckpt-{number}"
@@ -262,7 +266,9 @@ def test_each_multiple_of_steps_has_the_first_that_reached_it(steps, every) -> N
 def test_a_run_that_goes_back_keeps_its_own_history(before, now, every) -> None:
     """Of the multiples that the newest stretch of a run passes, all but the first have its own."""
     steps = [step for stretch in before for step in stretch] + now
-    saved = [Saved(f"ckpt-{n}", n, 0.0, step, {}, None) for n, step in enumerate(steps, 1)]
+    saved = [
+        SavedCheckpoint(f"ckpt-{n}", n, 0.0, step, {}, None) for n, step in enumerate(steps, 1)
+    ]
     decision = decide(saved, [Keep(every_n_steps=every)], anchor=0.0)
     kept = {
         one.step // every

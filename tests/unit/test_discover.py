@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfckpt.stored.commits.discovery import Candidate, Kind, candidates, highest_number
+from tfckpt.stored.commits.discovery import Candidate, CheckpointKind, candidates, highest_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +31,8 @@ def test_newest_first_by_number_not_by_alphabet_or_time(tmp_path: Path) -> None:
 def test_a_record_makes_a_checkpoint_committed(tmp_path: Path) -> None:
     touch(tmp_path, "ckpt-1.index", "ckpt-2.index", "ckpt-2.tfckpt.json", "ckpt-3.tfckpt.json")
     assert candidates(str(tmp_path)) == [
-        Candidate(2, f"{tmp_path}/ckpt-2", Kind.COMMITTED),
-        Candidate(1, f"{tmp_path}/ckpt-1", Kind.FOREIGN),
+        Candidate(2, f"{tmp_path}/ckpt-2", CheckpointKind.COMMITTED),
+        Candidate(1, f"{tmp_path}/ckpt-1", CheckpointKind.FOREIGN),
     ]
 
 
@@ -41,10 +41,10 @@ def test_one_that_lost_its_index_is_damaged_with_a_record_and_torn_without(tmp_p
     touch(tmp_path, "ckpt-1.index", f"ckpt-4.{shard}", "ckpt-5.tfckpt.json", "ckpt-6.index")
     touch(tmp_path, f"ckpt-7.{shard}", "ckpt-7.tfckpt.json", f"best-8.{shard}")
     assert candidates(str(tmp_path)) == [
-        Candidate(7, f"{tmp_path}/ckpt-7", Kind.DAMAGED),
-        Candidate(6, f"{tmp_path}/ckpt-6", Kind.FOREIGN),
-        Candidate(4, f"{tmp_path}/ckpt-4", Kind.TORN),
-        Candidate(1, f"{tmp_path}/ckpt-1", Kind.FOREIGN),
+        Candidate(7, f"{tmp_path}/ckpt-7", CheckpointKind.DAMAGED),
+        Candidate(6, f"{tmp_path}/ckpt-6", CheckpointKind.FOREIGN),
+        Candidate(4, f"{tmp_path}/ckpt-4", CheckpointKind.TORN),
+        Candidate(1, f"{tmp_path}/ckpt-1", CheckpointKind.FOREIGN),
     ]
 
 

@@ -7,9 +7,9 @@ import pytest
 from tfckpt.core.automatic_names import weak_base
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.core.names import (
-    Kind,
     Names,
     Node,
+    NodeKind,
     Slot,
     assign,
 )
@@ -24,15 +24,15 @@ from tfckpt.errors import NamingError
 
 
 def value(role: Role = Role.WEIGHT, label: str = "") -> Node:
-    return Node(Kind.VALUE, label, role=role)
+    return Node(NodeKind.VALUE, label, role=role)
 
 
 def group(label: str = "", base: str = "", **children: Node) -> Node:
-    return Node(Kind.GROUP, label, base, children=list(children.items()))
+    return Node(NodeKind.GROUP, label, base, children=list(children.items()))
 
 
 def stack(*layers: Node, label: str = "", base: str = "", **children: Node) -> Node:
-    return Node(Kind.STACK, label, base, layers=list(layers), children=list(children.items()))
+    return Node(NodeKind.STACK, label, base, layers=list(layers), children=list(children.items()))
 
 
 def dense(label: str = "dense", base: str = "dense") -> Node:
@@ -78,7 +78,7 @@ def test_an_unknown_name_is_said_to_be_untold() -> None:
 
 def test_a_list_of_layers_keeps_its_order_and_the_names_that_the_user_gave() -> None:
     layers = {"10": dense("b", ""), "2": dense("dense_7"), "x": value(), "1": group("empty")}
-    listed = Node(Kind.LIST, children=list(layers.items()))
+    listed = Node(NodeKind.LIST, children=list(layers.items()))
     assert assign({"model": group(blocks=listed)}, ["model"]).stacks == {
         "model/blocks": (Layer("10", label="b"), Layer("2"))
     }
@@ -172,7 +172,7 @@ def test_seeds_and_metrics_of_several_models_stand_under_their_owners() -> None:
 
 
 def adam(*variables: Node) -> Node:
-    optimizer = Node(Kind.OPTIMIZER, "adam")
+    optimizer = Node(NodeKind.OPTIMIZER, "adam")
     optimizer.children = [("iterations", value(Role.ITERATIONS))]
     optimizer.slots = [
         Slot(slot, of, value(Role.SLOT)) for slot in ("momentum", "velocity") for of in variables
@@ -214,7 +214,7 @@ def test_a_reserved_keyword_beside_a_lone_model_is_refused(keyword) -> None:
 
 
 def test_a_key_with_a_slash_costs_no_value_its_name() -> None:
-    nested = Node(Kind.GROUP, children=[("a/b", value()), ("a", group(b=value()))])
+    nested = Node(NodeKind.GROUP, children=[("a/b", value()), ("a", group(b=value()))])
     assert named({"model": nested}, "model") == ["model/a/b", "model/a/b~2"]
 
 
@@ -289,7 +289,7 @@ def test_keras_has_two_words_for_a_functional_model() -> None:
 
 @pytest.mark.parametrize("keyword", ["optimizer", "solver"])
 def test_a_compiled_optimizer_has_the_name_it_was_given_or_the_usual_one(keyword) -> None:
-    solver = Node(Kind.OPTIMIZER, children=[("iterations", value())])
+    solver = Node(NodeKind.OPTIMIZER, children=[("iterations", value())])
     for given in ({}, {keyword: solver}):
         roots = {"model": group(optimizer=solver), **given}
         expected = keyword if given else "optimizer"
@@ -298,7 +298,7 @@ def test_a_compiled_optimizer_has_the_name_it_was_given_or_the_usual_one(keyword
 
 
 def test_a_compiled_optimizer_stays_below_its_model_where_another_has_the_name() -> None:
-    compiled, given = (Node(Kind.OPTIMIZER, children=[("iterations", value())]) for _ in "ab")
+    compiled, given = (Node(NodeKind.OPTIMIZER, children=[("iterations", value())]) for _ in "ab")
     roots = {"model": group(optimizer=compiled), "optimizer": given}
     promote_optimizer(roots)
     assert {name.name for name in assign(roots, {"model"}).values} == {

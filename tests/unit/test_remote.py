@@ -312,7 +312,7 @@ def saved(base: str) -> str:
 def test_what_plain_tensorflow_wrote_there_is_found_and_read(saved: str) -> None:
     found = discovery.candidates(saved, files=REMOTE)
     assert [one.prefix for one in found] == [f"{saved}/ckpt-{n}" for n in (3, 2, 1)]
-    assert {one.kind for one in found} == {discovery.Kind.FOREIGN}
+    assert {one.kind for one in found} == {discovery.CheckpointKind.FOREIGN}
     assert discovery.highest_number(saved, files=REMOTE) == 3
     for one in found:
         with Bundle.open(one.prefix, REMOTE) as bundle:

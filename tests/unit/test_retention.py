@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tfckpt.manager.retention import Saved, decide
+from tfckpt.manager.retention import SavedCheckpoint, decide
 from tfckpt.policy import Keep
 from tfckpt.policy.manager import KeepWhereMeasured
 
@@ -22,11 +22,11 @@ def run(
     steps: list[int | None] | None = None,
     losses: list[float | None] | None = None,
     finite: list[bool | None] | None = None,
-) -> list[Saved]:
+) -> list[SavedCheckpoint]:
     """Checkpoints 1, 2, 3, … with what is given of each; unless told, ten minutes apart."""
     count = len(times or steps or losses or finite or ())
     return [
-        Saved(
+        SavedCheckpoint(
             f"ckpt-{index + 1}",
             index + 1,
             600.0 * (index + 1) if times is None else times[index],
@@ -38,7 +38,7 @@ def run(
     ]
 
 
-def kept(saved: list[Saved], *rules: Keep, anchor: float = 0.0) -> list[int]:
+def kept(saved: list[SavedCheckpoint], *rules: Keep, anchor: float = 0.0) -> list[int]:
     """The numbers of those that the rules themselves keep, and not only what no rule may delete."""
     decision = decide(saved, rules, anchor=anchor)
     assert [*decision.kept, *decision.delete] != []
@@ -46,15 +46,15 @@ def kept(saved: list[Saved], *rules: Keep, anchor: float = 0.0) -> list[int]:
     return [int(p[5:]) for p, reasons in decision.kept.items() if not free >= set(reasons)]
 
 
-def steps(*values: int | None) -> list[Saved]:
+def steps(*values: int | None) -> list[SavedCheckpoint]:
     return run(steps=list(values))
 
 
-def losses(*values: float | None) -> list[Saved]:
+def losses(*values: float | None) -> list[SavedCheckpoint]:
     return run(losses=list(values))
 
 
-def hours(*values: float) -> list[Saved]:
+def hours(*values: float) -> list[SavedCheckpoint]:
     return run(times=[HOUR * value for value in values])
 
 
@@ -130,9 +130,9 @@ def test_in_the_middle_of_an_epoch_no_metric_of_validation_is_missed() -> None:
 
 def test_best_by_two_metrics() -> None:
     saved = [
-        Saved("ckpt-1", 1, 0.0, 1, {"val_loss": 0.1, "accuracy": 0.7}, None),
-        Saved("ckpt-2", 2, 0.0, 2, {"val_loss": 0.2, "accuracy": 0.9}, None),
-        Saved("ckpt-3", 3, 0.0, 3, {"val_loss": 0.3, "accuracy": 0.8}, None),
+        SavedCheckpoint("ckpt-1", 1, 0.0, 1, {"val_loss": 0.1, "accuracy": 0.7}, None),
+        SavedCheckpoint("ckpt-2", 2, 0.0, 2, {"val_loss": 0.2, "accuracy": 0.9}, None),
+        SavedCheckpoint("ckpt-3", 3, 0.0, 3, {"val_loss": 0.3, "accuracy": 0.8}, None),
     ]
     by_loss = Keep(best=1, monitor="val_loss", mode="min")
     by_accuracy = Keep(best=1, monitor="accuracy", mode="max")
@@ -219,12 +219,12 @@ def test_pins_go_by_number() -> None:
 
 def test_the_union_stays_with_every_reason() -> None:
     saved = [
-        Saved("run/ckpt-1", 1, 1 * HOUR, 1000, {"val_loss": 0.25}, True),
-        Saved("run/ckpt-2", 2, 2 * HOUR, 1500, {"val_loss": 0.5}, True),
-        Saved("run/ckpt-3", 3, 3 * HOUR, 2000, {"val_loss": 0.125}, True),
-        Saved("run/ckpt-4", 4, 4 * HOUR, 2500, {"val_loss": 0.75}, True),
-        Saved("run/ckpt-5", 5, 5 * HOUR, 2600, {"val_loss": NAN}, False),
-        Saved("run/ckpt-6", 6, 6 * HOUR, 2700, {"val_loss": NAN}, False),
+        SavedCheckpoint("run/ckpt-1", 1, 1 * HOUR, 1000, {"val_loss": 0.25}, True),
+        SavedCheckpoint("run/ckpt-2", 2, 2 * HOUR, 1500, {"val_loss": 0.5}, True),
+        SavedCheckpoint("run/ckpt-3", 3, 3 * HOUR, 2000, {"val_loss": 0.125}, True),
+        SavedCheckpoint("run/ckpt-4", 4, 4 * HOUR, 2500, {"val_loss": 0.75}, True),
+        SavedCheckpoint("run/ckpt-5", 5, 5 * HOUR, 2600, {"val_loss": NAN}, False),
+        SavedCheckpoint("run/ckpt-6", 6, 6 * HOUR, 2700, {"val_loss": NAN}, False),
     ]
     rules = [
         Keep(latest=1),
@@ -244,7 +244,7 @@ def test_the_union_stays_with_every_reason() -> None:
     assert decision.last_preserved == 6 * HOUR
 
 
-def in_runs(*runs: list[int | None]) -> list[Saved]:
+def in_runs(*runs: list[int | None]) -> list[SavedCheckpoint]:
     """Runs one after the other, each of which restored nothing, with the steps of their saves."""
     firsts = [(1 + sum(map(len, runs[:n])), 0) for n, run in enumerate(runs) for _ in run]
     saved = run(steps=[step for run in runs for step in run])
@@ -312,7 +312,7 @@ def test_the_last_with_only_finite_values_stays(finite: list[bool], stay: list[i
 
 
 def test_what_goes_is_the_oldest_first_by_number_and_not_by_name() -> None:
-    saved = [Saved(f"ckpt-{n}", n, 0.0, None, {}, None) for n in (10, 9, 100, 1)]
+    saved = [SavedCheckpoint(f"ckpt-{n}", n, 0.0, None, {}, None) for n in (10, 9, 100, 1)]
     assert decide(saved, [Keep(latest=1)], anchor=0.0).delete == ("ckpt-1", "ckpt-9", "ckpt-10")
 
 
@@ -329,9 +329,9 @@ def test_a_year_of_saves_keeps_what_a_year_should() -> None:
         Keep(every_n_steps=1_000),
         Keep(pin=(17, 400)),
     ]
-    here: dict[str, Saved] = {}
+    here: dict[str, SavedCheckpoint] = {}
     for number in range(1, count + 1):
-        one = Saved(
+        one = SavedCheckpoint(
             f"ckpt-{number}",
             number,
             60.0 * minutes * number,

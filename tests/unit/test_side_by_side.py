@@ -12,8 +12,13 @@ import numpy as np
 import pytest
 
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writing.parallel_write import Place, Value, files_for, write_side_by_side
-from tfckpt.stored.bundles.writing.shard import Pace
+from tfckpt.stored.bundles.writing.parallel_write import (
+    BundleValue,
+    Target,
+    files_for,
+    write_side_by_side,
+)
+from tfckpt.stored.bundles.writing.shard import ChunkSizes
 from tfckpt.stored.bundles.writing.write import encode_index
 from tfckpt.stored.io.files import SCRATCH, LocalOutput
 
@@ -23,25 +28,25 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.bundles.writing.parallel_write import Written
 
-FAST = Pace(1 << 10, 1 << 12)
+FAST = ChunkSizes(1 << 10, 1 << 12)
 SHARDS = 3
 
 
-def values(count: int = 12, size: int = 3000) -> list[Value]:
+def values(count: int = 12, size: int = 3000) -> list[BundleValue]:
     arrays = [np.full(size + number, number, np.float32) for number in range(count)]
     return [
-        Value(f"v{number:02d}", "float32", array.shape, array.nbytes, True, array)
+        BundleValue(f"v{number:02d}", "float32", array.shape, array.nbytes, True, array)
         for number, array in enumerate(arrays)
     ]
 
 
-def pieces(value: Value) -> Iterator[np.ndarray]:
+def pieces(value: BundleValue) -> Iterator[np.ndarray]:
     middle = len(value.held) // 2
     yield from (value.held[:middle], value.held[middle:])
 
 
-def write(prefix: Path, written: list[Value], **more: Any) -> Written:
-    place = Place(str(prefix), range(SHARDS), SHARDS, SCRATCH)
+def write(prefix: Path, written: list[BundleValue], **more: Any) -> Written:
+    place = Target(str(prefix), range(SHARDS), SHARDS, SCRATCH)
     return write_side_by_side(written, more.get("read", pieces), place, FAST)
 
 
@@ -142,7 +147,7 @@ def test_without_a_thread_to_be_had_one_writes_all(tmp_path, monkeypatch) -> Non
 
 
 def test_what_cannot_be_read_is_said(tmp_path) -> None:
-    def read(value: Value) -> Any:
+    def read(value: BundleValue) -> Any:
         if value.key == "v07":
             raise ValueError("of the device")
         return pieces(value)

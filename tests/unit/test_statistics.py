@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tfckpt.stored.inspection.statistics import BINS, Difference, difference, statistics
+from tfckpt.stored.inspection.statistics import BINS, Distance, difference, statistics
 
 MOST = np.finfo(np.float64).max
 ODD = {
@@ -114,4 +114,4 @@ def test_how_far_apart_integers_are_is_exact(a, b, expected):
 
 
 def test_nan_is_equal_to_nan():
-    assert difference(np.array([np.nan]), np.array([np.nan])) == Difference(0, 0.0, 0.0)
+    assert difference(np.array([np.nan]), np.array([np.nan])) == Distance(0, 0.0, 0.0)

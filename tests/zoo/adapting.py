@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
-from tfckpt.planning.adaptation.operations import Known
+from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.policy import Policy
 
 if TYPE_CHECKING:
     from tfckpt.planning import Plan
 
-KNOWN = Known(
+KNOWN = PlanContext(
     {"old": ("a", "b", "c"), "new": ("c", "d", "a", "e"), "far": ("x", "y", "z", "w")},
     frozenset({"mine"}),
     frozenset({"glorot_uniform"}),

@@ -43,7 +43,7 @@ class Branch:
 
 
 @dataclasses.dataclass(slots=True)  # frozen, one takes three times as long to make
-class Row:
+class TreeRow:
     """A line of a tree.
 
     Attributes:
@@ -117,7 +117,7 @@ def _numbered(parts: Collection[str]) -> Iterator[str]:
     return (next(rest[_NUMBER.sub("0", part)]) for part in parts)
 
 
-def rows(root: Branch, *, fold: bool) -> Iterator[Row]:
+def rows(root: Branch, *, fold: bool) -> Iterator[TreeRow]:
     """The lines of a tree, parents before what is below them.
 
     Args:
@@ -132,17 +132,17 @@ class _Rows:
         self._fold = fold
         self._kinds: dict[object, int] = {}
 
-    def below(self, branch: Branch, depth: int, times: int) -> Iterator[Row]:
+    def below(self, branch: Branch, depth: int, times: int) -> Iterator[TreeRow]:
         for label, child, alike in self._siblings(branch):
             many, one, text = times * alike, child, label
             while one.entry is None and len(one.children) == 1:
                 ((part, one),) = one.children.items()
                 text = f"{text}/{part}"
             if one.children:
-                yield Row(depth, text, one.name, None, one.count * many, one.nbytes * many)
+                yield TreeRow(depth, text, one.name, None, one.count * many, one.nbytes * many)
                 yield from self.below(one, depth + 1, many)
             if one.entry is not None:
-                yield Row(depth, text, one.name, one.entry, many, one.entry.nbytes * many)
+                yield TreeRow(depth, text, one.name, one.entry, many, one.entry.nbytes * many)
 
     def _siblings(self, branch: Branch) -> Iterator[tuple[str, Branch, int]]:
         """Label, the first of those that are alike, and how many those are."""

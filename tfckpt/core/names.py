@@ -54,7 +54,7 @@ _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kerne
 _OF_KERAS = ("bias", "diag", "embeddings", "kernel")
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node is to the naming."""
 
     GROUP = "group"  # children by attribute
@@ -95,7 +95,7 @@ class Node:
         indexed: whether a ``LIST`` tells its children by their index.
     """
 
-    kind: Kind
+    kind: NodeKind
     label: str = ""
     base: str = ""
     cls: str = ""
@@ -159,7 +159,7 @@ def escaped(key: str) -> str:
 
 def holds_weights(node: Node) -> bool:
     """Whether a weight hangs anywhere below (a seed is not one)."""
-    return any(below.kind is Kind.VALUE and below.role is Role.WEIGHT for below in walk(node))
+    return any(below.kind is NodeKind.VALUE and below.role is Role.WEIGHT for below in walk(node))
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -169,7 +169,7 @@ def walk(node: Node) -> Iterator[Node]:
         node = stack.pop()
         yield node
         for child in (*node.layers, *(child for _, child in node.children)):
-            if id(child) not in seen and child.kind is not Kind.OPTIMIZER:
+            if id(child) not in seen and child.kind is not NodeKind.OPTIMIZER:
                 seen.add(id(child))
                 stack.append(child)
 
@@ -251,16 +251,16 @@ class _Naming:
                 self._aliases[path] = known
             return ()
         self._names[id(node)] = path
-        if node.kind is Kind.VALUE:
+        if node.kind is NodeKind.VALUE:
             self._add(self._value_name(path, node, owner), node, node.role)
             return ()
-        if node.kind is Kind.OPTIMIZER:
+        if node.kind is NodeKind.OPTIMIZER:
             self._optimizers[path] = node
             return self._children(path, node)
         for name, metric in node.metrics:
             self._name_metric(path, name, metric)
         children: list[tuple[str, Node, str]] = []
-        if node.kind is Kind.STACK:
+        if node.kind is NodeKind.STACK:
             children.extend(self._layers(path, node))
         children.extend(self._children(path, node))
         self._asides.extend((_join(path, edge), child, "") for edge, child in node.asides)
@@ -313,12 +313,12 @@ class _Naming:
                 component = edge  # `_x` and `x` side by side are two things
             if (
                 edge == "_" + component
-                and node.kind is not Kind.OPTIMIZER
+                and node.kind is not NodeKind.OPTIMIZER
                 and _by_user(edge, child)
             ):
                 self._private[_join(path, component)] = edge
             named.append((component, child))
-        if node.kind is Kind.LIST:
+        if node.kind is NodeKind.LIST:
             self._stacks[path] = _listed(node, {id(child): name for name, child in named})
             self._lists |= {path} if node.indexed else set()
         for component, child in sorted(named, key=lambda item: item[0]):
@@ -361,7 +361,7 @@ class _Naming:
 
 def _by_user(edge: str, child: Node) -> bool:
     """Whether an attribute with weights is not one that Keras 3 calls otherwise than tf_keras."""
-    return holds_weights(child) and not (child.kind is Kind.VALUE and edge.endswith(_OF_KERAS))
+    return holds_weights(child) and not (child.kind is NodeKind.VALUE and edge.endswith(_OF_KERAS))
 
 
 def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
@@ -373,7 +373,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
     listed = {}
     for _, child in node.children:
         component = components[id(child)]
-        if child.kind is not Kind.VALUE and holds_weights(child):
+        if child.kind is not NodeKind.VALUE and holds_weights(child):
             listed[id(child)] = Layer(
                 component,
                 label="" if child.base else _one_level(child.label),
@@ -381,7 +381,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
                 kind=child.cls,
                 number=name_number(child.label) if child.base and child.label else -1,
             )
-        elif child.role is Role.WEIGHT and child.kind is Kind.VALUE and component.isdecimal():
+        elif child.role is Role.WEIGHT and child.kind is NodeKind.VALUE and component.isdecimal():
             name = given_name(child.label)
             label = name if called[name] == 1 else ""
             listed[id(child)] = Layer(component, label=label, kind=VARIABLE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfckpt.core.automatic_names import snake_case
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import MODEL, OPTIMIZER, Kind
+from tfckpt.core.names import MODEL, OPTIMIZER, NodeKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -166,7 +166,7 @@ def promote_optimizer(roots: dict[str, Node]) -> None:
     if (model := roots.get(MODEL)) is None:
         return
     for edge, child in list(model.children):
-        if edge != OPTIMIZER or child.kind is not Kind.OPTIMIZER:
+        if edge != OPTIMIZER or child.kind is not NodeKind.OPTIMIZER:
             continue
         if any(node is child for node in roots.values()):
             model.children.remove((edge, child))

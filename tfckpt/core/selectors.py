@@ -31,7 +31,7 @@ _Item = TypeVar("_Item")
 _Captures = tuple[str, ...]
 
 
-class Rename(Protocol):
+class CompiledRename(Protocol):
     """A compiled rename pair."""
 
     def apply(self, stored_name: str) -> str | None:
@@ -80,7 +80,7 @@ def exactly(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
-def compile_rename(checkpoint: str, model: str) -> Rename:
+def compile_rename(checkpoint: str, model: str) -> CompiledRename:
     r"""Compile a pair: stored names that match ``checkpoint`` become what ``model`` makes of them.
 
     Raises:

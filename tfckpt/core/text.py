@@ -114,7 +114,7 @@ def _signature(dtype: str, shape: Shape) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class NameRange:
     """Names that differ in their indices alone; ``first`` is the one of the lowest."""
 
     text: str
@@ -122,7 +122,7 @@ class Block:
     first: str
 
 
-def collapse(names: Iterable[str]) -> list[Block]:
+def collapse(names: Iterable[str]) -> list[NameRange]:
     """Equal names but for contiguous indices, each block once, in the order of first appearance.
 
     Indices that go together (on both sides of a renaming) count as one.
@@ -145,7 +145,7 @@ def _split(name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tuple(parts[::2]), tuple(map(int, parts[1::2]))
 
 
-def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[Block]:
+def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[NameRange]:
     columns = list(zip(*rows, strict=True))
     distinct = list(dict.fromkeys(columns))
     place = [distinct.index(column) for column in columns]
@@ -163,7 +163,7 @@ def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[Block
         count = 1
         for low, high in box:
             count *= high - low + 1
-        blocks.append(Block(text, count, first))
+        blocks.append(NameRange(text, count, first))
     return blocks
 
 

@@ -38,7 +38,7 @@ class Tensor(NamedTuple):
     output: int
 
 
-class Call(NamedTuple):
+class LayerCall(NamedTuple):
     """A call of a layer: the layer's class, and what it was called on."""
 
     cls: str
@@ -56,10 +56,10 @@ class Graph(NamedTuple):
 
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
-    call: Callable[[Tensor], Call | None]
+    call: Callable[[Tensor], LayerCall | None]
 
 
-_Calls = list[tuple[list[Tensor], Call]]
+_Calls = list[tuple[list[Tensor], LayerCall]]
 
 
 def digest(parts: Iterable[str]) -> str:
@@ -96,7 +96,7 @@ def _calls(graph: Graph) -> _Calls:
 
     Each with its outputs as far as they are used.
     """
-    found: dict[tuple[Hashable, int], Call] = {}
+    found: dict[tuple[Hashable, int], LayerCall] = {}
     used: dict[tuple[Hashable, int], int] = {}
     starts = set(graph.inputs)
     todo = [(tensor, False) for tensor in reversed(graph.outputs)]

@@ -38,14 +38,14 @@ _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class PolicyCall:
     """The call that restores the same checkpoint into the same objects by a policy."""
 
     prefix: str
     given: tuple[str, ...]
 
     @classmethod
-    def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> Call:
+    def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> PolicyCall:
         """``objects`` and ``root`` as given to the drop-in class."""
         model = ["…"] if is_model(root) else []
         # What a root that is no model leads to has the names that it has as a keyword.
@@ -56,7 +56,7 @@ class Call:
     def by(self, policy: str) -> str:
         """The call with a policy of those keys, as Python.
 
-        >>> print(Call("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
+        >>> print(PolicyCall("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
         `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
         """
         arguments = repr(self.prefix), *self.given, f"policy={{{policy}}}"
@@ -64,7 +64,7 @@ class Call:
 
 
 @contextlib.contextmanager
-def advising(call: Call) -> Iterator[None]:
+def advising(call: PolicyCall) -> Iterator[None]:
     """An error that names keys of a policy says where to give them."""
     try:
         yield
@@ -79,14 +79,14 @@ def advising(call: Call) -> Iterator[None]:
         raise
 
 
-def say_replaced(report: RestoreReport, call: Call) -> None:
+def say_replaced(report: RestoreReport, call: PolicyCall) -> None:
     """Log what a restore replaced in the code."""
     if report.replaced:
         keeps = call.by(_KEEPS_SETTINGS)
         logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
 
 
-def say(status: LoadStatus, call: Call, told: set[str], *, returned: bool) -> None:
+def say(status: LoadStatus, call: PolicyCall, told: set[str], *, returned: bool) -> None:
     """Log what a restore replaced in the code, and what it left out.
 
     Args:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import NamingError
-from tfckpt.live.advice import Call, advising, say
+from tfckpt.live.advice import PolicyCall, advising, say
 from tfckpt.live.distribution.agreement import saving, workers_among
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
@@ -29,7 +29,7 @@ from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.restoring.lineage import Descent
 from tfckpt.live.saving.background import Background, in_turn
 from tfckpt.live.saving.coverage import EXTRA
-from tfckpt.live.saving.name_cache import Known
+from tfckpt.live.saving.name_cache import NameCache
 from tfckpt.live.saving.save import (
     Terms,
     about_now,
@@ -246,9 +246,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return partial(setattr, self, "_tfckpt_descent", before)
 
     @property
-    def _tfckpt_known(self) -> Known:
+    def _tfckpt_known(self) -> NameCache:
         if "_tfckpt_names" not in self.__dict__:
-            self.__dict__["_tfckpt_names"] = Known(keep=not isinstance(self._root, weakref.ref))
+            self.__dict__["_tfckpt_names"] = NameCache(keep=not isinstance(self._root, weakref.ref))
         return self.__dict__["_tfckpt_names"]  # type: ignore[no-any-return]
 
     @property
@@ -314,7 +314,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         returned: bool = True,
     ) -> LoadStatus:
         """Restore, together with other workers where there are any."""
-        with advising(call := Call.of(prefix, *self._tfckpt_objects())):
+        with advising(call := PolicyCall.of(prefix, *self._tfckpt_objects())):
             status = restore(self, prefix, policy, options, workers)
         say(status, call, self._tfckpt_known.told, returned=returned)
         return status

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import CheckpointNotFoundError, RestoreError
-from tfckpt.live.advice import Call, say_other_keyword, say_replaced
+from tfckpt.live.advice import PolicyCall, say_other_keyword, say_replaced
 from tfckpt.live.deferred.later_objects import Late
 from tfckpt.live.deferred.may_come import (
     came_since,
@@ -104,7 +104,7 @@ def _restore_optimizer(
         report = prepared.report()
     restored = {step.source for step in prepared.plan.assignments}
     late.add(undo, restored)
-    say_replaced(report, Call.of(prepared.stored.prefix, objects, root))
+    say_replaced(report, PolicyCall.of(prepared.stored.prefix, objects, root))
     return restored
 
 

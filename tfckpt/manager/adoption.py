@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-    from tfckpt.stored.inspection.listing import Listed
+    from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 _COUNTER = "global_step"
 _MAY_BE_INFINITE = (Role.METRIC, Role.SEED, Role.HYPERPARAMETER)
 
 
 def adopt(
-    found: Listed, advance: Callable[[int, int], None] = lambda done, of: None
+    found: ListedCheckpoint, advance: Callable[[int, int], None] = lambda done, of: None
 ) -> CommitRecord:
     """Write the record of a local checkpoint whose directory this process has claimed.
 

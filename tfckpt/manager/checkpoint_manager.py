@@ -33,7 +33,7 @@ from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.numbering import Begun, Numbers, give_back_number, given_back
 from tfckpt.manager.remarks import Remarks
-from tfckpt.stored.commits.discovery import Candidate, Kind
+from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.commits.numbering import Number
 from tfckpt.stored.io.files import absolute, join, same_directory
 from tfckpt.stored.paths.lookalikes import For, look
@@ -307,7 +307,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if source is None or not same_directory(source, self._files.path):
             return set()
         name = os.path.split(source)[1]
-        saved = [one for one in checkpoints if one.kind is Kind.COMMITTED]
+        saved = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
         chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
         order = self._files.order
         if chosen is None or all(

@@ -21,9 +21,9 @@ from absl import logging
 
 from tfckpt.core.text import no_room
 from tfckpt.errors import CheckpointError, SaveError
-from tfckpt.manager.retention import Decision, Saved, decide, run_before
+from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, run_before
 from tfckpt.stored.commits import discovery, record_file, recovery
-from tfckpt.stored.commits.discovery import Candidate, Kind
+from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.io.files import Files, join, temporary
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, read_state, render
@@ -52,7 +52,7 @@ class Directory:
 
     def checkpoints(self) -> list[Candidate]:
         """In the order of their saves, oldest first; those with no index and no record are none."""
-        return [one for one in self._in_order() if one.kind is not Kind.TORN]
+        return [one for one in self._in_order() if one.kind is not CheckpointKind.TORN]
 
     def _in_order(self) -> list[Candidate]:
         found = discovery.candidates(self.path, self.checkpoint_name, self.files)
@@ -63,7 +63,7 @@ class Directory:
 
         It does where numbers were given by hand and went down.
         """
-        in_order = one.kind is not Kind.COMMITTED or not one.out_of_order
+        in_order = one.kind is not CheckpointKind.COMMITTED or not one.out_of_order
         head = None if in_order else self.head(one.prefix)
         return (one.number, 0) if head is None else head.order
 
@@ -75,15 +75,19 @@ class Directory:
         """
         tried: set[str] = set()
         while fresh := [one for one in reversed(self._in_order()) if one.prefix not in tried]:
-            committed = (self.order(one) for one in fresh if one.kind is Kind.COMMITTED)
+            committed = (self.order(one) for one in fresh if one.kind is CheckpointKind.COMMITTED)
             acknowledged = next(committed, None)
             doubtful = []
             for one in fresh:
                 tried.add(one.prefix)
                 newer = acknowledged is not None and self.order(one) > acknowledged
-                if one.kind is Kind.TORN:
+                if one.kind is CheckpointKind.TORN:
                     yield "", f"{one.prefix}: has data and no index, which was lost or not copied"
-                elif newer and one.kind is Kind.FOREIGN and self._without_record(one.prefix):
+                elif (
+                    newer
+                    and one.kind is CheckpointKind.FOREIGN
+                    and self._without_record(one.prefix)
+                ):
                     doubtful.append(one.prefix)
                     yield "", f"{one.prefix}: tfckpt wrote it, and its commit record is missing"
                 else:
@@ -111,15 +115,15 @@ class Directory:
         self._heads[prefix] = found
         return found
 
-    def saved(self, checkpoints: Iterable[Candidate]) -> list[Saved]:
+    def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
         """Those that tfckpt committed, as the rules of what to keep see them."""
         result = []
         for one in checkpoints:
-            head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
+            head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
             if head is not None:
                 facts = head.time, head.step, head.metrics, head.finite, head.sequence
                 run = head.run_first, head.mid_epoch
-                result.append(Saved(one.prefix, one.number, *facts, *run))
+                result.append(SavedCheckpoint(one.prefix, one.number, *facts, *run))
         return result
 
     def decide(
@@ -142,7 +146,7 @@ class Directory:
             preserved: numbers that are kept for good.
             in_use: prefixes that are never deleted.
         """
-        unread = [_Unread(self, one) for one in checkpoints if one.kind is Kind.COMMITTED]
+        unread = [_Unread(self, one) for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
         while True:
             with contextlib.suppress(_UnreadableError):
                 decision = decide(unread, rules, anchor=anchor, preserved=preserved, in_use=in_use)
@@ -165,7 +169,7 @@ class Directory:
         """When the run began, and which numbers `every_n_hours` keeps for good, as records say."""
         preserved: frozenset[int] | None = None
         for one in reversed(self.checkpoints()):
-            head = self.head(one.prefix) if one.kind is Kind.COMMITTED else None
+            head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
             if head is None:
                 continue
             if preserved is None:
@@ -202,7 +206,7 @@ class Directory:
         """What would stay of the runs before one that begins now, at this step."""
         saved = self.saved(self.checkpoints())
         number = saved[-1].order[0] + 1 if saved else 1
-        coming = Saved("", number, 0.0, step, {}, None, run_first=(number, 0))
+        coming = SavedCheckpoint("", number, 0.0, step, {}, None, run_first=(number, 0))
         return run_before([*saved, coming])
 
     def claim(self) -> int:
@@ -254,7 +258,7 @@ class Directory:
 
         One that lost its index is none to them: `latest_checkpoint` would answer None for all.
         """
-        whole = [one.prefix for one in checkpoints if one.kind is not Kind.DAMAGED]
+        whole = [one.prefix for one in checkpoints if one.kind is not CheckpointKind.DAMAGED]
         if not whole:
             return
         names, now = [os.path.split(prefix)[1] for prefix in whole], time.time()

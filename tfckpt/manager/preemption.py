@@ -57,7 +57,7 @@ class Signals:
     def __init__(self, names: Iterable[str], grace: float) -> None:
         self._numbers = tuple(signal.Signals[name] for name in names)
         self._grace = grace
-        self._watch: _Watch | None = None
+        self._watch: _Handlers | None = None
 
     @property
     def received(self) -> tuple[signal.Signals, ...]:
@@ -94,7 +94,7 @@ class Signals:
                 hint="train in the main thread, or leave on_signal out",
             )
         if self._watch is None or self._watch.ended:
-            self._watch = _Watch(self._numbers, self._grace)
+            self._watch = _Handlers(self._numbers, self._grace)
         self._watch.abandoned = False
 
     def leave(self) -> None:
@@ -135,7 +135,7 @@ class Signals:
             os.kill(os.getpid(), number)
 
 
-class _Watch:
+class _Handlers:
     """One installation of handlers, from ``install`` to ``leave``."""
 
     def __init__(self, numbers: Iterable[signal.Signals], grace: float) -> None:
@@ -238,7 +238,7 @@ class _Watch:
                 signal.signal(number, _still_meant(number, previous))
 
 
-_active: list[_Watch] = []
+_active: list[_Handlers] = []
 """Installed and not put back; the last one has the wakeup descriptor."""
 
 
@@ -260,7 +260,7 @@ def _handler(number: signal.Signals) -> Any:
 def _still_meant(number: signal.Signals, handler: Any) -> Any:
     """The handler itself, or what was under it where it belongs to a watch that ended before."""
     owner = getattr(handler, "__self__", None)
-    if isinstance(owner, _Watch) and owner.ended:
+    if isinstance(owner, _Handlers) and owner.ended:
         return _still_meant(number, owner.previous[number])
     return handler
 

@@ -34,7 +34,7 @@ _SECONDS = 3600.0
 
 
 class Committed(Protocol):
-    """What the rules ask of a committed checkpoint; :class:`Saved` says what each of it is."""
+    """What the rules ask of a committed checkpoint, as :class:`SavedCheckpoint` describes it."""
 
     @property
     def prefix(self) -> str: ...
@@ -65,7 +65,7 @@ class Committed(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Saved:
+class SavedCheckpoint:
     """A committed checkpoint, as the rules see it.
 
     Attributes:
@@ -134,7 +134,8 @@ def decide(
         in_use: prefixes that are never deleted.
 
     >>> from tfckpt.policy import Keep
-    >>> runs = [Saved(f"ckpt-{n}", n, 0.0, n, {"loss": 1 / n}, True) for n in (1, 2, 3, 4)]
+    >>> losses = {n: {"loss": 1 / n} for n in (1, 2, 3, 4)}
+    >>> runs = [SavedCheckpoint(f"ckpt-{n}", n, 0.0, n, loss, True) for n, loss in losses.items()]
     >>> decision = decide(runs, [Keep(latest=2), Keep(pin=(1,))], anchor=0.0)
     >>> decision.delete
     ('ckpt-2',)

@@ -22,7 +22,7 @@ from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
 from tfckpt.stored.bundles.index_encoder import encode_object_graph
 from tfckpt.stored.casting import cast
 from tfckpt.stored.commits import record
-from tfckpt.stored.commits.write_checkpoint import Value, write_checkpoint
+from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_checkpoint
 from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
 from tfckpt.stored.graphs.writer import key_of, made_of, pruned
 from tfckpt.version import __version__
@@ -43,7 +43,7 @@ _NUMBERED = re.compile(r".*-([0-9]{1,18})", re.DOTALL)
 
 
 def rewrite(
-    reader: Reader, plan: Plan, target: str, shard_bytes: int | None = None
+    reader: StepReader, plan: Plan, target: str, shard_bytes: int | None = None
 ) -> CommitRecord:
     """Make a checkpoint of another.
 
@@ -99,7 +99,7 @@ def rewrite(
     return write_checkpoint(target, list(values.values()), describe, shard_bytes=shard_bytes)
 
 
-class Reader:
+class StepReader:
     """Reads values as a plan wants them.
 
     Args:
@@ -122,8 +122,8 @@ class Reader:
         self._done = 0
         advance(self._done, self._total)
 
-    def value(self, step: Step, key: str) -> Value:
-        return Value(key, step.entry.nbytes, partial(self.read, step))
+    def value(self, step: Step, key: str) -> CheckpointValue:
+        return CheckpointValue(key, step.entry.nbytes, partial(self.read, step))
 
     def read(self, step: Step) -> np.ndarray:
         """The value in the type that it is to have."""
@@ -165,8 +165,8 @@ def _graphed(stored: StoredCheckpoint) -> tuple[Bundle | None, Inventory]:
 
 
 def _with_graph(
-    bundle: Bundle, inventory: Inventory, plan: Plan, values: Mapping[str, Value]
-) -> Iterator[tuple[str, Value]]:
+    bundle: Bundle, inventory: Inventory, plan: Plan, values: Mapping[str, CheckpointValue]
+) -> Iterator[tuple[str, CheckpointValue]]:
     """Everything that is not left out, in the order of the source's files."""
     text = bytes(bundle.read(OBJECT_GRAPH).item())
     graph = parse_object_graph(text, path=bundle.prefix, name=OBJECT_GRAPH)
@@ -189,9 +189,9 @@ def _with_graph(
         elif made is not None:
             yield key, made
         elif key not in left_out and entry.dtype in OPAQUE:  # the state of an iterator
-            yield key, Value(key, entry.nbytes, partial(bundle.read_raw, key), entry)
+            yield key, CheckpointValue(key, entry.nbytes, partial(bundle.read_raw, key), entry)
         elif key not in left_out:
-            yield key, Value(key, entry.nbytes, partial(bundle.read, key))
+            yield key, CheckpointValue(key, entry.nbytes, partial(bundle.read, key))
     yield from rest.items()
 
 
@@ -200,10 +200,10 @@ def _stored(step: Step) -> Entry:
     return step.stored
 
 
-def _text(key: str, content: bytes) -> Value:
+def _text(key: str, content: bytes) -> CheckpointValue:
     import numpy as np
 
-    return Value(key, len(content), lambda: np.array(content, object))
+    return CheckpointValue(key, len(content), lambda: np.array(content, object))
 
 
 def _written(step: Step, key: str, bundle: Bundle) -> Entry:

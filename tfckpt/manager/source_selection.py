@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[0-9]+$")
 
 
-class Found(NamedTuple):
+class Selected(NamedTuple):
     """Something restored or planned, None where nothing was, and what was passed over."""
 
     result: object | None
     rejected: tuple[str, ...]
 
 
-def first_readable(config: Config, attempt: _Attempt) -> Found:
+def first_readable(config: Config, attempt: _Attempt) -> Selected:
     """Try the sources of a config in order.
 
     Args:
@@ -92,7 +92,7 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
             raise _incomplete(source, found)
         before = len(rejected)
         for result in _attempts(source, config, list(filter(None, found)), attempt, rejected):
-            return Found(result, tuple(rejected))
+            return Selected(result, tuple(rejected))
         if rejected[before:] and source.on_damaged == "error":
             raise _none_readable(
                 rejected[before:],
@@ -103,7 +103,7 @@ def first_readable(config: Config, attempt: _Attempt) -> Found:
     if len(rejected) > absent:
         raise _none_readable(rejected, places, "if_none is for where no source holds a checkpoint")
     if restore.if_none == "initialize":
-        return Found(None, tuple(rejected))
+        return Selected(None, tuple(rejected))
     raise not_found(config, places)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory
 
 
-class Kind(str, Enum):
+class DifferenceKind(str, Enum):
     """How a value of one side and one of the other differ."""
 
     ONLY_A = "only_a"
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 class Difference(NamedTuple):
     """A value of one side, or of each, that belong together."""
 
-    kind: Kind
+    kind: DifferenceKind
     a: Entry | None
     b: Entry | None
 
@@ -105,7 +105,7 @@ def diff(
     for entry in a.entries.values():
         other = b.find(entry.name)
         if other is None:
-            found.append(Difference(Kind.ONLY_A, entry, None))
+            found.append(Difference(DifferenceKind.ONLY_A, entry, None))
             continue
         paired.add(other.name)
         marks = marks_a.get(entry.name), marks_b.get(other.name)
@@ -116,22 +116,24 @@ def diff(
         else:
             equal += 1
     others = (entry for entry in b.entries.values() if entry.name not in paired)
-    found += [Difference(Kind.ONLY_B, None, one) for one in others if a.find(one.name) is None]
+    found += [
+        Difference(DifferenceKind.ONLY_B, None, one) for one in others if a.find(one.name) is None
+    ]
     moves = _Moves(found, marks_a, marks_b).pairs()
     gone, come = {one.name for one, _ in moves}, {other.name for _, other in moves}
     found = [one for one in found if not _explained(one, gone, come)]
-    found.extend(Difference(Kind.MOVED, *pair) for pair in moves)
-    order = list(Kind)
+    found.extend(Difference(DifferenceKind.MOVED, *pair) for pair in moves)
+    order = list(DifferenceKind)
     return Diff(tuple(sorted(found, key=lambda one: order.index(one.kind))), equal, not_compared)
 
 
-def _kind(a: Entry, b: Entry, mark_a: Mark | None, mark_b: Mark | None) -> Kind | None:
+def _kind(a: Entry, b: Entry, mark_a: Mark | None, mark_b: Mark | None) -> DifferenceKind | None:
     if a.shape != b.shape:
-        return Kind.SHAPE
+        return DifferenceKind.SHAPE
     if a.dtype != b.dtype:
-        return Kind.DTYPE
+        return DifferenceKind.DTYPE
     known = mark_a is not None and mark_b is not None
-    return Kind.VALUE if known and mark_a != mark_b else None
+    return DifferenceKind.VALUE if known and mark_a != mark_b else None
 
 
 def _explained(one: Difference, gone: set[str], come: set[str]) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.report import Group, Section
+    from tfckpt.planning.report import Section, StepGroup
 
 _LEFT = 'style="text-align: left"'
 
@@ -63,7 +63,7 @@ def _rows(section: Section) -> Iterator[str]:
         yield f"<p>… and {section.hidden:,} more for other reasons</p>"
 
 
-def _values(group: Group) -> Iterator[str]:
+def _values(group: StepGroup) -> Iterator[str]:
     for line in group.lines:
         kind = line.kind + (f" ×{line.count}" if line.count > 1 else "")
         name, kind = escape(line.name), escape(kind)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.gc_pause import uncollected
 from tfckpt.core.inventory import Role
-from tfckpt.planning.adaptation.operations import Known
+from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
 from tfckpt.planning.checks.completeness import SAVE_COUNTER, coverage, is_save_counter
@@ -45,7 +45,7 @@ _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
 @uncollected()
 def make_plan(
-    policy: Policy, stored: Inventory, live: Inventory, known: Known | None = None
+    policy: Policy, stored: Inventory, live: Inventory, known: PlanContext | None = None
 ) -> Plan:
     """What restoring ``stored`` into ``live`` under ``policy`` would do, value by value.
 
@@ -64,7 +64,7 @@ def make_plan(
     (True, ['LOADED'])
     """
     averaged = with_averages(policy, stored, live)
-    plan = _Planning(policy, averaged.inventory, live, known or Known()).run()
+    plan = _Planning(policy, averaged.inventory, live, known or PlanContext()).run()
     if policy.ema == "ignore":
         return plan
     steps = sorted((*map(averaged.told, plan.steps), *averaged.left), key=_order)
@@ -81,7 +81,9 @@ class _Spared(NamedTuple):
 
 
 class _Planning:
-    def __init__(self, policy: Policy, stored: Inventory, live: Inventory, known: Known) -> None:
+    def __init__(
+        self, policy: Policy, stored: Inventory, live: Inventory, known: PlanContext
+    ) -> None:
         self._policy = policy
         self._stored = stored
         self._live = live

@@ -46,7 +46,7 @@ class Line:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Group:
+class StepGroup:
     """Values of one status, reason and origin; ``hidden`` have no line, the list being cut."""
 
     status: Status
@@ -68,7 +68,7 @@ class Group:
         return f"{self.origin}: {self.reason}"
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """A line of the report; ``severity`` where its first word is a status or a title."""
 
     text: str
@@ -80,7 +80,7 @@ class Section(NamedTuple):
 
     severity: Severity
     title: str
-    groups: list[Group]
+    groups: list[StepGroup]
     hidden: int
 
 
@@ -95,7 +95,7 @@ def sections(plan: Plan) -> Iterator[Section]:
             yield Section(severity, title, found[:most], hidden)
 
 
-def _groups(plan: Plan, most: int) -> list[Group]:
+def _groups(plan: Plan, most: int) -> list[StepGroup]:
     """Those with one hint follow one another; of each so many lines at most."""
     alike: dict[tuple[Severity, Status, str, str], list[str]] = {}
     for step in plan.steps:
@@ -121,7 +121,7 @@ def _groups(plan: Plan, most: int) -> list[Group]:
     for lines in found.values():
         lines.sort(key=lambda line: natural(line.name))
     return [
-        Group(
+        StepGroup(
             status,
             severity,
             reason,
@@ -179,29 +179,29 @@ def render_text(plan: Plan) -> str:
     return "\n".join(row.text for row in rows(plan))
 
 
-def rows(plan: Plan) -> Iterator[Row]:
+def rows(plan: Plan) -> Iterator[ReportRow]:
     """The lines of the report."""
     head, *more = wrap(f"Plan: {verdict(plan)}", "")
-    yield Row(head, Severity.OK if plan.ok else Severity.ERROR)
+    yield ReportRow(head, Severity.OK if plan.ok else Severity.ERROR)
     yield from _plain(more)
     if plan.training and plan.ok:
         yield from _plain(wrap(plan.training, ""))
-    yield Row("")
+    yield ReportRow("")
     for status, count, total in totals(plan):
-        yield Row(f"  {status:<12}{count:>8,}  {total:>12}")
+        yield ReportRow(f"  {status:<12}{count:>8,}  {total:>12}")
     for section in sections(plan):
-        yield Row("")
-        yield Row(section.title, section.severity)
+        yield ReportRow("")
+        yield ReportRow(section.title, section.severity)
         following = [*section.groups[1:], None]
         for group, after in zip(section.groups, following, strict=True):
             yield from _group(group)
             if group.hint and (after is None or after.hint != group.hint):
                 yield from _plain(wrap("→ " + group.hint, _INDENT))
         if section.hidden:
-            yield Row(f"  … and {section.hidden:,} more for other reasons (--json lists all)")
+            yield ReportRow(f"  … and {section.hidden:,} more for other reasons (--json lists all)")
     if plan.faults:
-        yield Row("")
-        yield Row("Problems", Severity.ERROR)
+        yield ReportRow("")
+        yield ReportRow("Problems", Severity.ERROR)
     for problem in plan.faults:
         message, hint = problem_of(plan, problem)
         yield from _plain(wrap(message, "  "))
@@ -215,18 +215,18 @@ def problem_of(plan: Plan, problem: Problem) -> tuple[str, str]:
     return printable(message), printable(problem.hint)
 
 
-def _plain(lines: Iterable[str]) -> Iterator[Row]:
-    return map(Row, lines)
+def _plain(lines: Iterable[str]) -> Iterator[ReportRow]:
+    return map(ReportRow, lines)
 
 
-def _group(group: Group) -> Iterator[Row]:
+def _group(group: StepGroup) -> Iterator[ReportRow]:
     head, *more = wrap(f"{group.status}  {group.headline}", "  ")
-    yield Row(head, group.severity)
+    yield ReportRow(head, group.severity)
     yield from _plain(more)
     for line in group.lines:
         yield from _plain(_row(line))
     if group.hidden:
-        yield Row(f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)")
+        yield ReportRow(f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)")
 
 
 def _values(count: int) -> str:

@@ -22,7 +22,7 @@ from tfckpt.errors import PolicyError, Problem
 from tfckpt.policy.config import Config
 from tfckpt.policy.environment import fill_in
 from tfckpt.policy.fields import Model
-from tfckpt.policy.messages import Found, Path, did_you_mean, keys_of, problems_of, show_value
+from tfckpt.policy.messages import ConfigFault, Path, did_you_mean, keys_of, problems_of, show_value
 from tfckpt.policy.policy import Places, Policy
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
 
@@ -152,12 +152,12 @@ def _plain(value: Any, path: Path, values: dict[Path, tuple[int, int]], file: st
 
 
 def _validate(model: type[_M], document: Document, file: str, env: Mapping[str, str]) -> _M:
-    found: list[Found] = []
+    found: list[ConfigFault] = []
     data = _filled(document.data, (), env, found, model is Policy)
     for path, policy in [((), data)] if model is Policy else _policy_mappings(data):
         for key in _PYTHON_ONLY & policy.keys():
             problem = Problem("unknown key", hint=did_you_mean(key, keys_of(Policy)))
-            found.append(Found((*path, key), policy.pop(key), problem, about_key=True))
+            found.append(ConfigFault((*path, key), policy.pop(key), problem, about_key=True))
     declared = data.get("policies")
     context = {"policies": declared if isinstance(declared, dict) else {}}
     value = None
@@ -172,7 +172,7 @@ def _validate(model: type[_M], document: Document, file: str, env: Mapping[str, 
 
 
 def _filled(
-    value: Any, path: Path, env: Mapping[str, str], found: list[Found], in_policy: bool
+    value: Any, path: Path, env: Mapping[str, str], found: list[ConfigFault], in_policy: bool
 ) -> Any:
     if isinstance(value, dict):
         return {k: _filled(v, (*path, k), env, found, in_policy) for k, v in value.items()}
@@ -183,7 +183,7 @@ def _filled(
     try:
         return fill_in(value, env)
     except ValueError as error:
-        found.append(Found(path, value, Problem(str(error))))
+        found.append(ConfigFault(path, value, Problem(str(error))))
         return BAD
 
 
@@ -237,7 +237,7 @@ def _written(path: Path, document: Document) -> Path:
     return path
 
 
-def _placed(found: Found, document: Document) -> Problem:
+def _placed(found: ConfigFault, document: Document) -> Problem:
     path = _written(found.path, document)
     message, _, _, hint = found._replace(path=path).show()
     if (other := document.keys.get((*path[:-1], found.other))) and found.other:

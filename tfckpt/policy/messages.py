@@ -1,7 +1,7 @@
 """What pydantic found wrong, in plain words.
 
 pydantic's texts speak of inputs, literals and tuples; the reader of a config wrote lists, words and
-mappings. Every fault becomes one :class:`Found`: where it is as a path of keys, the value that
+mappings. Every fault becomes a :class:`ConfigFault`: where it is as a path of keys, the value that
 stands there, and a :class:`~tfckpt.errors.Problem` that names what was expected. Known keys are
 read off the models, so that a misspelt one gets the nearest of its own mapping.
 """
@@ -51,7 +51,7 @@ _EXPECTED = {
 }
 
 
-class Found(NamedTuple):
+class ConfigFault(NamedTuple):
     """One fault: the path of keys to it, the value there, and a sibling key that it names.
 
     ``about_key`` tells whether the key is at fault rather than its value.
@@ -109,7 +109,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"known here: {', '.join(f'`{k}`' for k in known)}" if known else ""
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Found]:
+def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigFault]:
     """Every fault that pydantic found in a value of ``model``."""
     for detail in error.errors(include_url=False):
         kind, value = detail["type"], detail["input"]
@@ -123,13 +123,13 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
             above, below = context["at"] == ABOVE, context["at"].removeprefix(ABOVE)
             at = path[:-1] if above else (*path, below) if below else path
             problem = Problem(detail["msg"], hint=context["hint"])
-            yield Found(at, value, problem, context["other"], about_key=bool(below))
+            yield ConfigFault(at, value, problem, context["other"], about_key=bool(below))
         elif kind == "extra_forbidden":
             problem = _unknown(str(detail["loc"][-1]), _model_at(model, detail["loc"][:-1]))
-            yield Found(path, value, problem, about_key=True)
+            yield ConfigFault(path, value, problem, about_key=True)
         elif kind == "missing":
             hint = "add `version: 1` as the first line" if path == ("version",) else ""
-            yield Found(path, value, Problem("the key is missing", hint=hint))
+            yield ConfigFault(path, value, Problem("the key is missing", hint=hint))
         else:
             inner = _model_at(model, detail["loc"])
             problem = _unexpected(kind, detail["msg"], value, context, inner)
@@ -137,7 +137,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Foun
             if kind == "tuple_type" and of_mappings and not isinstance(value, dict):
                 keys = ", ".join(f"`{key}`" for key in sorted(keys_of(inner)))
                 problem = problem._replace(hint=f"a list of mappings, with keys of {keys}")
-            yield Found(path, value, problem)
+            yield ConfigFault(path, value, problem)
 
 
 def _unknown(key: str, model: type[BaseModel]) -> Problem:

@@ -22,7 +22,7 @@ _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-
 _NUMBER_TO_SOME = re.compile(r"0o[0-7]+|[-+]?0[0-9]+")
 
 
-class UnclearError(ValueError):
+class AmbiguousScalarError(ValueError):
     """A word is refused; the hint says how to write what may have been meant."""
 
     def __init__(self, message: str, hint: str) -> None:
@@ -48,33 +48,35 @@ def read_word(text: str, kind: str) -> str | int | float | bool | None:
         return _WORDS[text]
     if _INT.fullmatch(text):
         if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 63:
-            raise UnclearError("the number does not fit in 64 bits", "")
+            raise AmbiguousScalarError("the number does not fit in 64 bits", "")
         return int(text)
     if _FLOAT.fullmatch(text):
         number = float(text) if len(text) <= MAX_DIGITS else math.inf
         if math.isinf(number):
-            raise UnclearError("the number is too large", "")
+            raise AmbiguousScalarError("the number is too large", "")
         return number
     if kind == "str" and not _NUMBER_TO_SOME.fullmatch(text):
         return text
     raise _unclear(short(text), kind)
 
 
-def _unclear(text: str, kind: str) -> UnclearError:
+def _unclear(text: str, kind: str) -> AmbiguousScalarError:
     quoted = f"as text it is written '{text}'"
     if kind == "bool":
         word = "true" if text.lower() in {"yes", "on", "true"} else "false"
-        return UnclearError(
+        return AmbiguousScalarError(
             f"`{text}` is a boolean to some readers of YAML and text to others",
             f"write {word} if a boolean is meant; {quoted}",
         )
     if kind == "timestamp":
-        return UnclearError(f"`{text}` is a date in YAML, and no key wants one", quoted)
+        return AmbiguousScalarError(f"`{text}` is a date in YAML, and no key wants one", quoted)
     if text.lower().lstrip("+-") in {".nan", ".inf"}:
-        return UnclearError(f"`{text}` is not a number that a key can mean", quoted)
+        return AmbiguousScalarError(f"`{text}` is not a number that a key can mean", quoted)
     if kind in {"int", "float", "str"}:
-        return UnclearError(
+        return AmbiguousScalarError(
             f"`{text}` is a different number to different readers of YAML, or text",
             f"a number is written in decimal, without leading zeros, `_` or `:`; {quoted}",
         )
-    return UnclearError(f"`{text}` has a meaning of its own in YAML, which is not read", quoted)
+    return AmbiguousScalarError(
+        f"`{text}` has a meaning of its own in YAML, which is not read", quoted
+    )

@@ -20,7 +20,7 @@ import yaml
 
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.policy.messages import Path, short
-from tfckpt.policy.scalars import UnclearError, read_word
+from tfckpt.policy.scalars import AmbiguousScalarError, read_word
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64
@@ -280,7 +280,7 @@ class _Builder:
             kind = self.loader.resolve(yaml.ScalarNode, value, (True, False)).rpartition(":")[2]
             try:
                 value = read_word(value, kind)
-            except UnclearError as error:
+            except AmbiguousScalarError as error:
                 return self._bad(event, str(error), error.hint)
         if isinstance(value, str) and _UNWRITABLE.search(value):
             return self._bad(event, "the text has a NUL or half of a surrogate pair in it")

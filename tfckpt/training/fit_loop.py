@@ -191,7 +191,7 @@ class Loop:
         arrays = {**callback_state.arrays(self._others), **of_data, **extra}
         held = None
         if arrays or iterator is not None:
-            held = iterators.Held(iterator, list(arrays.values()))
+            held = iterators.StoredState(iterator, list(arrays.values()))
         counter = getattr(self._model, "_train_counter", None)
         position = Position(
             fit=self._fit,

@@ -15,7 +15,7 @@ from absl import logging
 from tfckpt.live.distribution.agreement import Restoring, chosen, workers_among
 from tfckpt.live.restoring.restore import Prepared, carry_out, check, prepare
 from tfckpt.manager.absent import absent
-from tfckpt.manager.source_selection import Found, as_told, first_readable, told_of
+from tfckpt.manager.source_selection import Selected, as_told, first_readable, told_of
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.training.state.resumption import Restoration, Resumption, for_fit, without_training
 from tfckpt.training.state.training_state import in_words, training_state_of
@@ -72,12 +72,12 @@ def restore_first(
         told = {**told_of(config, choices, rejected), "training_state": state}
         return restore(choices, rejected, state, told)
 
-    def follow(told: Any) -> Found:
+    def follow(told: Any) -> Selected:
         choices, rejected = as_told(config, told)
         if not choices:
-            return Found(None, rejected)
+            return Selected(None, rejected)
         state = tuple(told["training_state"])
-        return Found(restore(choices, rejected, state, follows=True), rejected)
+        return Selected(restore(choices, rejected, state, follows=True), rejected)
 
     found = chosen(
         workers_among(objects),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.io.files import Files
 
 
-class Found(NamedTuple):
+class FoundCheckpoint(NamedTuple):
     """An open checkpoint; of a directory all that it holds, and why some could not be read."""
 
     checkpoint: StoredCheckpoint
@@ -34,7 +34,9 @@ class Found(NamedTuple):
     rejected: dict[str, str]
 
 
-def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[str] = ()) -> Found:
+def find(
+    path: str, roots: Mapping[str, Root] | None = None, bases: Collection[str] = ()
+) -> FoundCheckpoint:
     """Open what a path means; ``roots`` and ``bases`` as for ``open_checkpoint``.
 
     Raises:
@@ -42,7 +44,7 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
     """
     choices, files = all_in(path), files_of(path)
     if not choices:
-        return Found(open_checkpoint(path, roots=roots, bases=bases, files=files), [], {})
+        return FoundCheckpoint(open_checkpoint(path, roots=roots, bases=bases, files=files), [], {})
     rejected: dict[str, str] = {}
     for choice in choices:
         try:
@@ -50,7 +52,7 @@ def find(path: str, roots: Mapping[str, Root] | None = None, bases: Collection[s
         except CheckpointError as error:  # noqa: PERF203 (the next one may be sound)
             rejected[choice.prefix] = str(error)
         else:
-            return Found(opened, choices, rejected)
+            return FoundCheckpoint(opened, choices, rejected)
     reasons = "\n  ".join(rejected.values())
     many = f"none of its {len(rejected)} checkpoints can be read"
     raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)
@@ -83,7 +85,7 @@ def files_of(path: str) -> Files:
     return remote_files.files_of(path)
 
 
-def passed_over(found: Found) -> None:
+def passed_over(found: FoundCheckpoint) -> None:
     """Say on standard error which newer checkpoints could not be read."""
     for reason in found.rejected.values():
         text = "\n".join(map(printable, reason.split("\n")))

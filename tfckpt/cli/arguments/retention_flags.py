@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Given
     from tfckpt.manager.directory import Directory
     from tfckpt.policy import Keep
-    from tfckpt.stored.inspection.listing import Listed
+    from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
 def rules_of(given: Given) -> tuple[Keep, ...]:
@@ -41,7 +41,7 @@ def rules_of(given: Given) -> tuple[Keep, ...]:
 
 
 def check_rules(
-    path: str, rules: Iterable[Keep], directory: Directory, named: Iterable[Listed]
+    path: str, rules: Iterable[Keep], directory: Directory, named: Iterable[ListedCheckpoint]
 ) -> None:
     """Refuse rules that keep nothing in particular, which is rarely what was meant.
 

@@ -70,7 +70,7 @@ def selected(given: Given, stored: StoredCheckpoint) -> Plan:
         Misuse: they make no sense.
         PolicyError: the config does not.
     """
-    casts = [_Cast(text) for text in given.texts("cast")]
+    casts = [_CastFlag(text) for text in given.texts("cast")]
     policy = _policy(given, stored.inventory)
     for key, unset in (("adapt", ()), ("ema", "ignore")):
         if getattr(policy, key) != unset:
@@ -178,10 +178,10 @@ def _of_optimizers(stored: Inventory) -> list[str]:
     ]
 
 
-class _Cast:
+class _CastFlag:
     """``DTYPE`` for all floating-point weights and slots, ``SELECTOR=DTYPE`` for what it selects.
 
-    >>> _Cast("model/**=float16").dtype
+    >>> _CastFlag("model/**=float16").dtype
     'float16'
     """
 
@@ -205,7 +205,7 @@ class _Cast:
         return taken
 
 
-def _dtype(casts: Sequence[_Cast], entry: Entry) -> str:
+def _dtype(casts: Sequence[_CastFlag], entry: Entry) -> str:
     """The type that a value is to have: what the last of the flags that take it says."""
     found = [one.dtype for one in casts if one.takes(entry)]
     return found[-1] if found else entry.dtype

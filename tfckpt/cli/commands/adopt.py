@@ -17,7 +17,7 @@ from tfckpt.stored.io.files import LOCAL
 if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Given
     from tfckpt.stored.commits.record import CommitRecord
-    from tfckpt.stored.inspection.listing import Listed
+    from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
 def run(given: Given) -> int:
@@ -27,8 +27,8 @@ def run(given: Given) -> int:
         raise CheckpointNotFoundError("there is no such directory", path=directory)
     lock_of(directory).acquire()
     found = [one for one in listing(directory) if one.head is None]
-    adopted: list[tuple[Listed, CommitRecord]] = []
-    refused: list[tuple[Listed, str]] = []
+    adopted: list[tuple[ListedCheckpoint, CommitRecord]] = []
+    refused: list[tuple[ListedCheckpoint, str]] = []
     for one in reversed(found):
         if one.problem:
             refused.append((one, one.problem))
@@ -47,7 +47,7 @@ def run(given: Given) -> int:
     return 1 if refused else 0
 
 
-def _print(adopted: list[tuple[Listed, CommitRecord]]) -> None:
+def _print(adopted: list[tuple[ListedCheckpoint, CommitRecord]]) -> None:
     for one, record in adopted:
         step = "" if record.step is None else f", step {record.step:,}"
         many = f"{len(record.inventory.entries):,} values, {size(one.nbytes)}{step}"
@@ -60,8 +60,8 @@ def _print(adopted: list[tuple[Listed, CommitRecord]]) -> None:
 
 def _document(
     directory: str,
-    adopted: list[tuple[Listed, CommitRecord]],
-    refused: list[tuple[Listed, str]],
+    adopted: list[tuple[ListedCheckpoint, CommitRecord]],
+    refused: list[tuple[ListedCheckpoint, str]],
 ) -> dict[str, Any]:
     return {
         "version": 1,

@@ -18,7 +18,7 @@ from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.planning.diff import Kind, Mark, diff
+from tfckpt.planning.diff import DifferenceKind, Mark, diff
 from tfckpt.stored.inspection.checksums import checksum, checksums, is_telling
 from tfckpt.stored.inspection.statistics import difference
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _LINES = 40
 _TITLES = {
-    Kind.ONLY_A: "only in a",
-    Kind.ONLY_B: "only in b",
-    Kind.SHAPE: "other shape",
-    Kind.DTYPE: "other type",
-    Kind.MOVED: "moved",
-    Kind.VALUE: "other value",
+    DifferenceKind.ONLY_A: "only in a",
+    DifferenceKind.ONLY_B: "only in b",
+    DifferenceKind.SHAPE: "other shape",
+    DifferenceKind.DTYPE: "other type",
+    DifferenceKind.MOVED: "moved",
+    DifferenceKind.VALUE: "other value",
 }
 
 
@@ -126,7 +126,7 @@ def _with_model(
     return stored, _Side(target, live.inventory, read, marks)
 
 
-_Apart = dict[tuple[str, str], "statistics.Difference"]
+_Apart = dict[tuple[str, str], "statistics.Distance"]
 
 
 def _apart(found: Diff, a: _Side, b: _Side) -> _Apart:
@@ -135,7 +135,9 @@ def _apart(found: Diff, a: _Side, b: _Side) -> _Apart:
     pairs = [
         (one.a, one.b)
         for one in found.differences
-        if one.kind in (Kind.VALUE, Kind.DTYPE) and one.a is not None and one.b is not None
+        if one.kind in (DifferenceKind.VALUE, DifferenceKind.DTYPE)
+        and one.a is not None
+        and one.b is not None
     ]
     done, total = 0, sum(old.nbytes + new.nbytes for old, new in pairs)
     with progress(f"{a.label}, {b.label}") as advance:
@@ -153,7 +155,7 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
     from tfckpt.cli.output.tables import plain, show
 
     print(f"a: {printable(a.label)}\nb: {printable(b.label)}\n")
-    groups: dict[Kind, list[Difference]] = {}
+    groups: dict[DifferenceKind, list[Difference]] = {}
     for one in found.differences:
         groups.setdefault(one.kind, []).append(one)
     names = [entry.name for entry in ordered(one.entry for one in found.differences)]
@@ -166,7 +168,7 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
     show(("", "values", "size"), sums, 1, 2)
     for kind, ones in groups.items():
         print(f"\n{_TITLES[kind]}")
-        if kind in (Kind.VALUE, Kind.DTYPE) and apart is not None:
+        if kind in (DifferenceKind.VALUE, DifferenceKind.DTYPE) and apart is not None:
             _print_distances(ones, apart)
             continue
         rows = list(_rows(ones))
@@ -213,7 +215,7 @@ def _print_distances(ones: list[Difference], apart: _Apart) -> None:
     show(("value", "type", "differ", "largest", "relative"), rows, 2, 3, 4)
 
 
-def _cells(distance: statistics.Difference) -> tuple[str, str, str]:
+def _cells(distance: statistics.Distance) -> tuple[str, str, str]:
     numbers = (distance.largest, distance.relative)
     largest, relative = ("" if number is None else f"{number:.3g}" for number in numbers)
     return f"{distance.count:,}", largest, relative

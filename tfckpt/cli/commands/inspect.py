@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.cli.arguments.command import Given
-    from tfckpt.cli.arguments.find_checkpoint import Found
+    from tfckpt.cli.arguments.find_checkpoint import FoundCheckpoint
     from tfckpt.core.inventory import Restored
-    from tfckpt.core.name_tree import Row
+    from tfckpt.core.name_tree import TreeRow
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
 
 _INDENT = "  "
@@ -65,7 +65,7 @@ def _more(given: Given, checkpoint: StoredCheckpoint) -> dict[str, Any]:
     return {}
 
 
-def _print(given: Given, found: Found) -> bool:
+def _print(given: Given, found: FoundCheckpoint) -> bool:
     """Print one view; whether all that it is about could be read."""
     checkpoint, fine = found.checkpoint, True
     if (selector := given.text("name")) is not None:
@@ -104,7 +104,7 @@ def _held(values: Values, file: str) -> str:
     return f", and {count:,} of the {len(values.entries):,} values of the checkpoint with it"
 
 
-def _head(found: Found) -> None:
+def _head(found: FoundCheckpoint) -> None:
     checkpoint, record = found.checkpoint, found.checkpoint.record
     for candidate in found.candidates:
         reason = found.rejected.get(candidate.prefix)
@@ -165,7 +165,7 @@ def _tree(checkpoint: StoredCheckpoint) -> None:
     show(("in all", "values", "size"), [*sums, ("", f"{root.count:,}", size(root.nbytes))], 2)
 
 
-def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
+def _row(row: TreeRow, *, indented: bool) -> tuple[str, str, str, str]:
     name = f"{_INDENT * row.depth}{row.label}" if indented else row.name
     if row.entry is None:
         return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
@@ -174,7 +174,7 @@ def _row(row: Row, *, indented: bool) -> tuple[str, str, str, str]:
 
 
 @uncollected()
-def document(found: Found) -> dict[str, Any]:
+def document(found: FoundCheckpoint) -> dict[str, Any]:
     checkpoint, record = found.checkpoint, found.checkpoint.record
     entries = checkpoint.inventory.entries.values()
     root = tree(entries)

@@ -17,7 +17,7 @@ from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.stored.bundles.encoding.graph_proto import Node, ObjectGraph
+    from tfckpt.stored.bundles.encoding.graph_proto import GraphNode, ObjectGraph
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 
 _INDENT = "  "
@@ -77,7 +77,7 @@ def _lines(graph: ObjectGraph) -> Iterator[str]:
         pending.extend(reversed(own))
 
 
-def _of_node(node: Node) -> Iterator[str]:
+def _of_node(node: GraphNode) -> Iterator[str]:
     for one in node.attributes:
         full = f" {one.full_name}" if one.full_name else ""
         yield f"= {one.name}{full}: {one.checkpoint_key}"

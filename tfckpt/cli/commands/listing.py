@@ -18,7 +18,7 @@ from tfckpt.stored.paths.lookalikes import For, look
 if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Given
     from tfckpt.manager.retention import Decision
-    from tfckpt.stored.inspection.listing import Listed
+    from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -42,7 +42,7 @@ def run(given: Given) -> int:
     return 1 if any(one.problem for one in found) else 0
 
 
-def _decision(given: Given, directory: str, found: list[Listed]) -> Decision | None:
+def _decision(given: Given, directory: str, found: list[ListedCheckpoint]) -> Decision | None:
     if given.text("config") is None and not given.texts("keep"):
         return None
     from tfckpt.cli.arguments.retention_flags import rules_of
@@ -51,7 +51,7 @@ def _decision(given: Given, directory: str, found: list[Listed]) -> Decision | N
     return decide_for(directory, found, rules_of(given), given.text("checkpoint_name"))[1]
 
 
-def show_listing(found: list[Listed], decision: Decision | None) -> None:
+def show_listing(found: list[ListedCheckpoint], decision: Decision | None) -> None:
     """Print a line for each checkpoint, the newest first."""
     from tfckpt.cli.output.tables import show
 
@@ -70,7 +70,7 @@ def show_listing(found: list[Listed], decision: Decision | None) -> None:
     show(("checkpoint", "step", "age", "size", "state", "notes"), rows, 1, 2, 3, wraps=True)
 
 
-def _notes(one: Listed, decision: Decision | None) -> str:
+def _notes(one: ListedCheckpoint, decision: Decision | None) -> str:
     parent = os.path.split(one.prefix)[0]
     notes = [one_line(one.problem.replace(f"{parent}/", ""))] if one.problem else []
     if decision is not None:
@@ -96,7 +96,9 @@ def age(seconds: float) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
-def _document(directory: str, found: list[Listed], decision: Decision | None) -> dict[str, Any]:
+def _document(
+    directory: str, found: list[ListedCheckpoint], decision: Decision | None
+) -> dict[str, Any]:
     return {
         "version": 1,
         "directory": directory,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Given
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
-    from tfckpt.stored.inspection.listing import Listed
+    from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
 def run(given: Given) -> int:
@@ -67,7 +67,7 @@ def run(given: Given) -> int:
 
 
 def decide_for(
-    path: str, found: Sequence[Listed], rules: Sequence[Keep], name: str | None
+    path: str, found: Sequence[ListedCheckpoint], rules: Sequence[Keep], name: str | None
 ) -> tuple[Directory, Decision]:
     """The directory, and what the rules say of those in it that are sound.
 
@@ -92,11 +92,11 @@ def decide_for(
     return directory, decide(saved, rules, anchor=began, preserved=preserved)
 
 
-def _name(one: Listed) -> str:
+def _name(one: ListedCheckpoint) -> str:
     return absolute(one.prefix).rpartition("/")[2].rpartition("-")[0]
 
 
-def _print(found: list[Listed], decision: Decision, freed: int, *, yes: bool) -> None:
+def _print(found: list[ListedCheckpoint], decision: Decision, freed: int, *, yes: bool) -> None:
     gone = set(decision.delete)
     show_listing([one for one in found if not (yes and one.prefix in gone)], decision)
     many = f"{len(gone)} checkpoint{'s' * (len(gone) != 1)} ({size(freed)})"

@@ -23,7 +23,7 @@ from tfckpt.cli.output.progress import progress
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import exactly
 from tfckpt.core.text import printable
-from tfckpt.manager.rewriting import Reader, rewrite
+from tfckpt.manager.rewriting import StepReader, rewrite
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.policy import Config, Policy, Restore, Source
 from tfckpt.stored.commits.write_checkpoint import refuse_taken
@@ -60,7 +60,7 @@ def run(given: Given) -> int:
     refuse_taken(absolute(target), LOCAL)  # before anything is read
     with opened(given, source) as stored, progress(target) as advance:
         plan = selected(given, stored)
-        reader = Reader(stored, plan, advance)
+        reader = StepReader(stored, plan, advance)
         files = list(rewrite(reader, plan, target, limit).files) if plan.ok else []
     return tell(given, plan, target, files)
 
@@ -94,7 +94,7 @@ def run_convert(given: Given) -> int:
         plan = selected(given, stored)
         if plan.ok:
             plan, objects = _tensors(plan, suffix)
-            reader = Reader(stored, plan, advance)
+            reader = StepReader(stored, plan, advance)
             steps = {step.name: step for step in plan.assignments}
             entries = [step.entry for step in plan.assignments]
             with new_file(target) as output:

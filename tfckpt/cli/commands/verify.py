@@ -61,9 +61,9 @@ def _verdicts(path: str) -> Iterator[Verdict]:
 
 def _by_its_names(candidate: Candidate) -> Verdict | None:
     """What the names of its files say is wrong with it already."""
-    from tfckpt.stored.commits.discovery import Kind
+    from tfckpt.stored.commits.discovery import CheckpointKind
 
-    if candidate.kind not in (Kind.TORN, Kind.DAMAGED):
+    if candidate.kind not in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
         return None
     message = "has data and no index, which was lost, not copied, or never written"
     fault = Fault(f"{candidate.prefix}.index", "", message)

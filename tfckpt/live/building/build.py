@@ -230,7 +230,7 @@ def check_built(live: Live, plan: Plan) -> None:
         NotBuiltError: with the line of code that builds it.
     """
     left = _left_over(plan)
-    tree = _Tree(step.name for step in plan.assignments)
+    tree = _NameTree(step.name for step in plan.assignments)
     for path, layer in live.unbuilt.items():
         model = live.models.get(path.partition("/")[0])
         alone = not is_model(layer) and (model is None or model.built)
@@ -256,7 +256,7 @@ def check_built(live: Live, plan: Plan) -> None:
         _refuse(f"{path} ({type(optimizer).__name__})", path, slots, tree, hint)
 
 
-def _refuse(about: str, path: str, left: list[Step], tree: _Tree | None, hint: str) -> None:
+def _refuse(about: str, path: str, left: list[Step], tree: _NameTree | None, hint: str) -> None:
     """Raise where values are left that are, by their names, or may be, by their place, for it.
 
     Args:
@@ -278,7 +278,7 @@ def _refuse(about: str, path: str, left: list[Step], tree: _Tree | None, hint: s
             )
 
 
-class _Tree:
+class _NameTree:
     """The names of what is restored, as a tree.
 
     What has no variables and what nothing takes may be one thing under two names where both leave

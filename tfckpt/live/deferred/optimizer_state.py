@@ -32,7 +32,7 @@ _SHOWN = 3
 _HINT = "To restore all of it, compile the model as it was saved, and before it is restored"
 
 
-class Held(NamedTuple):
+class HeldOptimizer(NamedTuple):
     """An optimizer that only the checkpoint has, and where it may be attached.
 
     Attributes:
@@ -48,7 +48,7 @@ class Held(NamedTuple):
     names: set[str]
 
 
-def optimizers_to_come(prepared: Prepared) -> list[Held]:
+def optimizers_to_come(prepared: Prepared) -> list[HeldOptimizer]:
     """The optimizers that only the checkpoint has, each as an attribute of a restored model.
 
     One that was given a keyword of its own is not the model's, which TensorFlow compiles anew.
@@ -69,7 +69,7 @@ def optimizers_to_come(prepared: Prepared) -> list[Held]:
             attributes = _attributes_of_models(prepared)
         keys = {stored.entries[name].key for name in names}
         if attributes is None or keys & attributes.get((component, edge), set()):
-            found.append(Held(path, model, edge, names))
+            found.append(HeldOptimizer(path, model, edge, names))
     return found
 
 
@@ -97,7 +97,9 @@ def _attributes_of_models(prepared: Prepared) -> dict[tuple[str, str], set[str]]
     }
 
 
-def hold_optimizers(prepared: Prepared, held: Sequence[Held], restore: Restore) -> set[str]:
+def hold_optimizers(
+    prepared: Prepared, held: Sequence[HeldOptimizer], restore: Restore
+) -> set[str]:
     """Wait for optimizers; returns the names of their values.
 
     What an earlier restore waits for in the same place is of another checkpoint, and let go.

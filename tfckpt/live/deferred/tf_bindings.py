@@ -61,7 +61,7 @@ class _Lookup:
         return self._of(self._entries[key])
 
 
-class _Reader:
+class _CheckpointReader:
     """The part of TensorFlow's ``CheckpointReader`` that a restore asks for."""
 
     def __init__(self, prefix: str, entries: Mapping[str, BundleEntry]) -> None:
@@ -154,10 +154,12 @@ def bind_some(
     return status if found else None
 
 
-def _coordinator(saver: Any, prefix: str, values: Bundle, options: Any) -> tuple[Any, _Reader]:
+def _coordinator(
+    saver: Any, prefix: str, values: Bundle, options: Any
+) -> tuple[Any, _CheckpointReader]:
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
     graph.ParseFromString(values.read_string(OBJECT_GRAPH))
-    reader = _Reader(prefix, values.entries)
+    reader = _CheckpointReader(prefix, values.entries)
     with tf.device("/cpu:0"):
         place = tf.constant(prefix)
     coordinator = _Coordinator(

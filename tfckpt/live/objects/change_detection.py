@@ -113,7 +113,7 @@ class Watch:
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
-        found = _Found(roots)
+        found = _WatchedObjects(roots)
         objects, dicts, lists = found.objects, found.dicts, found.lists
         variables, bare, outer = found.variables, found.bare_variables, found.keras_variables
         classes = list(found.classes)
@@ -174,7 +174,7 @@ def _now(*reads: Read) -> list[tuple[Read, list[Any]]]:
     return [(read, list(read())) for read in reads]
 
 
-class _Found:
+class _WatchedObjects:
     """What there is to watch below some objects.
 
     Attributes:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfckpt.core import names
 from tfckpt.core.inventory import Dataset, Entry, Inventory, Role, Root
-from tfckpt.core.names import Kind, Names, Node
+from tfckpt.core.names import Names, Node, NodeKind
 from tfckpt.core.optimizer_names import promote_optimizer
 from tfckpt.errors import NamingError
 from tfckpt.live.objects import optimizers, variable_order
@@ -25,7 +25,7 @@ from tfckpt.live.objects.tree import Tree, is_value
 from tfckpt.live.variables.derived import derives
 from tfckpt.live.variables.flavours import flavour_of, is_optimizer, is_v1
 from tfckpt.live.variables.variables import is_variable, raw
-from tfckpt.live.variables.vocabularies import Vocabulary
+from tfckpt.live.variables.vocabularies import LayerVocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -190,7 +190,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
 def _has_keras(node: Node) -> bool:
     """Layers and optimizers bear labels, plain trackables do not."""
     return any(
-        below.kind is Kind.OPTIMIZER or (below.kind is not Kind.VALUE and below.label)
+        below.kind is NodeKind.OPTIMIZER or (below.kind is not NodeKind.VALUE and below.label)
         for below in names.walk(node)
     )
 
@@ -253,7 +253,7 @@ def _entry(named: names.Name) -> Entry:
     value = named.node.value
     if named.role in (Role.OBJECT, Role.ITERATOR):
         return Entry(named.name, named.role, "", None)
-    if isinstance(value, Vocabulary):
+    if isinstance(value, LayerVocabulary):
         return value.entry(named.name)
     variable = raw(value)
     # One made with `shape=[None]` holds a value of some shape all the same.
@@ -282,7 +282,7 @@ def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
         for name, shape in shapes.items()
         if not shape.is_fully_defined()
     }
-    words = (n for n, value in values.items() if isinstance(value, Vocabulary))
+    words = (n for n, value in values.items() if isinstance(value, LayerVocabulary))
     return {**varying, **dict.fromkeys(words, (None,))}
 
 

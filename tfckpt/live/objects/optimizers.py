@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from tfckpt.core.automatic_names import snake_case
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import Kind, Node, Slot
+from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,
@@ -70,7 +70,7 @@ def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
     """Add a loss-scale optimizer's own values to the node of the one inside."""
     scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number where it does not change
     own = scale._trackable_children() if isinstance(scale, Trackable) else vars(outer)
-    group = Node(Kind.GROUP)
+    group = Node(NodeKind.GROUP)
     for edge, child in own.items():
         if is_variable(child):
             _scalar(tree, group, edge, child)
@@ -150,7 +150,7 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
     of_tensorflow = [v for v in tree.variables if isinstance(v, (tf.Variable, Sharded))]
     known = {optimizer._var_key(p): p for v in of_tensorflow for p in in_parts(v)}
     return {
-        i: tree.variable(known[key]) if key in known else Node(Kind.VALUE, label=_own_name(key))
+        i: tree.variable(known[key]) if key in known else Node(NodeKind.VALUE, label=_own_name(key))
         for key, i in positions.items()
     }
 

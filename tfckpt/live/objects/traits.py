@@ -16,7 +16,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.automatic_names import name_number
-from tfckpt.core.topology import Call, Graph, Tensor, digest, wires
+from tfckpt.core.topology import Graph, LayerCall, Tensor, digest, wires
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -97,12 +97,12 @@ def _graph(model: Any, flavour: Flavour) -> Graph:
         layers.update({id(layer): layer for layer, _, _ in told})
         return [Tensor(id(layer), call, output) for layer, call, output in told]
 
-    def call(tensor: Tensor) -> Call | None:
+    def call(tensor: Tensor) -> LayerCall | None:
         layer = layers[tensor.layer]
         nodes = getattr(layer, "_inbound_nodes", ())
         if tensor.call >= len(nodes):  # an input, or what somebody has taken out
             return None
-        return Call(type(layer).__name__, tensors(flavour.inputs(nodes[tensor.call])))
+        return LayerCall(type(layer).__name__, tensors(flavour.inputs(nodes[tensor.call])))
 
     return Graph(tensors(model.inputs), tensors(model.outputs), call)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfckpt.core.automatic_names import snake_case, weak_base
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import Kind, Node, escaped
+from tfckpt.core.names import Node, NodeKind, escaped
 from tfckpt.live.objects import optimizers
 from tfckpt.live.variables.distributed import owner
 from tfckpt.live.variables.flavours import Flavour, flavour_of, is_optimizer, name_of
@@ -121,24 +121,24 @@ class Tree:
             return self._scaled(obj)
         if flavour is None and isinstance(obj, Delegating):
             return self._delegated(obj, role)
-        node = Node(Kind.GROUP)
+        node = Node(NodeKind.GROUP)
         self._remember(obj, node)
         self._fill(obj, node, flavour)
         return node
 
     def _fill(self, obj: Any, node: Node, flavour: Flavour | None) -> None:
         if is_optimizer(obj):
-            node.kind = Kind.OPTIMIZER
+            node.kind = NodeKind.OPTIMIZER
             self.optimizers.append((obj, node))
             optimizers.describe(self, obj, node)
         elif flavour is not None:
             self._keras(obj, node, flavour)
         elif isinstance(obj, dict):
-            node.kind = Kind.LIST
+            node.kind = NodeKind.LIST
             for key, value in obj.items():
                 self.attach(node, str(key), value)
         elif isinstance(obj, (list, tuple)):
-            node.kind, node.indexed = Kind.LIST, True
+            node.kind, node.indexed = NodeKind.LIST, True
             for index, value in enumerate(obj):
                 self.attach(node, str(index), value)
         else:
@@ -156,7 +156,7 @@ class Tree:
             return known
         if self._savers and has_saver(variable):
             role = Role.OBJECT
-        node = Node(Kind.VALUE, label=path(variable), role=role, value=variable)
+        node = Node(NodeKind.VALUE, label=path(variable), role=role, value=variable)
         self._remember(inner, node)
         self.variables.append(variable)
         return node
@@ -188,7 +188,7 @@ class Tree:
         if _serializes(obj) or (self._savers and has_saver(obj)):
             iterator = isinstance(obj, tf.data.Iterator)
             node.role = Role.ITERATOR if iterator else Role.OBJECT
-            node.kind, node.value = Kind.VALUE, obj
+            node.kind, node.value = NodeKind.VALUE, obj
             return
         self.plain.append((obj, node))
         for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
@@ -212,7 +212,7 @@ class Tree:
             state = getattr(getattr(generator, "_generator", None), "_state_var", None)
         if state is not None:
             inner = raw(state)
-            node.kind, node.role, node.value = Kind.VALUE, Role.SEED, state
+            node.kind, node.role, node.value = NodeKind.VALUE, Role.SEED, state
             self._remember(inner, node)
             self.variables.append(state)
 
@@ -226,7 +226,7 @@ class Tree:
         books: frozenset[str] = frozenset()
         if isinstance(layer, flavour.stacks):
             books = flavour.stack_attributes
-            node.kind = Kind.STACK
+            node.kind = NodeKind.STACK
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
         if not layer.built:
             self.unbuilt.append((layer, node))
@@ -263,14 +263,14 @@ class Tree:
             found = None if isinstance(inner, flavour.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. All that tells them apart is their order, as in a stack.
-                node.kind = Kind.STACK
+                node.kind = NodeKind.STACK
                 node.layers.append(found)
         generators = map(self.node, getattr(layer, "_seed_generators", ()))
         untold = [found for found in generators if found is not None and id(found) not in below]
         for index, found in enumerate(untold):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
         for words in vocabularies(layer, flavour):
-            value = Node(Kind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
+            value = Node(NodeKind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
             node.children.append((words.name, value))
 
     def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
@@ -296,7 +296,7 @@ def _reached(node: Node) -> set[int]:
         if id(child) in found:
             continue
         found.add(id(child))
-        if child.kind is Kind.LIST or (child.kind is Kind.GROUP and not child.label):
+        if child.kind is NodeKind.LIST or (child.kind is NodeKind.GROUP and not child.label):
             stack.extend(inner for _, inner in child.children)
     return found
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.automatic_names import name_number
 from tfckpt.core.inventory import Layer, Ordered, Traits
-from tfckpt.core.names import Kind
+from tfckpt.core.names import NodeKind
 from tfckpt.live.variables.flavours import flavour_of, is_v1
 from tfckpt.live.variables.variables import is_variable, path, raw
 
@@ -68,7 +68,7 @@ def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple
     """
     found = {}
     for model, node, flavour in list(tree.layers):
-        if not isinstance(model, flavour.model) or node.kind is Kind.STACK:
+        if not isinstance(model, flavour.model) or node.kind is NodeKind.STACK:
             continue
         if id(node) not in named.paths:
             continue

@@ -70,7 +70,7 @@ class Captured:
 
 
 @saveable_compat.legacy_saveable_name("ITERATOR")
-class Saved(Trackable):  # type: ignore[misc]
+class SavedIterator(Trackable):  # type: ignore[misc]
     """What TensorFlow's saver takes for an iterator, whatever the functions of its data keep.
 
     Args:
@@ -115,7 +115,9 @@ def captured(dataset: Any) -> Captured:
     return Captured(tuple(handles.values()), frozenset(all_operations), stateful, races)
 
 
-def together(iterator: Any, found: Captured) -> tuple[Saved, list[np.ndarray[Any, Any]]] | None:
+def together(
+    iterator: Any, found: Captured
+) -> tuple[SavedIterator, list[np.ndarray[Any, Any]]] | None:
     """An iterator, and the variables that belong to what it gives next; None where it never rests.
 
     A pipeline that runs ahead stops where its buffers are full.
@@ -125,7 +127,7 @@ def together(iterator: Any, found: Captured) -> tuple[Saved, list[np.ndarray[Any
         state = serialized(iterator._iterator_resource)
         before, values = values, found.read()
         if all(map(np.array_equal, before, values)):
-            return Saved(iterator, state), values
+            return SavedIterator(iterator, state), values
     return None
 
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from tfckpt.live.io.tf_restore import restore_objects
 from tfckpt.live.objects.datasets import all_below
-from tfckpt.live.program_state.captured import Saved, serialized
+from tfckpt.live.program_state.captured import SavedIterator, serialized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +153,7 @@ def pull(iterator: Any, count: int) -> int:
     return taken
 
 
-class Held(tf.Module):  # type: ignore[misc]
+class StoredState(tf.Module):  # type: ignore[misc]
     """What the checkpoint holds of a training besides the objects given to it."""
 
     def __init__(self, iterator: Any, arrays: Sequence[Any]) -> None:
@@ -173,7 +173,7 @@ def mark(iterator: Any) -> Any:
 
 def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
     """Give an iterator the state that is stored under a key, and leave the count of passes."""
-    restore_objects(prefix, {key: Saved(iterator)})
+    restore_objects(prefix, {key: SavedIterator(iterator)})
     _leave_passes(iterator, marked)
 
 

@@ -48,7 +48,7 @@ _SHOWN = (bytes, bytearray, uuid.UUID, pathlib.PurePath, itertools.count, *_NUMB
 _OF_THIS_PROCESS = (threading.Thread, logging.Handler, logging.Logger, socket.socket, io.IOBase)
 
 
-class Place(NamedTuple):
+class ValueLocation(NamedTuple):
     """Where a plain value is: the value of now, and what puts another one there."""
 
     value: Any
@@ -87,15 +87,15 @@ def key_text(key: Any) -> str:
     return ""
 
 
-class Placed(NamedTuple):
+class LocatedValue(NamedTuple):
     """A place by its name, and of how many numbers and texts the value is made."""
 
     name: str
-    place: Place
+    place: ValueLocation
     size: int
 
 
-def place_of(path: str, value: Any, write: Write) -> Placed | None:
+def place_of(path: str, value: Any, write: Write) -> LocatedValue | None:
     """Where a plain value is.
 
     What JSON has no type for has its type in the name, so that it is only put where one is.
@@ -104,32 +104,32 @@ def place_of(path: str, value: Any, write: Write) -> Placed | None:
     if issubclass(cls, enum.Enum):
         if value._name_ not in cls.__members__:
             return None
-        place = Place(value._name_, lambda name: write(cls[name]))
-        return Placed(f"{path} ({cls.__qualname__})", place, 1)
+        place = ValueLocation(value._name_, lambda name: write(cls[name]))
+        return LocatedValue(f"{path} ({cls.__qualname__})", place, 1)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         values = tuple.__getitem__(value, slice(None))
-        place = Place(_copy(values), lambda new: write(cls._make(new)))
+        place = ValueLocation(_copy(values), lambda new: write(cls._make(new)))
         return _placed(f"{path} ({cls.__qualname__})", place, values)
     if (base := _base(value, _ALONE)) is not None and len(value) <= LONGEST:
         inner = dict(value) if issubclass(base, dict) else list(value)
         copied = sorted(inner, key=repr) if base is set and _size(inner) else _copy(inner)
-        place = Place(copied, functools.partial(_refill, value))
+        place = ValueLocation(copied, functools.partial(_refill, value))
         return _placed(f"{path} ({base.__name__})", place, inner)
-    place = Place(None, lambda new: None if _merged(value, new) is value else write(new))
+    place = ValueLocation(None, lambda new: None if _merged(value, new) is value else write(new))
     found = _placed(path, place, value)
-    return found and found._replace(place=Place(_copy(value), place.write))
+    return found and found._replace(place=ValueLocation(_copy(value), place.write))
 
 
-def generator_place(generator: Any) -> Place | None:
+def generator_place(generator: Any) -> ValueLocation | None:
     """The state of a random generator of Python's or NumPy's."""
     cls = type(generator)
     if cls is random.Random:
-        return Place(generator.getstate(), generator.setstate)
+        return ValueLocation(generator.getstate(), generator.setstate)
     if cls is np.random.RandomState:
-        return Place(generator.get_state(legacy=False), generator.set_state)
+        return ValueLocation(generator.get_state(legacy=False), generator.set_state)
     if cls is np.random.Generator:
         bits = generator.bit_generator
-        return Place(bits.state, functools.partial(setattr, bits, "state"))
+        return ValueLocation(bits.state, functools.partial(setattr, bits, "state"))
     return None
 
 
@@ -160,9 +160,9 @@ def checksum(array: np.ndarray[Any, Any]) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def _placed(name: str, place: Place, value: Any) -> Placed | None:
+def _placed(name: str, place: ValueLocation, value: Any) -> LocatedValue | None:
     size = _size(value)
-    return Placed(name, place, size) if size else None
+    return LocatedValue(name, place, size) if size else None
 
 
 def _base(obj: Any, among: tuple[type, ...]) -> Any:

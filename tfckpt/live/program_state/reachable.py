@@ -31,7 +31,7 @@ from tfckpt.live.variables.variables import Trackable, is_variable, raw
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tfckpt.live.program_state.plain_values import Place, Write
+    from tfckpt.live.program_state.plain_values import ValueLocation, Write
 
 MOST_OBJECTS = MOST_VALUES = 200_000
 _LEFT_OUT = BOOKS | {"_total_loss_mean"}  # which tf_keras makes, and a train_step may never use
@@ -68,7 +68,7 @@ class Reachable:
         replaced: set[str] | None = None,
     ) -> None:
         self.variables: dict[str, Any] = {}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, ValueLocation] = {}
         self.marks: dict[str, Any] = {}
         self.unnamed: dict[str, list[Any]] = {}
         self._objects: dict[str, Any] = {}

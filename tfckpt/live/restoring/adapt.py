@@ -22,7 +22,7 @@ from tfckpt.live.restoring.registered_functions import FUNCTIONS
 from tfckpt.live.variables.flavours import flavours
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning.adaptation.change import show_shape
-from tfckpt.planning.adaptation.operations import Known
+from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.policy import adaptations
 from tfckpt.stored.io.word_list import read_words
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.planning import Step
-    from tfckpt.planning.adaptation.change import Change, Kind
+    from tfckpt.planning.adaptation.change import Change, ValueSpec
     from tfckpt.policy import Policy
 
 _WORDS = {"initialize", "zeros", "mean"}
 
 
-def known(policy: Policy) -> Known:
+def known(policy: Policy) -> PlanContext:
     """What the rules of a policy speak of, as it is here.
 
     Raises:
@@ -53,7 +53,7 @@ def known(policy: Policy) -> Known:
     state = random.getstate()  # an unseeded initializer draws a seed as soon as it is made
     found = frozenset(name for name in names if _initializer(name) is not None)
     random.setstate(state)
-    return Known(words, frozenset(FUNCTIONS), found)
+    return PlanContext(words, frozenset(FUNCTIONS), found)
 
 
 def _initializer_names(policy: Policy) -> Iterator[str]:
@@ -103,12 +103,12 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
             values = [_join(step.name, change, values)]
             continue
         for i, kind in enumerate(change.after):  # one by one: the old one is let go
-            place = _Place(step.name, change, change.options[i], kind, variable)
+            place = _Operation(step.name, change, change.options[i], kind, variable)
             values[i] = _ONE[change.how](values[i], place)
     return values[0]
 
 
-class _Place(NamedTuple):
+class _Operation(NamedTuple):
     """One operation on one value.
 
     Attributes:
@@ -122,7 +122,7 @@ class _Place(NamedTuple):
     name: str
     change: Change
     options: Mapping[str, Any]
-    to: Kind
+    to: ValueSpec
     variable: Any
 
     @property
@@ -130,7 +130,7 @@ class _Place(NamedTuple):
         return _numpy_dtype(self.to)
 
 
-def _numpy_dtype(kind: Kind) -> Any:
+def _numpy_dtype(kind: ValueSpec) -> Any:
     return np.dtype(tf.as_dtype(kind.dtype).as_numpy_dtype)
 
 
@@ -141,7 +141,7 @@ def _join(name: str, change: Change, values: Sequence[Any]) -> Any:
     return _call(name, options["name"], to, values)
 
 
-def _call(name: str, function: str, to: Kind, values: Sequence[Any]) -> Any:
+def _call(name: str, function: str, to: ValueSpec, values: Sequence[Any]) -> Any:
     try:
         made = np.asarray(FUNCTIONS[function](*values))
     except Exception as error:
@@ -158,33 +158,33 @@ def _call(name: str, function: str, to: Kind, values: Sequence[Any]) -> Any:
     return made
 
 
-def _function(value: Any, place: _Place) -> Any:
+def _function(value: Any, place: _Operation) -> Any:
     return _call(place.name, place.options["name"], place.to, [value])
 
 
-def _cast(value: Any, place: _Place) -> Any:
+def _cast(value: Any, place: _Operation) -> Any:
     return cast(place.name, value, place.dtype, lossy=place.options["casting"] == "any")
 
 
-def _transpose(value: Any, place: _Place) -> Any:
+def _transpose(value: Any, place: _Operation) -> Any:
     return value.transpose(place.options["axes"])
 
 
-def _reshape(value: Any, place: _Place) -> Any:
+def _reshape(value: Any, place: _Operation) -> Any:
     return value.reshape(place.options["shape"])
 
 
-def _slice(value: Any, place: _Place) -> Any:
+def _slice(value: Any, place: _Operation) -> Any:
     return value[_box(place.options["start"], place.options["size"])]
 
 
-def _pad(value: Any, place: _Place) -> Any:
+def _pad(value: Any, place: _Operation) -> Any:
     whole = _filled(place)
     whole[_box(place.options["before"], value.shape)] = value
     return whole
 
 
-def _vocabulary(value: Any, place: _Place) -> Any:
+def _vocabulary(value: Any, place: _Operation) -> Any:
     axis, fill = place.options["axis"], place.options["fill"]
     rows = np.asarray(place.change.rows, np.int64)
     if (rows >= 0).all():
@@ -202,7 +202,7 @@ def _vocabulary(value: Any, place: _Place) -> Any:
     return whole
 
 
-def _tile(value: Any, place: _Place) -> Any:
+def _tile(value: Any, place: _Operation) -> Any:
     axis, divisor = place.options["axis"], place.options["divisor"]
     if axis is not None:
         value = np.expand_dims(value, axis)
@@ -211,7 +211,7 @@ def _tile(value: Any, place: _Place) -> Any:
     return np.tile(value, place.options["times"])
 
 
-def _resize(value: Any, place: _Place) -> Any:
+def _resize(value: Any, place: _Operation) -> Any:
     options = place.options
     method = options["method"]
     if "grid" not in options:
@@ -238,7 +238,7 @@ def _interpolated(value: Any, axes: Sequence[int], sizes: Sequence[int], method:
     return np.moveaxis(made.reshape((*sizes, *rest)), front, axes).astype(value.dtype)
 
 
-_ONE: Mapping[str, Callable[[Any, _Place], Any]] = {
+_ONE: Mapping[str, Callable[[Any, _Operation], Any]] = {
     "cast": _cast,
     "function": _function,
     "pad": _pad,
@@ -256,7 +256,7 @@ def _box(start: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(first, first + many) for first, many in zip(start, size, strict=True))
 
 
-def _filled(place: _Place) -> Any:
+def _filled(place: _Operation) -> Any:
     """A new array of what the rest of a value holds."""
     fill = place.options["fill"]
     if not isinstance(fill, str):

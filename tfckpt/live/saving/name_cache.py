@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.live.saving.snapshot import Gathered, Snapshot
 
 
-class Known:
+class NameCache:
     """The names of a checkpoint's values, and where TensorFlow's saver finds them.
 
     Attributes:
@@ -46,8 +46,8 @@ class Known:
         self._live: Live | None = None
         self._gathered: Gathered | None = None
 
-    def __deepcopy__(self, memo: Any) -> Known:
-        return Known(keep=self._keep)  # a copy's objects are others
+    def __deepcopy__(self, memo: Any) -> NameCache:
+        return NameCache(keep=self._keep)  # a copy's objects are others
 
     def live(self, objects: Mapping[str, Any], root: Any = None) -> Live:
         """What :func:`~tfckpt.live.objects.collect.collect` says of these objects."""

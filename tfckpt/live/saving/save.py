@@ -28,7 +28,7 @@ from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.index import ITEM_BYTES
-from tfckpt.stored.bundles.writing.shard import BRISK, Pace
+from tfckpt.stored.bundles.writing.shard import BRISK, ChunkSizes
 from tfckpt.stored.commits import record, record_file
 from tfckpt.stored.commits.staging import staged
 from tfckpt.stored.io.files import LOCAL, Files, join
@@ -89,7 +89,7 @@ class Terms:
     files: Files = LOCAL
     on_nonfinite: str = "warn"
     on_unsavable: str = "warn"
-    pace: Pace = BRISK
+    pace: ChunkSizes = BRISK
 
 
 @contextlib.contextmanager

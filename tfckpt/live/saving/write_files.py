@@ -21,7 +21,12 @@ import tensorflow as tf
 from tfckpt.stored.bundles.bundle import data_path, index_path
 from tfckpt.stored.bundles.encoding.index_proto import DTYPES
 from tfckpt.stored.bundles.index import ITEM_BYTES
-from tfckpt.stored.bundles.writing.parallel_write import Place, Value, files_for, write_side_by_side
+from tfckpt.stored.bundles.writing.parallel_write import (
+    BundleValue,
+    Target,
+    files_for,
+    write_side_by_side,
+)
 from tfckpt.stored.bundles.writing.write import encode_index, read_coded
 from tfckpt.stored.io.files import Files, join
 
@@ -70,7 +75,7 @@ def write_files(staging: Staging, snapshot: Snapshot, options: Any, terms: Terms
     ours = files_for(sum(value.nbytes for value in values))
     while theirs + ours in taken:
         ours += 1
-    place = Place(staging.data, range(theirs, theirs + ours), theirs + ours, files)
+    place = Target(staging.data, range(theirs, theirs + ours), theirs + ours, files)
     for shard in range(theirs):
         old, new = (data_path(prefix, shard, number) for number in (theirs, place.num_shards))
         files.rename(old, new)
@@ -88,13 +93,13 @@ def _sync_all(prefix: str, files: Files) -> None:
             files.fsync(join(directory, file))
 
 
-def _value(key: str, tensor: Any, look: bool) -> Value:
+def _value(key: str, tensor: Any, look: bool) -> BundleValue:
     dtype, shape = DTYPES[tensor._datatype_enum()], tensor._shape_tuple()
     nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
-    return Value(key, dtype, shape, nbytes, look, tensor)
+    return BundleValue(key, dtype, shape, nbytes, look, tensor)
 
 
-def _pieces(value: Value) -> Iterable[np.ndarray]:
+def _pieces(value: BundleValue) -> Iterable[np.ndarray]:
     """The bytes of an eager tensor: in place where it is on the CPU, else some at a time."""
     tensor = value.held
     if value.dtype == "string":

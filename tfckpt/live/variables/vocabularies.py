@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VARIABLE_VALUE = "VARIABLE_VALUE"
 
 
-class Vocabulary(Trackable):  # type: ignore[misc]
+class LayerVocabulary(Trackable):  # type: ignore[misc]
     """The words of a lookup layer, without mask and OOV, as what a variable is to a checkpoint."""
 
     name = "vocabulary"
@@ -38,7 +38,7 @@ class Vocabulary(Trackable):  # type: ignore[misc]
         self._read: tuple[Any, np.ndarray] | None = None
 
     @property
-    def _value(self) -> Vocabulary:
+    def _value(self) -> LayerVocabulary:
         return self
 
     @property
@@ -116,7 +116,7 @@ class Vocabulary(Trackable):  # type: ignore[misc]
         return {VARIABLE_VALUE: self.read_value()}
 
 
-class Bins(Vocabulary):
+class Bins(LayerVocabulary):
     """The boundaries of a Discretization layer."""
 
     name = "bin_boundaries"
@@ -136,12 +136,12 @@ class Bins(Vocabulary):
         self._layer.bin_boundaries = words.tolist()
 
 
-def vocabularies(layer: Any, flavour: Flavour) -> Iterator[Vocabulary]:
+def vocabularies(layer: Any, flavour: Flavour) -> Iterator[LayerVocabulary]:
     """What a layer looks up, where no variable of its tells."""
     if not tf.executing_eagerly():
         return
     if isinstance(layer, flavour.lookups):
-        words = Vocabulary(layer)
+        words = LayerVocabulary(layer)
         try:
             words.numpy()
         except (AttributeError, NotImplementedError, tf.errors.OpError):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
 
 
-class Kind(NamedTuple):
+class ValueSpec(NamedTuple):
     """Shape and type of a value on its way."""
 
     shape: Shape
@@ -41,8 +41,8 @@ class Change:
     """
 
     how: str
-    before: tuple[Kind, ...]
-    after: tuple[Kind, ...]
+    before: tuple[ValueSpec, ...]
+    after: tuple[ValueSpec, ...]
     detail: str = ""
     options: tuple[Mapping[str, Any], ...] = dataclasses.field(default=({},), hash=False)
     rows: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class Change:
     def __str__(self) -> str:
         """In words.
 
-        >>> str(Change("transpose", (Kind((2, 3), "int8"),), (Kind((3, 2), "int8"),)))
+        >>> str(Change("transpose", (ValueSpec((2, 3), "int8"),), (ValueSpec((3, 2), "int8"),)))
         'transpose: (2, 3) → (3, 2)'
         """
         types = {kind.dtype for kind in (*self.before, *self.after)}
@@ -75,9 +75,9 @@ def show_shape(shape: Iterable[int]) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-def _show(kinds: Iterable[Kind], *, typed: bool) -> str:
+def _show(kinds: Iterable[ValueSpec], *, typed: bool) -> str:
     return " + ".join(f"{k.dtype} " * typed + show_shape(k.shape) for k in kinds)
 
 
-def _plain(kind: Kind) -> dict[str, Any]:
+def _plain(kind: ValueSpec) -> dict[str, Any]:
     return {"dtype": kind.dtype, "shape": list(kind.shape)}

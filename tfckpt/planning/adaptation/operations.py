@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.dtypes import can_cast, holds, is_real
 from tfckpt.core.selectors import suggest
-from tfckpt.planning.adaptation.change import Impossible, Kind, show_shape
+from tfckpt.planning.adaptation.change import Impossible, ValueSpec, show_shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _CAST_HINT = "a rule of `how: cast` before this one converts it"
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
+class PlanContext:
     """What a plan is told of the world outside of policies and inventories.
 
     Attributes:
@@ -42,13 +42,13 @@ class Known:
 class Done(NamedTuple):
     """The outcome of one operation on one value."""
 
-    kind: Kind
+    kind: ValueSpec
     options: Mapping[str, Any]
     detail: str = ""
     rows: tuple[int, ...] = ()
 
 
-def cast(rule: adaptations.Cast, kind: Kind, live: Kind, _: Known) -> Done:
+def cast(rule: adaptations.Cast, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
     if not can_cast(kind.dtype, live.dtype, rule.casting):
         casts = (c for c in ("same_kind", "any") if can_cast(kind.dtype, live.dtype, c))
         wider = next(casts, "")
@@ -57,10 +57,10 @@ def cast(rule: adaptations.Cast, kind: Kind, live: Kind, _: Known) -> Done:
             f"{kind.dtype} does not become {live.dtype} by casting: {rule.casting}", hint
         )
     options = {"dtype": live.dtype, "casting": rule.casting}
-    return Done(Kind(kind.shape, live.dtype), options, rule.casting)
+    return Done(ValueSpec(kind.shape, live.dtype), options, rule.casting)
 
 
-def transpose(rule: adaptations.Transpose, kind: Kind, _: Kind, __: Known) -> Done:
+def transpose(rule: adaptations.Transpose, kind: ValueSpec, _: ValueSpec, __: PlanContext) -> Done:
     rank = len(kind.shape)
     axes = tuple(reversed(range(rank)))
     if rule.axes is not None:
@@ -68,10 +68,10 @@ def transpose(rule: adaptations.Transpose, kind: Kind, _: Kind, __: Known) -> Do
         if sorted(axes) != list(range(rank)):
             raise Impossible(f"axes: {list(rule.axes)} is no order of all {rank} axes")
     shape = tuple(kind.shape[axis] for axis in axes)
-    return Done(Kind(shape, kind.dtype), {"axes": axes}, str(list(axes)) if rule.axes else "")
+    return Done(ValueSpec(shape, kind.dtype), {"axes": axes}, str(list(axes)) if rule.axes else "")
 
 
-def reshape(rule: adaptations.Reshape, kind: Kind, live: Kind, _: Known) -> Done:
+def reshape(rule: adaptations.Reshape, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
     shape = live.shape if rule.shape is None else rule.shape
     known = math.prod(size for size in shape if size != -1)
     size = math.prod(kind.shape)
@@ -81,10 +81,10 @@ def reshape(rule: adaptations.Reshape, kind: Kind, live: Kind, _: Known) -> Done
         raise Impossible(
             f"{show_shape(kind.shape)} has {size} numbers and does not become {show_shape(shape)}"
         )
-    return Done(Kind(shape, kind.dtype), {"shape": shape})
+    return Done(ValueSpec(shape, kind.dtype), {"shape": shape})
 
 
-def slice_(rule: adaptations.Slice, kind: Kind, live: Kind, _: Known) -> Done:
+def slice_(rule: adaptations.Slice, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
     size = live.shape if rule.size is None else rule.size
     start = (0,) * len(kind.shape) if rule.start is None else rule.start
     if not len(size) == len(start) == len(kind.shape):
@@ -97,11 +97,11 @@ def slice_(rule: adaptations.Slice, kind: Kind, live: Kind, _: Known) -> Done:
             f"{show_shape(size)} from {show_shape(start)} on is not within {show_shape(kind.shape)}"
         )
     return Done(
-        Kind(size, kind.dtype), {"start": start, "size": size}, box(kind.shape, start, size)
+        ValueSpec(size, kind.dtype), {"start": start, "size": size}, box(kind.shape, start, size)
     )
 
 
-def pad(rule: adaptations.Pad, kind: Kind, live: Kind, known: Known) -> Done:
+def pad(rule: adaptations.Pad, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
     shape = live.shape
     before = (0,) * len(shape) if rule.before is None else rule.before
     if not len(shape) == len(before) == len(kind.shape):
@@ -111,14 +111,14 @@ def pad(rule: adaptations.Pad, kind: Kind, live: Kind, known: Known) -> Done:
         )
     if any(b + n > m for b, n, m in zip(before, kind.shape, shape, strict=True)):
         raise Impossible(f"{show_shape(kind.shape)} does not fit into {show_shape(shape)}")
-    to = Kind(shape, kind.dtype)
+    to = ValueSpec(shape, kind.dtype)
     fill = filling(rule.value, to, live, known)
     where = f", at {show_shape(before)}" if any(before) else ""
     detail = f"with {rule.value:g}" if isinstance(rule.value, float) else f"with {rule.value}"
     return Done(to, {"before": before, "shape": shape, "fill": fill}, detail + where)
 
 
-def tile(rule: adaptations.Tile, kind: Kind, live: Kind, _: Known) -> Done:
+def tile(rule: adaptations.Tile, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
     shape, axis = kind.shape, rule.axis
     if axis is not None:
         axis = axis_of(axis, (*shape, 1))
@@ -139,10 +139,10 @@ def tile(rule: adaptations.Tile, kind: Kind, live: Kind, _: Known) -> Done:
     to = tuple(old * many for old, many in zip(shape, times, strict=True))
     options = {"axis": axis, "times": times, "divisor": math.prod(times) if mean else 1}
     detail = f"{'×'.join(map(str, times))}{', mean' * mean}"
-    return Done(Kind(to, kind.dtype), options, detail)
+    return Done(ValueSpec(to, kind.dtype), options, detail)
 
 
-def resize(rule: adaptations.Resize, kind: Kind, live: Kind, _: Known) -> Done:
+def resize(rule: adaptations.Resize, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
     if not is_real(kind.dtype) and (rule.method != "nearest" or kind.dtype not in _NEAREST):
         raise Impossible(f"{rule.method} is for numbers with fractions, not {kind.dtype}")
     if len(kind.shape) != len(live.shape):
@@ -167,10 +167,10 @@ def resize(rule: adaptations.Resize, kind: Kind, live: Kind, _: Known) -> Done:
     for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size
     options = {"method": rule.method, "axes": tuple(axes), "sizes": sizes}
-    return Done(Kind(tuple(shape), kind.dtype), options, f"{rule.method}, axes {axes}")
+    return Done(ValueSpec(tuple(shape), kind.dtype), options, f"{rule.method}, axes {axes}")
 
 
-def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: Kind, live: Kind) -> Done:
+def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: ValueSpec, live: ValueSpec) -> Done:
     if len(kind.shape) < 2:
         raise Impossible(f"{show_shape(kind.shape)} has no axis of positions before its last one")
     old, new = kind.shape[-2], live.shape[-2] - rule.prefix
@@ -193,10 +193,12 @@ def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: Kind, live: Kind) 
     options = {"method": rule.method, "grid": grid, "to_grid": to, "prefix": rule.prefix}
     kept = f", {rule.prefix} before it kept" if rule.prefix else ""
     detail = f"{rule.method}, grid {_grid(grid)} → {_grid(to)}{kept}"
-    return Done(Kind(shape, kind.dtype), options, detail)
+    return Done(ValueSpec(shape, kind.dtype), options, detail)
 
 
-def vocabulary(rule: adaptations.Vocabulary, kind: Kind, live: Kind, known: Known) -> Done:
+def vocabulary(
+    rule: adaptations.Vocabulary, kind: ValueSpec, live: ValueSpec, known: PlanContext
+) -> Done:
     if lacking := {rule.old, rule.new} - known.vocabularies.keys():
         raise Impossible(f"the words of {min(lacking)} were not read")
     old, new = known.vocabularies[rule.old], known.vocabularies[rule.new]
@@ -219,7 +221,7 @@ def vocabulary(rule: adaptations.Vocabulary, kind: Kind, live: Kind, known: Know
         raise Impossible(f"no word of {rule.new} is in {rule.old}")
     end = rule.before + len(old)
     rows = (*range(rule.before), *found, *range(end, end + rule.oov))
-    to = Kind((*kind.shape[:axis], len(rows), *kind.shape[axis + 1 :]), kind.dtype)
+    to = ValueSpec((*kind.shape[:axis], len(rows), *kind.shape[axis + 1 :]), kind.dtype)
     lost = found.count(-1)
     fill: float | str = 0.0
     if lost and rule.missing == "mean" and not is_real(kind.dtype):
@@ -233,7 +235,7 @@ def vocabulary(rule: adaptations.Vocabulary, kind: Kind, live: Kind, known: Know
     return Done(to, options, detail + (f", {rule.missing} for {lost}" if lost else ""), rows)
 
 
-def filling(fill: float | str, to: Kind, live: Kind, known: Known) -> float | str:
+def filling(fill: float | str, to: ValueSpec, live: ValueSpec, known: PlanContext) -> float | str:
     """A number, ``initialize`` or the name of an initializer, if ``to`` can be filled with it."""
     if not isinstance(fill, str):
         if not holds(to.dtype, fill):

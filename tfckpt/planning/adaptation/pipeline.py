@@ -17,7 +17,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import Selector
 from tfckpt.errors import Problem
 from tfckpt.planning.adaptation import operations
-from tfckpt.planning.adaptation.change import Change, Impossible, Kind, show_shape
+from tfckpt.planning.adaptation.change import Change, Impossible, ValueSpec, show_shape
 from tfckpt.planning.adaptation.operations import Done, axis_of, box
 from tfckpt.planning.matching.rules import canonical, did_you_mean
 from tfckpt.policy import adaptations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory, Shape
-    from tfckpt.planning.adaptation.operations import Known
+    from tfckpt.planning.adaptation.operations import PlanContext
     from tfckpt.planning.matching.renames import Renames
     from tfckpt.planning.matching.routing import Route
     from tfckpt.planning.matching.rules import Aliases
     from tfckpt.policy import Policy
 
-_SINGLE: dict[type[adaptations.Adaptation], Callable[[Any, Kind, Kind, Known], Done]] = {
+_SINGLE: dict[
+    type[adaptations.Adaptation], Callable[[Any, ValueSpec, ValueSpec, PlanContext], Done]
+] = {
     adaptations.Cast: operations.cast,
     adaptations.Transpose: operations.transpose,
     adaptations.Reshape: operations.reshape,
@@ -58,7 +60,7 @@ class Adaptations:
         renames: Renames,
         stored: Inventory,
         live: Inventory,
-        known: Known,
+        known: PlanContext,
     ) -> None:
         self._policy = policy
         self._renames = renames
@@ -140,7 +142,7 @@ class Adaptations:
                 raise Impossible(f"how: {rule.how} needs what {pattern!r} names, and it is absent")
 
     def _change(
-        self, rule: Any, kinds: tuple[Kind, ...], to: Kind, routes: Sequence[Route]
+        self, rule: Any, kinds: tuple[ValueSpec, ...], to: ValueSpec, routes: Sequence[Route]
     ) -> Change:
         if isinstance(rule, adaptations.Concat):
             done = _concat(rule, kinds)
@@ -158,14 +160,14 @@ class Adaptations:
             )
         return Change(rule.how, kinds, (done.kind,), done.detail, (done.options,))
 
-    def _single(self, rule: Any, kind: Kind, to: Kind, route: Route) -> Done:
+    def _single(self, rule: Any, kind: ValueSpec, to: ValueSpec, route: Route) -> Done:
         if isinstance(rule, adaptations.Split):
             return self._split(rule, kind, route)
         if isinstance(rule, adaptations.Function):
             return self._function(rule, to)
         return _SINGLE[type(rule)](rule, kind, to, self._known)
 
-    def _split(self, rule: adaptations.Split, kind: Kind, route: Route) -> Done:
+    def _split(self, rule: adaptations.Split, kind: ValueSpec, route: Route) -> Done:
         axis = axis_of(rule.axis, kind.shape)
         sizes = rule.sizes or self._room(kind.shape, axis, route)
         whole = kind.shape[axis]
@@ -175,7 +177,7 @@ class Adaptations:
         start = tuple(sum(sizes[: route.part]) if i == axis else 0 for i in range(len(kind.shape)))
         shape = _with(kind.shape, axis, sizes[route.part])
         detail = box(kind.shape, start, shape)
-        return Done(Kind(shape, kind.dtype), {"start": start, "size": shape}, detail)
+        return Done(ValueSpec(shape, kind.dtype), {"start": start, "size": shape}, detail)
 
     def _room(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
         """How much of an axis each live value has numbers for."""
@@ -196,7 +198,7 @@ class Adaptations:
             sizes.append(math.prod(part.shape) // rest)
         return tuple(sizes)
 
-    def _function(self, rule: adaptations.Function, to: Kind) -> Done:
+    def _function(self, rule: adaptations.Function, to: ValueSpec) -> Done:
         if rule.name not in self._known.functions:
             raise Impossible(
                 f"no function is registered as {rule.name!r}",
@@ -209,7 +211,7 @@ class Adaptations:
 _SIZES_HINT = "`sizes` says how the axis is divided"
 
 
-def _concat(rule: adaptations.Concat, kinds: Sequence[Kind]) -> Done:
+def _concat(rule: adaptations.Concat, kinds: Sequence[ValueSpec]) -> Done:
     first = kinds[0]
     axis = axis_of(rule.axis, first.shape)
     for kind in kinds:
@@ -225,14 +227,14 @@ def _concat(rule: adaptations.Concat, kinds: Sequence[Kind]) -> Done:
                 "a rule of `how: cast` before this one makes them equal",
             )
     shape = _with(first.shape, axis, sum(kind.shape[axis] for kind in kinds))
-    return Done(Kind(shape, first.dtype), {"axis": axis}, f"axis {axis}")
+    return Done(ValueSpec(shape, first.dtype), {"axis": axis}, f"axis {axis}")
 
 
 def _with(shape: Shape, axis: int, size: int) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _kind(entry: Entry) -> Kind:
+def _kind(entry: Entry) -> ValueSpec:
     if entry.shape is None:
         raise Impossible(f"{entry.name} is no tensor")
-    return Kind(entry.shape, entry.dtype)
+    return ValueSpec(entry.shape, entry.dtype)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import castable
 from tfckpt.core.inventory import Role
-from tfckpt.planning.adaptation.change import Change, Impossible, Kind
+from tfckpt.planning.adaptation.change import Change, Impossible, ValueSpec
 from tfckpt.planning.checks import datasets, vocabularies
 from tfckpt.planning.checks.step import Severity, Status, Step
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
@@ -111,7 +111,7 @@ class Comparison:
         return Step(status, *about, severity, reason, "", "", parts, changes)
 
     def _unequal(
-        self, made: Entry | Kind, live: Entry, changes: Sequence[Change]
+        self, made: Entry | ValueSpec, live: Entry, changes: Sequence[Change]
     ) -> tuple[Severity, str, str] | None:
         """Why what is there, after its changes, is not what the live value takes."""
         where = f"after {changes[-1].how}" if changes else "in the checkpoint"
@@ -155,9 +155,9 @@ def _how(route: Route) -> str:
     return f"{route.stored.name} is the same value" if route.alias else ""
 
 
-def _shape(entry: Entry | Kind) -> str:
+def _shape(entry: Entry | ValueSpec) -> str:
     return "none (not a tensor)" if entry.shape is None else str(entry.shape)
 
 
-def _dtype(entry: Entry | Kind) -> str:
+def _dtype(entry: Entry | ValueSpec) -> str:
     return entry.dtype or "no tensor"

@@ -29,14 +29,14 @@ _OPTIMIZER_HINT = (
 _FROZEN_HINT = f"unfreeze all layers while it is restored; or {_OPTIMIZER_HINT}"
 
 
-class _Place(NamedTuple):
+class _StoredIndex(NamedTuple):
     """Where a stored value is in the order of a layer."""
 
     layer: str
     deep: bool
 
 
-class _Verdict(NamedTuple):
+class _LayerMatch(NamedTuple):
     """Stored name → live name for the values of one layer, or why there is none."""
 
     names: Mapping[str, str]
@@ -50,12 +50,12 @@ class Orders:
         self._stored = stored
         self._live = live
         self._places = {
-            one.name: _Place(layer, deep)
+            one.name: _StoredIndex(layer, deep)
             for orders, deep in ((stored.deep_orders, True), (stored.own_orders, False))
             for layer, order in orders.items()
             for one in order
         }
-        self._verdicts: dict[tuple[_Place, str], _Verdict] = {}
+        self._verdicts: dict[tuple[_StoredIndex, str], _LayerMatch] = {}
         self._failed: dict[str, tuple[str, str]] = {}
         self._layers: dict[str, tuple[str, str]] = {}
 
@@ -112,7 +112,7 @@ class Orders:
             layer = other
         return layer
 
-    def _verdict(self, place: _Place, here: str) -> _Verdict:
+    def _verdict(self, place: _StoredIndex, here: str) -> _LayerMatch:
         if (place, here) not in self._verdicts:
             sides = (self._stored, self._live)
             old, new = (
@@ -125,11 +125,11 @@ class Orders:
 
     def _compare_own(
         self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]
-    ) -> _Verdict:
+    ) -> _LayerMatch:
         """Own values go by place; what the file was guessed to call them must not contradict."""
         told = [self._guessed(one, there, here) for one in old]
         if not new and not any(name in self._live.entries for name in told):
-            return _Verdict({})  # nothing that lists values has that path here
+            return _LayerMatch({})  # nothing that lists values has that path here
         mine = {one.name for one in new}
         places = enumerate(zip(told, new, strict=False))
         clashes = ((at, name, one) for at, (name, one) in places if name != one.name)
@@ -161,7 +161,7 @@ class Orders:
 
     def _compare_deep(
         self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]
-    ) -> _Verdict:
+    ) -> _LayerMatch:
         """Names first, where all are known here; else by place, as the scopes allow."""
         names = [here + one.name[len(there) :] for one in old]
         mine = {one.name: place for place, one in enumerate(new)}
@@ -169,7 +169,7 @@ class Orders:
         if all(name in self._live.entries for name in names):
             known = [place for place in places if place is not None]
             if known == sorted(known) or there in self._stored.stacks or not _numbered(names):
-                return _Verdict({})  # each is what it is called
+                return _LayerMatch({})  # each is what it is called
             return self._refuse(there, here, "has its layers in another order here than there")
         if len(old) != len(new):
             count = f"has {len(new)} values here and {len(old)} there, which are known by place"
@@ -189,7 +189,7 @@ class Orders:
 
     def _by_place(
         self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]
-    ) -> _Verdict:
+    ) -> _LayerMatch:
         for one, other in zip(old, new, strict=False):
             shapes = self._shape(self._stored, one.name), self._shape(self._live, other.name)
             if shapes[0] != shapes[1] and not self._live.takes(other.name, shapes[0]):
@@ -200,7 +200,7 @@ class Orders:
                     f"{shapes[0]} is there",
                 )
         pairs = zip(old, new, strict=False)
-        return _Verdict({one.name: self._below(here, other.name) for one, other in pairs})
+        return _LayerMatch({one.name: self._below(here, other.name) for one, other in pairs})
 
     def _below(self, here: str, name: str) -> str:
         """The name of a live value by way of the layer, where it has another one as well."""
@@ -213,8 +213,8 @@ class Orders:
         entry = side.entries.get(name)
         return None if entry is None else entry.shape
 
-    def _refuse(self, there: str, here: str, why: str) -> _Verdict:
-        return _Verdict(
+    def _refuse(self, there: str, here: str, why: str) -> _LayerMatch:
+        return _LayerMatch(
             {}, f"the checkpoint tells the values of {there!r} by their place, and {here!r} {why}"
         )
 

@@ -43,7 +43,7 @@ class _Rule:
     field: str
     index: int
     checkpoint: str
-    pairs: tuple[selectors.Rename, ...]
+    pairs: tuple[selectors.CompiledRename, ...]
     words: str
     part: int = 0
     used: bool = False

@@ -85,7 +85,7 @@ def read_index(data: bytes, path: str) -> Index:
         pieces: dict[bytes, BundleEntry] = {}
         shapes: dict[bytes, Shape] = {}
         counts: dict[Shape, int] = {}
-        kinds: dict[bytes, _Kind] = {}
+        kinds: dict[bytes, _TypeAndShape] = {}
         for name, value in table:
             entry = _known(value, kinds, header.num_shards)
             if entry is None:
@@ -111,7 +111,7 @@ def read_index(data: bytes, path: str) -> Index:
     return Index(header, MappingProxyType(whole), MappingProxyType(pieces), MappingProxyType(ends))
 
 
-class _Kind(NamedTuple):
+class _TypeAndShape(NamedTuple):
     """What all values of one type and shape have in common.
 
     Attributes:
@@ -127,15 +127,19 @@ class _Kind(NamedTuple):
     size: bytes
 
 
-def _learn(value: bytes, entry: BundleEntry, kinds: dict[bytes, _Kind]) -> None:
+def _learn(value: bytes, entry: BundleEntry, kinds: dict[bytes, _TypeAndShape]) -> None:
     """Remember what an entry that was taken apart and checked begins with: type and shape."""
     if entry.dtype in ITEM_BYTES and not entry.slices and value[:1] + value[2:3] == b"\x08\x12":
         size = put_number(5, entry.nbytes) + _CHECKSUM
         if value[-4 - len(size) : -4] == size and max(value[1], value[3]) < 128:
-            kinds[value[: 4 + value[3]]] = _Kind(entry.dtype, entry.shape, entry.nbytes, size)
+            kinds[value[: 4 + value[3]]] = _TypeAndShape(
+                entry.dtype, entry.shape, entry.nbytes, size
+            )
 
 
-def _known(value: bytes, kinds: Mapping[bytes, _Kind], num_shards: int) -> BundleEntry | None:
+def _known(
+    value: bytes, kinds: Mapping[bytes, _TypeAndShape], num_shards: int
+) -> BundleEntry | None:
     """An entry that differs from one before in place and checksum alone; None for any other.
 
     Values of a model have few types and shapes, and most of an index is said over and over; what

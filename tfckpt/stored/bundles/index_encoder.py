@@ -15,7 +15,7 @@ from tfckpt.stored.bundles.index import VERSION
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
-    from tfckpt.stored.bundles.encoding.graph_proto import Node, ObjectGraph
+    from tfckpt.stored.bundles.encoding.graph_proto import GraphNode, ObjectGraph
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 
 _NUMBERS = {name: number for number, name in DTYPES.items()}
@@ -64,7 +64,7 @@ def encode_object_graph(graph: ObjectGraph) -> bytes:
     return b"".join(put_message(1, _node(node)) for node in graph.nodes)
 
 
-def _node(node: Node) -> bytes:
+def _node(node: GraphNode) -> bytes:
     parts = [
         put_message(1, put_number(1, child.node_id) + put_text(2, child.local_name))
         for child in node.children

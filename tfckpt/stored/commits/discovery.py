@@ -29,7 +29,7 @@ _ENDS = "|".join(map(re.escape, _SUFFIXES))
 _PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
 
 
-class Kind(str, Enum):
+class CheckpointKind(str, Enum):
     """What the names of its files say about a checkpoint."""
 
     COMMITTED = "committed"
@@ -49,7 +49,7 @@ class Candidate:
 
     number: int
     prefix: str
-    kind: Kind
+    kind: CheckpointKind
     out_of_order: bool = False
 
 
@@ -79,9 +79,9 @@ def candidates(
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
         if base in indexed:
-            kind = Kind.COMMITTED if base in recorded else Kind.FOREIGN
+            kind = CheckpointKind.COMMITTED if base in recorded else CheckpointKind.FOREIGN
         else:
-            kind = Kind.DAMAGED if base in recorded else Kind.TORN
+            kind = CheckpointKind.DAMAGED if base in recorded else CheckpointKind.TORN
         number, prefix = int(match["number"]), join(directory, base)
         found.append(Candidate(number, prefix, kind, base in parts[OUT_OF_ORDER]))
     return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)

@@ -197,7 +197,7 @@ def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitR
         DamagedCheckpointError: altered or cut off.
         UnsupportedCheckpointError: written by a newer tfckpt.
     """
-    return _Reader(path).record(data, prefix, head=head)
+    return _RecordReader(path).record(data, prefix, head=head)
 
 
 def _json(value: Any) -> str:
@@ -211,7 +211,7 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-class _Reader:
+class _RecordReader:
     """Takes a record apart, naming the value at fault."""
 
     def __init__(self, path: str) -> None:

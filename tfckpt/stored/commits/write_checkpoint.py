@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.commits.record import CommitRecord
 
 
-class Value(NamedTuple):
+class CheckpointValue(NamedTuple):
     """One value that is to be written.
 
     Attributes:
@@ -45,7 +45,7 @@ class Value(NamedTuple):
 
 def write_checkpoint(
     prefix: str,
-    values: Sequence[Value],
+    values: Sequence[CheckpointValue],
     describe: Callable[[Bundle, tuple[str, ...]], CommitRecord],
     *,
     shard_bytes: int | None = None,

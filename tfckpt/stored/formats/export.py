@@ -80,7 +80,7 @@ def write_npz(
             message = "an archive cannot hold a value of this name"
             hint = f"{_LEAVE_OUT}, or --rename it"
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
-    with zipfile.ZipFile(_Stream(output), "w") as archive:
+    with zipfile.ZipFile(_AppendOnly(output), "w") as archive:
         for entry in entries:
             member = zipfile.ZipInfo(entry.name + _NPY)  # always of the same date
             member.external_attr = 0o644 << 16
@@ -132,7 +132,7 @@ def _check(entry: Entry, types: Mapping[str, str] | frozenset[str], what: str, p
         raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
 
 
-class _Stream(io.RawIOBase):
+class _AppendOnly(io.RawIOBase):
     """An output as a file that can only be appended to."""
 
     def __init__(self, output: Output) -> None:

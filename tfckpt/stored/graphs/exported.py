@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core import names
 from tfckpt.core.automatic_names import weak_base
 from tfckpt.core.inventory import Inventory, Ordered
-from tfckpt.core.names import Kind, Node
+from tfckpt.core.names import Node, NodeKind
 from tfckpt.stored.keras_metadata.layers import attributes
 
 if TYPE_CHECKING:
@@ -92,14 +92,14 @@ class Exported:
             parts = {key: found[1:] for key, found in parts.items()}
         if not parts or any(len(found) < _LAYER_AND_VALUE for found in parts.values()):
             return None
-        model = Node(Kind.STACK)
+        model = Node(NodeKind.STACK)
         layers: dict[str, Node] = {}
         orders: dict[str, list[Node]] = {}
         for key, (name, *rest) in parts.items():
             if name not in layers:
-                layers[name] = Node(Kind.GROUP, label=name, base=weak_base(name, bases))
+                layers[name] = Node(NodeKind.GROUP, label=name, base=weak_base(name, bases))
                 model.layers.append(layers[name])
-            value = Node(Kind.VALUE, value=key, label=self.values[key])
+            value = Node(NodeKind.VALUE, value=key, label=self.values[key])
             edge = "/".join(attributes(layers[name].base, rest))
             layers[name].children.append((edge, value))
             orders.setdefault(name, []).append(value)

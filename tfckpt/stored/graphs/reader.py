@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core import names
 from tfckpt.core.automatic_names import weak_base
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import Kind, Node
+from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, promote_optimizer
 from tfckpt.stored.graphs import find_model
 from tfckpt.stored.graphs.graph_layers import (
@@ -128,14 +128,14 @@ class GraphReader:
         for edge, index in children.items():
             roots[components.get(edge, names.escaped(edge))] = node = self._node(index)
             by_itself = live is None or edge in live  # else the root object's own
-            if by_itself and node.kind is Kind.VALUE and node.role is Role.WEIGHT:
+            if by_itself and node.kind is NodeKind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
         promote_optimizer(roots)
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
         stacks = ((self._made.get(index), config) for index, config in self._configs.items())
-        wire([(node, config) for node, config in stacks if node and node.kind is Kind.STACK])
+        wire([(node, config) for node, config in stacks if node and node.kind is NodeKind.STACK])
         return roots, {component for component in roots if component == names.MODEL}
 
     def extras(self) -> Iterator[tuple[str, Node]]:
@@ -195,7 +195,7 @@ class GraphReader:
             return known
         todo = [index]
         made = self._made
-        made[index] = Node(Kind.GROUP)
+        made[index] = Node(NodeKind.GROUP)
         while todo:
             current = todo.pop()
             node = made[current]
@@ -206,7 +206,7 @@ class GraphReader:
         index = self._inside.get(index, index)
         node = self._made.get(index)
         if node is None:
-            node = self._made[index] = Node(Kind.GROUP)
+            node = self._made[index] = Node(NodeKind.GROUP)
             fresh.append(index)
         return node
 
@@ -222,13 +222,13 @@ class GraphReader:
             return fresh
         skip = set(without)
         if self.is_stack(index):
-            node.kind = Kind.STACK
+            node.kind = NodeKind.STACK
             layers = self.stack_layers(index)
             node.layers = self._layers(layers, stack_names(self, layers, edges), fresh)
             skip |= {OPERATIONS, INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
         elif self.is_container(index):
-            node.kind = Kind.LIST
+            node.kind = NodeKind.LIST
             listed = self._listed(index)
             self._layers(listed, listed_names(self, listed), fresh)
         else:
@@ -253,7 +253,7 @@ class GraphReader:
         """Keras's lists name what nothing else leads to; its metrics stand nowhere else."""
         books = self.books.get(index, {})
         for number, found in metrics(self.edges, books):
-            metric = Node(Kind.GROUP)
+            metric = Node(NodeKind.GROUP)
             for edge, target in self.edges[found].items():
                 if self.nodes[target].attributes:
                     metric.children.append((edge, self._get(target, fresh)))
@@ -320,12 +320,12 @@ class GraphReader:
         return found
 
     def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
-        node.kind = Kind.OPTIMIZER
+        node.kind = NodeKind.OPTIMIZER
         self._optimizers.append((index, node))
         for edge, child in OptimizerGraph(self, index, node).own():
             node.children.append((edge, self._get(child, fresh)))
         if scale := scale_values(self, index):
-            group = Node(Kind.GROUP)
+            group = Node(NodeKind.GROUP)
             node.children.append((LOSS_SCALE, group))
             for edge, child in scale.items():
                 name, role = optimizer_value(edge)
@@ -337,8 +337,8 @@ class GraphReader:
         generator = self.edges[index].get("_generator")
         return None if generator is None else self.edges[generator].get("_state_var")
 
-    def _value(self, stored: graph_proto.Node, node: Node) -> None:
-        node.kind = Kind.VALUE
+    def _value(self, stored: graph_proto.GraphNode, node: Node) -> None:
+        node.kind = NodeKind.VALUE
         attributes = stored.attributes
         node.value = attributes[0].checkpoint_key if attributes else ""
         node.label = attributes[0].full_name if attributes else ""
@@ -378,10 +378,10 @@ class GraphReader:
             trained = self.edges[index].get(_TRAINED)
             if trained is None:
                 continue
-            lost = Node(Kind.GROUP)
+            lost = Node(NodeKind.GROUP)
             for position, target in self.edges[trained].items():
                 node = self._node(target)
-                if id(node) not in reached and node.kind is Kind.VALUE:
+                if id(node) not in reached and node.kind is NodeKind.VALUE:
                     reached.add(id(node))
                     lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
             if lost.children:

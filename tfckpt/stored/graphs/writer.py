@@ -13,7 +13,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.core.names import MODEL
-from tfckpt.stored.bundles.encoding.graph_proto import Attribute, Child, Node, ObjectGraph
+from tfckpt.stored.bundles.encoding.graph_proto import Attribute, Child, GraphNode, ObjectGraph
 from tfckpt.stored.graphs.keys import ATTRIBUTES, escape
 from tfckpt.stored.graphs.reader import VARIABLE_VALUE
 
@@ -79,7 +79,7 @@ def made_of(names: Iterable[str]) -> ObjectGraph:
         values[index] = Attribute(VARIABLE_VALUE, name.removeprefix(f"{MODEL}/"), key_of(name))
     return ObjectGraph(
         tuple(
-            Node(
+            GraphNode(
                 tuple(Child(target, edge) for edge, target in edges.items()),
                 (values[index],) if index in values else (),
                 has_checkpoint_values=bool(edges or index in values),
@@ -89,7 +89,7 @@ def made_of(names: Iterable[str]) -> ObjectGraph:
     )
 
 
-def _with_presence(nodes: Sequence[Node]) -> tuple[Node, ...]:
+def _with_presence(nodes: Sequence[GraphNode]) -> tuple[GraphNode, ...]:
     """Each node says whether it or anything that it leads to has a value, where nodes say so.
 
     As ``add_checkpoint_values_check`` of tensorflow/python/checkpoint/util.py has it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.discovery import Kind, candidates
+from tfckpt.stored.commits.discovery import CheckpointKind, candidates
 from tfckpt.stored.commits.recovery import shards_of
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.open import open_checkpoint
@@ -29,7 +29,7 @@ _NO_INDEX = "has data and no index, which was lost, not copied, or never written
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Listed:
+class ListedCheckpoint:
     """A checkpoint of a directory.
 
     Attributes:
@@ -51,7 +51,7 @@ class Listed:
     problem: str = ""
 
 
-def listing(directory: str, files: Files = LOCAL) -> list[Listed]:
+def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
     """What a directory holds, newest first, and after that what has no number.
 
     Args:
@@ -65,7 +65,7 @@ def listing(directory: str, files: Files = LOCAL) -> list[Listed]:
     numbered = candidates(directory, None, files)
     found = [_listed(one.prefix, one.number, one.kind, there, files) for one in numbered]
     others = without_number(directory, files)
-    return found + [_listed(path, None, Kind.FOREIGN, there, files) for path in others]
+    return found + [_listed(path, None, CheckpointKind.FOREIGN, there, files) for path in others]
 
 
 def without_number(directory: str, files: Files = LOCAL) -> list[str]:
@@ -102,11 +102,13 @@ def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
     return [*(one for one in first if one in there), *sorted(rest - {*first})]
 
 
-def _listed(prefix: str, number: int | None, kind: Kind, there: set[str], files: Files) -> Listed:
+def _listed(
+    prefix: str, number: int | None, kind: CheckpointKind, there: set[str], files: Files
+) -> ListedCheckpoint:
     state, problem, readable, head = kind.value, "", True, None
     try:
         head = record_file.read_head(record_file.path_of(prefix), prefix, files)
-        if kind in (Kind.TORN, Kind.DAMAGED):
+        if kind in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
             problem = _NO_INDEX
         elif head is None:
             with open_checkpoint(prefix, files=files) as stored:
@@ -121,8 +123,8 @@ def _listed(prefix: str, number: int | None, kind: Kind, there: set[str], files:
         problem, readable = str(error), False
     except CheckpointError as error:
         problem = str(error)
-    if problem and readable and kind is not Kind.TORN:
-        state = Kind.DAMAGED.value
+    if problem and readable and kind is not CheckpointKind.TORN:
+        state = CheckpointKind.DAMAGED.value
     sizes, times = [0], [0.0]
     for name in parts(prefix, there, files):
         with contextlib.suppress(OSError):  # it may be deleted meanwhile
@@ -130,7 +132,7 @@ def _listed(prefix: str, number: int | None, kind: Kind, there: set[str], files:
             sizes.append(nbytes)
             times.append(written)
     time = head.time if head else max(times)
-    return Listed(prefix, number, state, head, sum(sizes), time, problem)
+    return ListedCheckpoint(prefix, number, state, head, sum(sizes), time, problem)
 
 
 def _missing(paths: Iterable[str]) -> str:

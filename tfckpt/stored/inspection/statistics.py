@@ -134,7 +134,7 @@ def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
+class Distance:
     """How far two values of one shape are apart.
 
     Attributes:
@@ -149,7 +149,7 @@ class Difference:
     relative: float | None
 
 
-def difference(a: np.ndarray, b: np.ndarray) -> Difference | None:
+def difference(a: np.ndarray, b: np.ndarray) -> Distance | None:
     """How far two values are apart; None where they are of two shapes, or no numbers.
 
     NaN is equal to NaN here: it is the same value.
@@ -164,7 +164,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> Difference | None:
         return None
     if a.dtype.hasobject or b.dtype.hasobject:
         both = a.dtype.hasobject and b.dtype.hasobject
-        return Difference(int(np.count_nonzero(a != b)), None, None) if both else None
+        return Distance(int(np.count_nonzero(a != b)), None, None) if both else None
     if a.dtype.fields or b.dtype.fields:
         return None
     count, largest, scale = 0, 0.0, 0.0
@@ -185,7 +185,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> Difference | None:
             largest = max(largest, float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max()))
             scale = max(scale, _magnitude(left), _magnitude(right))
     relative = largest / scale if scale and np.isfinite(largest) else None
-    return Difference(count, largest, 0.0 if not count else relative)
+    return Distance(count, largest, 0.0 if not count else relative)
 
 
 def _wide(array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -18,7 +18,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.keras.hdf5 import Stream
+from tfckpt.stored.keras.hdf5 import FilePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class Archive:
         self._path = path
         self._unpacked: list[Any] = []
         try:
-            with zipfile.ZipFile(io.BufferedReader(Stream(handle))) as opened:
+            with zipfile.ZipFile(io.BufferedReader(FilePart(handle))) as opened:
                 members = opened.infolist()
         except CheckpointError:
             raise
@@ -90,7 +90,7 @@ class Archive:
         offset = self._content(member)
         if offset + member.compress_size > self._handle.size:
             raise self._damaged("ends before it should", name)
-        packed = Stream(self._handle, offset, member.compress_size)
+        packed = FilePart(self._handle, offset, member.compress_size)
         if member.compress_type == zipfile.ZIP_STORED:
             if member.file_size != member.compress_size:
                 raise self._damaged("has two sizes", name)
@@ -118,7 +118,7 @@ class Archive:
         if crc != member.CRC:
             raise self._damaged("does not match its checksum", member.filename)
 
-    def _inflate(self, member: zipfile.ZipInfo, packed: Stream) -> io.RawIOBase:
+    def _inflate(self, member: zipfile.ZipInfo, packed: FilePart) -> io.RawIOBase:
         """Unpacks a member into a file without a name, no further than it may go."""
         limit = member.file_size
         if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):

@@ -18,7 +18,7 @@ from tfckpt.stored.graphs.reader import KERAS_BASES
 from tfckpt.stored.io.files import LOCAL, Files, join, reading
 from tfckpt.stored.keras import keras2_h5, model
 from tfckpt.stored.keras.archive import MAX_TEXT, Archive
-from tfckpt.stored.keras.hdf5 import Group, Hdf5, Stream
+from tfckpt.stored.keras.hdf5 import FilePart, H5Group, Hdf5
 from tfckpt.stored.keras.objects import VARS
 from tfckpt.stored.keras.values import KerasValues
 
@@ -47,7 +47,7 @@ def open_hdf5(
 ) -> StoredCheckpoint:
     """Open an HDF5 file that Keras wrote."""
     with _Parts(path, files) as parts:
-        parts.add(path, Stream(parts.open(path)))
+        parts.add(path, FilePart(parts.open(path)))
         return parts.opened({}, bases)
 
 
@@ -86,7 +86,7 @@ def open_shards(
                 message = f"is not there, and {path} names it as one of its shards"
                 hint = "Copy all shards along with the `.weights.json`."
                 raise DamagedCheckpointError(message, path=beside, hint=hint)
-            parts.add(beside, Stream(parts.open(beside)))
+            parts.add(beside, FilePart(parts.open(beside)))
         return parts.opened({}, bases)
 
 
@@ -138,7 +138,7 @@ class _Parts:
         return StoredCheckpoint(self._path, inventory, values, kind)
 
 
-def _merged(files: list[Hdf5], path: str) -> tuple[Group, dict[str, Hdf5]]:
+def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:
     """The groups of all shards as one tree, and the file that each array is in."""
     owners: dict[str, Hdf5] = {}
     for file in files:
@@ -148,14 +148,14 @@ def _merged(files: list[Hdf5], path: str) -> tuple[Group, dict[str, Hdf5]]:
                 raise DamagedCheckpointError(message, path=path, name=dataset.path)
     if len(files) == 1:
         return files[0].root, owners
-    root = Group("")
+    root = H5Group("")
     todo = [(root, file.root) for file in files]
     while todo:
         into, group = todo.pop()
         into.datasets |= group.datasets
         into.attributes |= group.attributes
         for name, child in group.groups.items():
-            todo.append((into.groups.setdefault(name, Group(child.path)), child))
+            todo.append((into.groups.setdefault(name, H5Group(child.path)), child))
     return root, owners
 
 

@@ -53,7 +53,7 @@ _MARK, _BFLOAT16, _BFLOAT16_BYTES = "dtype", "bfloat16", 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Dataset:
+class H5Dataset:
     """An array in the file.
 
     Attributes:
@@ -70,28 +70,28 @@ class Dataset:
 
 
 @dataclasses.dataclass(slots=True)
-class Group:
+class H5Group:
     """A group in the file: what is in it, by name, in the order of the names."""
 
     path: str
-    groups: dict[str, Group] = dataclasses.field(default_factory=dict)
-    datasets: dict[str, Dataset] = dataclasses.field(default_factory=dict)
+    groups: dict[str, H5Group] = dataclasses.field(default_factory=dict)
+    datasets: dict[str, H5Dataset] = dataclasses.field(default_factory=dict)
     attributes: frozenset[str] = frozenset()
 
-    def find(self, path: str) -> Group | None:
+    def find(self, path: str) -> H5Group | None:
         """The group at a path below this one."""
-        group: Group | None = self
+        group: H5Group | None = self
         for part in path.split("/") if path else ():
             group = None if group is None else group.groups.get(part)
         return group
 
-    def dataset(self, path: str) -> Dataset | None:
+    def dataset(self, path: str) -> H5Dataset | None:
         """The dataset at a path below this one."""
         parent, _, name = path.rpartition("/")
         group = self.find(parent)
         return None if group is None else group.datasets.get(name)
 
-    def walk(self) -> Iterator[Dataset]:
+    def walk(self) -> Iterator[H5Dataset]:
         """All datasets below it."""
         stack = [self]
         while stack:
@@ -100,11 +100,11 @@ class Group:
             stack.extend(group.groups.values())
 
 
-class Stream(io.RawIOBase):
+class FilePart(io.RawIOBase):
     """A part of an open file, as a file of its own.
 
     >>> from tfckpt.stored.io.files import LOCAL
-    >>> Stream(LOCAL.open_read(__file__), 3, 2).read()
+    >>> FilePart(LOCAL.open_read(__file__), 3, 2).read()
     b'An'
     """
 
@@ -197,7 +197,7 @@ class Hdf5:
                 return value.view(ml_dtypes.bfloat16)
             return value.astype(value.dtype.newbyteorder("="), copy=False)
 
-    def texts(self, group: Group, name: str) -> list[str] | None:
+    def texts(self, group: H5Group, name: str) -> list[str] | None:
         """A list of texts in the attributes of a group, which Keras cuts up where it is long."""
         if name in group.attributes:
             return self._texts(group.path, name)
@@ -208,7 +208,7 @@ class Hdf5:
             number += 1
         return found if number else None
 
-    def text(self, group: Group, name: str) -> str | None:
+    def text(self, group: H5Group, name: str) -> str | None:
         """A text in the attributes of a group."""
         if name not in group.attributes:
             return None
@@ -242,9 +242,9 @@ class Hdf5:
             for one in value
         ]
 
-    def _walk(self) -> Group:
+    def _walk(self) -> H5Group:
         h5 = self._h5py
-        root = Group("")
+        root = H5Group("")
         seen = {self._address(self._file)}
         stack = [(root, self._file, 0)]
         while stack:
@@ -263,7 +263,7 @@ class Hdf5:
                 if isinstance(child, h5.Dataset):
                     group.datasets[name] = self._dataset(path, child)
                 elif isinstance(child, h5.Group):
-                    group.groups[name] = below = Group(path)
+                    group.groups[name] = below = H5Group(path)
                     stack.append((below, child, depth + 1))
                 else:
                     raise self._unsupported("an object that is neither group nor array", path)
@@ -272,7 +272,7 @@ class Hdf5:
     def _address(self, opened: Any) -> Any:
         return self._h5py.h5o.get_info(opened.id).addr
 
-    def _dataset(self, path: str, dataset: Any) -> Dataset:
+    def _dataset(self, path: str, dataset: Any) -> H5Dataset:
         if dataset.external or dataset.is_virtual:
             raise self._unsupported("an array whose values are in other files", path)
         shape = dataset.shape
@@ -291,7 +291,7 @@ class Hdf5:
             raise self._damaged(message, path)
         if stored and dataset.chunks is None and (offset := dataset.id.get_offset()) is not None:
             self._extents.append((offset, offset + stored, path))
-        return Dataset(path, dtype, tuple(map(int, shape)), nbytes)
+        return H5Dataset(path, dtype, tuple(map(int, shape)), nbytes)
 
     def _dtype(self, path: str, dataset: Any) -> str:
         h5 = self._h5py
@@ -341,7 +341,7 @@ class Hdf5:
         return UnsupportedCheckpointError(message, path=self._path, name=name)
 
 
-def attributes(file: Hdf5, group: Group, names: Mapping[str, str]) -> dict[str, str]:
+def attributes(file: Hdf5, group: H5Group, names: Mapping[str, str]) -> dict[str, str]:
     """Those of the named texts that the group has, by the caller's words for them."""
     found = {word: file.text(group, name) for word, name in names.items()}
     return {word: text for word, text in found.items() if text is not None}

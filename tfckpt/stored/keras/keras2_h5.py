@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core import names
 from tfckpt.core.automatic_names import snake_case, weak_base
 from tfckpt.core.inventory import Inventory, Ordered
-from tfckpt.core.names import Kind, Node
+from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.keras.model import entry
 from tfckpt.stored.keras.slots import optimizer_node
@@ -28,7 +28,7 @@ from tfckpt.stored.keras_metadata.layers import attributes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import Dataset, Group, Hdf5
+    from tfckpt.stored.keras.hdf5 import H5Dataset, H5Group, Hdf5
 
 _LAYERS, _VALUES, _INNER = "layer_names", "weight_names", "model_weights"
 _TOP, _STATE = "top_level_model_weights", "optimizer_weights"
@@ -36,7 +36,7 @@ _MODELS = frozenset({"Functional", "Model", "Sequential"})
 _FLIPPED = ("theano", "cntk")
 
 
-def is_legacy(root: Group) -> bool:
+def is_legacy(root: H5Group) -> bool:
     """Whether a file lists layers, or values of layers, as one of Keras 2 does."""
     listing = {_LAYERS, f"{_LAYERS}0"} & root.attributes
     inner = (group.attributes & {_VALUES, f"{_VALUES}0"} for group in root.groups.values())
@@ -50,10 +50,10 @@ def read(file: Hdf5, path: str, bases: Collection[str]) -> Inventory:
         DamagedCheckpointError: a layer or value that it lists is not there.
         UnsupportedCheckpointError: Keras 1 wrote it, or a backend with kernels of its own.
     """
-    return _Reader(file, path, bases).read()
+    return _H5Reader(file, path, bases).read()
 
 
-class _Reader:
+class _H5Reader:
     def __init__(self, file: Hdf5, path: str, bases: Collection[str]) -> None:
         self._file = file
         self._path = path
@@ -111,7 +111,7 @@ class _Reader:
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
 
     def _model(self, config: Mapping[str, Any]) -> Node:
-        model = Node(Kind.STACK, label=text(mapping(config, "config"), "name"))
+        model = Node(NodeKind.STACK, label=text(mapping(config, "config"), "name"))
         self._configs.append((model, mapping(config, "config")))
         configs = dict(_layers(config))
         for name in self._names(self._top, _LAYERS):
@@ -123,17 +123,17 @@ class _Reader:
             self._hang(layer, name, listed, configs.get(name, {}))
             model.layers.append(layer)
         if (own := self._top.groups.get(_TOP)) is not None:
-            values = [(Node(Kind.VALUE, value=data), path) for path, data in self._listed(own)]
+            values = [(Node(NodeKind.VALUE, value=data), path) for path, data in self._listed(own)]
             model.children.extend((path.rpartition("/")[2], value) for value, path in values)
             self._own.append((model, values))
         return model
 
     def _layer(self, name: str, config: Mapping[str, Any]) -> Node:
-        node = Node(Kind.GROUP, label=name, cls=snake_case(text(config, "class_name")))
+        node = Node(NodeKind.GROUP, label=name, cls=snake_case(text(config, "class_name")))
         node.base = weak_base(name, self._bases)
         return node
 
-    def _listed(self, group: Group) -> list[tuple[str, Dataset]]:
+    def _listed(self, group: H5Group) -> list[tuple[str, H5Dataset]]:
         """The values that a group lists, by their names without the number of the output."""
         found = []
         for name in self._names(group, _VALUES):
@@ -146,7 +146,7 @@ class _Reader:
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
         return found
 
-    def _names(self, group: Group, attribute: str) -> list[str]:
+    def _names(self, group: H5Group, attribute: str) -> list[str]:
         """What a group lists; one that holds values must list something."""
         found = self._file.texts(group, attribute)
         if found is None and any(True for _ in group.walk()):
@@ -158,11 +158,11 @@ class _Reader:
         self,
         layer: Node,
         name: str,
-        listed: Sequence[tuple[str, Dataset]],
+        listed: Sequence[tuple[str, H5Dataset]],
         config: Mapping[str, Any],
     ) -> None:
         """Hang a layer's values below it, by scope, or by inner layer where those are known."""
-        values = [(Node(Kind.VALUE, value=dataset), path) for path, dataset in listed]
+        values = [(Node(NodeKind.VALUE, value=dataset), path) for path, dataset in listed]
         self._deep.append((layer, values))
         cls = layer.cls or layer.base
         below = ((value, _below(path.split("/"), name)) for value, path in values)
@@ -174,7 +174,7 @@ class _Reader:
     ) -> None:
         inner = dict(_layers(config)) if text(config, "class_name") in _MODELS else {}
         if inner and all(len(parts) > 1 and parts[0] in inner for _, parts in values):
-            node.kind = Kind.STACK
+            node.kind = NodeKind.STACK
             self._configs.append((node, mapping(config, "config")))
             for name, settings in inner.items():
                 layer = self._layer(name, settings)
@@ -188,7 +188,7 @@ class _Reader:
             for end in range(1, len(parts)):
                 path = tuple(parts[:end])
                 if path not in groups:
-                    groups[path] = Node(Kind.GROUP)
+                    groups[path] = Node(NodeKind.GROUP)
                     groups[path[:-1]].children.append((path[-1], groups[path]))
             groups[tuple(parts[:-1])].children.append((parts[-1], value))
 

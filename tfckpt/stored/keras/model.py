@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core import names
 from tfckpt.core.automatic_names import snake_case
 from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
-from tfckpt.core.names import Kind, Node
+from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class
 from tfckpt.stored.keras import optimizers
 from tfckpt.stored.keras.objects import METRICS, OPTIMIZER, VARS, ObjectReader, natural
@@ -16,14 +16,14 @@ from tfckpt.stored.keras_metadata.config import mapping, text, wire
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import Dataset, Group, Hdf5
+    from tfckpt.stored.keras.hdf5 import H5Dataset, H5Group, Hdf5
 
 _INNER = "inner_optimizer"
 
 
 def read(
     files: Sequence[Hdf5],
-    root: Group,
+    root: H5Group,
     path: str,
     config: Mapping[str, Any],
     bases: Collection[str],
@@ -92,10 +92,10 @@ def entry(value: names.Name) -> Entry:
 
 
 def _optimizer(
-    reader: ObjectReader, group: Group, config: Mapping[str, Any], trained: list[Node] | None
+    reader: ObjectReader, group: H5Group, config: Mapping[str, Any], trained: list[Node] | None
 ) -> Node:
-    node = Node(Kind.OPTIMIZER)
-    outer: list[Dataset] | None = None
+    node = Node(NodeKind.OPTIMIZER)
+    outer: list[H5Dataset] | None = None
     if (inner := group.groups.get(_INNER)) is not None:
         outer, group = _values(group), inner
         config = mapping(mapping(config, "config"), _INNER)
@@ -107,22 +107,22 @@ def _optimizer(
         node.children.append((LOSS_SCALE, optimizers.scale(outer)))
     for name, child in group.groups.items():  # optimizers in a list: each for itself
         if name != VARS:
-            rest = Node(Kind.GROUP)
+            rest = Node(NodeKind.GROUP)
             node.children.append((name, rest))
             for dataset in child.walk():
                 edge = dataset.path.removeprefix(f"{child.path}/")
-                rest.children.append((edge, Node(Kind.VALUE, role=Role.SLOT, value=dataset)))
+                rest.children.append((edge, Node(NodeKind.VALUE, role=Role.SLOT, value=dataset)))
     return node
 
 
-def _values(group: Group) -> list[Dataset]:
+def _values(group: H5Group) -> list[H5Dataset]:
     held = group.groups.get(VARS)
     if held is None:
         return []
     return [held.datasets[key] for key in sorted(held.datasets, key=natural)]
 
 
-def _metrics(root: Group) -> Iterator[tuple[str, Dataset]]:
+def _metrics(root: H5Group) -> Iterator[tuple[str, H5Dataset]]:
     """What tf_keras stores of metrics, by its own words, which tell no metric's name."""
     for name in METRICS:
         if (group := root.groups.get(name)) is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.automatic_names import snake_case, weak_base
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import Kind, Node
+from tfckpt.core.names import Node, NodeKind
 from tfckpt.stored.keras_metadata.config import mapping, text
 from tfckpt.stored.keras_metadata.layers import (
     class_and_number,
@@ -26,7 +26,7 @@ from tfckpt.stored.keras_metadata.layers import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import Group, Hdf5
+    from tfckpt.stored.keras.hdf5 import H5Group, Hdf5
 
 VARS = "vars"
 # The second is what Keras 2.12 and 2.13 wrote.
@@ -60,7 +60,7 @@ class ObjectReader:
         self.configs: list[tuple[Node, Mapping[str, Any]]] = []
         self._trained: dict[int, list[Node] | None] = {}
 
-    def model(self, root: Group, config: Mapping[str, Any]) -> Node:
+    def model(self, root: H5Group, config: Mapping[str, Any]) -> Node:
         """The node of the model that the file is of."""
         node = self._layer(root, snake_case(text(config, "class_name")), config, top=True)
         node.label = self.label(root)
@@ -71,9 +71,9 @@ class ObjectReader:
         return self._trained.get(id(node))
 
     def _layer(
-        self, group: Group, cls: str, config: Mapping[str, Any], *, top: bool = False
+        self, group: H5Group, cls: str, config: Mapping[str, Any], *, top: bool = False
     ) -> Node:
-        node = Node(Kind.GROUP, cls=cls)
+        node = Node(NodeKind.GROUP, cls=cls)
         settings = mapping(config, "config")
         node.label = self.label(group) or text(settings, "name")
         node.base = weak_base(node.label, self._bases)
@@ -104,7 +104,7 @@ class ObjectReader:
         """The configuration of a layer that a Bidirectional made of the one it was given."""
         return mapping(settings, "layer") if part in ("forward_layer", "backward_layer") else {}
 
-    def _own(self, node: Node, group: Group, settings: Mapping[str, Any]) -> list[Node]:
+    def _own(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> list[Node]:
         """The values of the layer itself."""
         held = group.groups.get(VARS)
         if held is None:
@@ -114,12 +114,12 @@ class ObjectReader:
         values = []
         for index, key in enumerate(numbered):
             name = names[index] if names else f"{VARS}/{key}"
-            value = Node(Kind.VALUE, value=held.datasets[key])
+            value = Node(NodeKind.VALUE, value=held.datasets[key])
             node.children.append((name, value))
             values.append(value)
         for key, dataset in held.datasets.items():
             if not key.isdecimal():  # a name that the layer gave it
-                node.children.append((key, Node(Kind.VALUE, value=dataset)))
+                node.children.append((key, Node(NodeKind.VALUE, value=dataset)))
         if [str(number) for number in range(len(numbered))] == numbered and numbered:
             self.orders[id(node)] = node, values
         return [v for i, v in enumerate(values) if not names or trained(names[i])]
@@ -136,9 +136,9 @@ class ObjectReader:
         known = order is not None and not (stacked and below)
         self._trained[id(node)] = found if known else None
 
-    def _stack(self, node: Node, group: Group, settings: Mapping[str, Any]) -> None:
+    def _stack(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
         """The layers of a functional or sequential model."""
-        node.kind = Kind.STACK
+        node.kind = NodeKind.STACK
         self.listed.add(id(node))
         configs = list(_configs(settings))
         told = {name: config for name, config in configs if name in group.groups}
@@ -157,9 +157,9 @@ class ObjectReader:
             self.unordered.add(id(node))
             self._trained[id(node)] = None
 
-    def _list(self, group: Group) -> Node:
+    def _list(self, group: H5Group) -> Node:
         """Layers in a list, tuple or dict: their indices are not told."""
-        node = Node(Kind.LIST)
+        node = Node(NodeKind.LIST)
         self.unordered.add(id(node))
         for name in sorted(group.groups, key=_by_class(group)):
             layer = self._listed(group, name, {})
@@ -167,7 +167,7 @@ class ObjectReader:
             node.children.append((name, layer))
         return node
 
-    def _listed(self, group: Group, name: str, config: Mapping[str, Any]) -> Node:
+    def _listed(self, group: H5Group, name: str, config: Mapping[str, Any]) -> Node:
         cls = snake_case(text(config, "class_name"))
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
@@ -175,11 +175,11 @@ class ObjectReader:
             node.told, node.base = False, cls
         return node
 
-    def _seed(self, group: Group) -> Node:
+    def _seed(self, group: H5Group) -> Node:
         (dataset,) = group.groups[VARS].datasets.values()
-        return Node(Kind.VALUE, role=Role.SEED, value=dataset)
+        return Node(NodeKind.VALUE, role=Role.SEED, value=dataset)
 
-    def label(self, group: Group) -> str:
+    def label(self, group: H5Group) -> str:
         """What the object is called, which newer files note on its values' group."""
         held = group.groups.get(VARS)
         if held is None:
@@ -189,12 +189,12 @@ class ObjectReader:
         return next(filter(None, told), "")
 
 
-def _is_seed(name: str, group: Group) -> bool:
+def _is_seed(name: str, group: H5Group) -> bool:
     held = group.groups.get(VARS)
     return _SEED in name and held is not None and len(held.datasets) == 1
 
 
-def _is_list(group: Group) -> bool:
+def _is_list(group: H5Group) -> bool:
     """Whether a group is a list of layers: it holds no values and its members have a class's name.
 
     In older files a layer without values of its own looks the same; which of the two it is shows
@@ -223,7 +223,7 @@ def _configs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
         yield f"{cls}_{number}" if number else cls, layer
 
 
-def _by_class(group: Group) -> Any:
+def _by_class(group: H5Group) -> Any:
     return lambda name: class_and_number(name, group.groups)
 
 

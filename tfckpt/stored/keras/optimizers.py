@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import Kind, Node, Slot
+from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, slot_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import Dataset
+    from tfckpt.stored.keras.hdf5 import H5Dataset
 
 _PAIR = ("momentum", "velocity")
 _SLOTS: Mapping[str, tuple[str, ...]] = {
@@ -51,7 +51,7 @@ class _Layout(NamedTuple):
 
 
 def fill(
-    node: Node, values: Sequence[Dataset], config: Mapping[str, Any], trained: list[Node] | None
+    node: Node, values: Sequence[H5Dataset], config: Mapping[str, Any], trained: list[Node] | None
 ) -> list[Node]:
     """Hang an optimizer's values below its node; the nodes in the order of the file.
 
@@ -61,7 +61,7 @@ def fill(
         config: of the optimizer.
         trained: the values of the model that it may train, in its order, if that is known.
     """
-    made = [Node(Kind.VALUE, role=Role.SLOT, value=value) for value in values]
+    made = [Node(NodeKind.VALUE, role=Role.SLOT, value=value) for value in values]
     placed = _place(node.label, made, config, trained) if trained is not None else None
     for index, value in enumerate(made):
         name = placed.own.get(index) if placed else _own(made, index)
@@ -77,21 +77,21 @@ def fill(
     return made
 
 
-def scale(values: Sequence[Dataset]) -> Node:
+def scale(values: Sequence[H5Dataset]) -> Node:
     """A loss-scale optimizer's own values; those of the one inside follow them and are left out."""
-    group = Node(Kind.GROUP)
+    group = Node(NodeKind.GROUP)
     for edge, value in zip(_SCALE, values, strict=False):
         name, role = optimizer_value(edge)
-        group.children.append((name, Node(Kind.VALUE, role=role, value=value)))
+        group.children.append((name, Node(NodeKind.VALUE, role=role, value=value)))
     return group
 
 
-def own_count(values: Sequence[Dataset]) -> bool:
+def own_count(values: Sequence[H5Dataset]) -> bool:
     """Whether values begin as those of Keras 3's loss-scale optimizer do."""
     return len(values) >= len(_SCALE) and all(value.shape == () for value in values[: len(_SCALE)])
 
 
-class _Placed(NamedTuple):
+class _PlacedSlot(NamedTuple):
     own: dict[int, str]
     slots: dict[int, tuple[str, Node]]
 
@@ -104,9 +104,9 @@ def _own(made: Sequence[Node], index: int) -> str:
 
 def _place(
     cls: str, made: Sequence[Node], config: Mapping[str, Any], trained: list[Node]
-) -> _Placed | None:
+) -> _PlacedSlot | None:
     """What each value is, where just one way to read them fits."""
-    found: list[_Placed] = []
+    found: list[_PlacedSlot] = []
     for layout in _layouts(cls, config):
         for head in (("iterations", "learning_rate"), ("iterations",)):
             rest = made[len(head) : len(made) - len(layout.last)]
@@ -117,13 +117,13 @@ def _place(
                 continue
             own = dict(enumerate(head))
             own |= {len(made) - 1 - i: name for i, name in enumerate(reversed(layout.last))}
-            one = _Placed(own, {len(head) + i: slot for i, slot in enumerate(slots)})
+            one = _PlacedSlot(own, {len(head) + i: slot for i, slot in enumerate(slots)})
             if all(_differ(one, other) for other in found):
                 found.append(one)
     return found[0] if len(found) == 1 else None
 
 
-def _differ(one: _Placed, other: _Placed) -> bool:
+def _differ(one: _PlacedSlot, other: _PlacedSlot) -> bool:
     return one.own != other.own or {i: (s, id(of)) for i, (s, of) in one.slots.items()} != {
         i: (s, id(of)) for i, (s, of) in other.slots.items()
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.automatic_names import snake_case
 from tfckpt.core.inventory import Role
-from tfckpt.core.names import Kind, Node, Slot
+from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,
@@ -25,7 +25,7 @@ from tfckpt.stored.keras_metadata.config import mapping
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import Dataset
+    from tfckpt.stored.keras.hdf5 import H5Dataset
 
 _OWN = frozenset(
     {"iteration", "iter", "iterations", "learning_rate", "momentum_cache", "u_product"}
@@ -36,7 +36,7 @@ _INNER = "inner_optimizer"
 
 
 def optimizer_node(
-    listed: Sequence[tuple[str, Dataset]],
+    listed: Sequence[tuple[str, H5Dataset]],
     config: Mapping[str, Any],
     variables: Sequence[tuple[Node, str]],
 ) -> tuple[Node, list[tuple[Node, str]]]:
@@ -51,13 +51,13 @@ def optimizer_node(
         config = inner
     cls = config.get("class_name")
     cls = cls.rpartition(">")[2] if isinstance(cls, str) else ""  # tf_keras: `Custom>Adam`
-    node = Node(Kind.OPTIMIZER, label=snake_case(cls))
+    node = Node(NodeKind.OPTIMIZER, label=snake_case(cls))
     unique = _unique(variables)
     short = by_slot_path((path, value) for value, path in variables)
-    scale = Node(Kind.GROUP)
+    scale = Node(NodeKind.GROUP)
     made = []
     for index, (path, dataset) in enumerate(listed):
-        value = Node(Kind.VALUE, role=Role.SLOT, value=dataset)
+        value = Node(NodeKind.VALUE, role=Role.SLOT, value=dataset)
         made.append((value, path))
         head, _, last = path.rpartition("/")
         slot, of = _slot(path, unique, short)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfckpt.stored.bundles.encoding.graph_proto import Node
+    from tfckpt.stored.bundles.encoding.graph_proto import GraphNode
 
 KERAS_API = "keras_api"
 CONFIG = "OBJECT_CONFIG_JSON"  # tensorflow/python/trackable/constants.py
@@ -24,7 +24,7 @@ _LISTS = frozenset({KERAS_API, "variables", "trainable_variables", "regularizati
 Edges = dict[str, int]
 
 
-def without_config(node: Node) -> Node:
+def without_config(node: GraphNode) -> GraphNode:
     """The node without the configuration of the layer that it is."""
     values = tuple(value for value in node.attributes if value.name != CONFIG)
     return node if values == node.attributes else dataclasses.replace(node, attributes=values)

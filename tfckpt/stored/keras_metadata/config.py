@@ -13,8 +13,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.automatic_names import snake_case
-from tfckpt.core.names import Kind, holds_weights, walk
-from tfckpt.core.topology import Call, Graph, Tensor, wires
+from tfckpt.core.names import NodeKind, holds_weights, walk
+from tfckpt.core.topology import Graph, LayerCall, Tensor, wires
 from tfckpt.stored.keras_metadata.layers import holds_values
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def wire(configs: Sequence[tuple[Node, Mapping[str, Any]]]) -> None:
     Args:
         configs: nodes of functional and sequential models, each with its configuration.
     """
-    below = (node for stack, _ in configs for node in walk(stack) if node.kind is not Kind.VALUE)
+    below = (
+        node for stack, _ in configs for node in walk(stack) if node.kind is not NodeKind.VALUE
+    )
     elsewhere = {node.label for node in below if node.label and holds_weights(node)}
     for stack, settings in configs:
         layers = {text(layer, "name"): layer for layer in _layers(settings)}
@@ -56,11 +58,11 @@ def wire(configs: Sequence[tuple[Node, Mapping[str, Any]]]) -> None:
         distinct = len(nodes) == sum(map(holds_weights, stack.layers))
         whole = distinct and nodes.keys() <= layers.keys()
         if whole and not others & elsewhere and not any(map(holds_values, classes)):
-            with contextlib.suppress(_UnclearError, RecursionError):
+            with contextlib.suppress(_AmbiguousConfigError, RecursionError):
                 stack.wires = wires(_graph(settings, layers), nodes)
 
 
-class _UnclearError(Exception):
+class _AmbiguousConfigError(Exception):
     """The configuration may be read in two ways, or is not one of a functional model."""
 
 
@@ -83,10 +85,10 @@ def _graph(settings: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]])
             into = exact if _is_keras3(node) else shifted
             into[name, at] = tensors = _inputs(node, nodes)
             if not tensors:
-                raise _UnclearError
+                raise _AmbiguousConfigError
     ends = [_tensors(_leaves(settings.get(side)), nodes) for side in _SIDES]
     if not all(ends):
-        raise _UnclearError
+        raise _AmbiguousConfigError
     clear, others = _numbers(exact.values()), _numbers([*ends, *shifted.values()])
     first = {
         name: _first_call(len(nodes[name]), clear.get(name, set()), numbers)
@@ -94,7 +96,7 @@ def _graph(settings: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]])
     }
     inputs, outputs = (_since(first, tensors) for tensors in ends)
     exact |= {call: _since(first, tensors) for call, tensors in shifted.items()}
-    calls = {call: Call(_class(layers[call[0]]), tensors) for call, tensors in exact.items()}
+    calls = {call: LayerCall(_class(layers[call[0]]), tensors) for call, tensors in exact.items()}
     return Graph(inputs, outputs, lambda tensor: calls.get((str(tensor.layer), tensor.call)))
 
 
@@ -137,7 +139,7 @@ def _leaves(value: Any) -> Iterator[Sequence[Any]]:
             found = {key: list(_leaves(each)) for key, each in value.items()}
             keys = [key for key, leaves in found.items() if leaves]
             if keys != sorted(keys):
-                raise _UnclearError
+                raise _AmbiguousConfigError
             for key in keys:
                 yield from found[key]
 
@@ -159,7 +161,7 @@ def _first_call(count: int, exact: set[int], shifted: set[int]) -> int:
         return 0
     starts = [at for at in (0, 1) if exact | {each - at for each in shifted} == {*range(count)}]
     if len(starts) != 1:
-        raise _UnclearError
+        raise _AmbiguousConfigError
     return starts[0]
 
 

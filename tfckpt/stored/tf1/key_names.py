@@ -15,7 +15,7 @@ from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.names import MODEL, OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.stored.tf1.key_layers import DEEPEST, KeyLayers
-from tfckpt.stored.tf1.key_slots import Slot, Solver, class_of, find_slots
+from tfckpt.stored.tf1.key_slots import SlotKey, Solver, class_of, find_slots
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _POWER = re.compile(r"beta[12]_power(?:_(?P<number>[0-9]{1,4}))?")
 _OWN = ("iter", "iterations", "learning_rate", "lr", "decay")
 
 
-class Listed(Protocol):
+class ListedValue(Protocol):
     """What a file says of one value."""
 
     @property
@@ -52,7 +52,7 @@ class _Meaning(NamedTuple):
 
 def name_keys(
     source: str,
-    values: Mapping[str, Listed],
+    values: Mapping[str, ListedValue],
     roots: Mapping[str, Root] | None = None,
     bases: Collection[str] = (),
 ) -> Inventory:
@@ -97,7 +97,7 @@ def _rooted(path: str, apart: Collection[str]) -> str:
     return path if path.partition("/")[0] in apart else f"{MODEL}/{path}".rstrip("/")
 
 
-def _names(values: Mapping[str, Listed]) -> dict[str, str]:
+def _names(values: Mapping[str, ListedValue]) -> dict[str, str]:
     """Variable's name → key; a tensor's name, with ``:0``, is that of the variable."""
     names = {}
     for key in values:
@@ -107,7 +107,7 @@ def _names(values: Mapping[str, Listed]) -> dict[str, str]:
 
 
 def _entries(
-    meanings: Mapping[str, _Meaning], keys: Mapping[str, str], values: Mapping[str, Listed]
+    meanings: Mapping[str, _Meaning], keys: Mapping[str, str], values: Mapping[str, ListedValue]
 ) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     for name, key in keys.items():
@@ -134,7 +134,7 @@ class _State:
 
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
         self._shapes = shapes
-        self.slots: Mapping[str, Slot] = find_slots(shapes)
+        self.slots: Mapping[str, SlotKey] = find_slots(shapes)
         found = {slot.solver for slot in self.slots.values() if slot.solver is not None}
         scopes = self._scopes({solver.scope: solver for solver in sorted(found, reverse=True)})
         solvers = sorted(found | set(scopes.values()))

@@ -86,7 +86,7 @@ class Solver(NamedTuple):
     number: int = 0
 
 
-class Slot(NamedTuple):
+class SlotKey(NamedTuple):
     """What a key is: the slot of a variable; ``solver`` is None for a moving average."""
 
     of: str
@@ -112,7 +112,7 @@ def class_of(word: str) -> str | None:
     return found[0] if found else None
 
 
-def find_slots(shapes: Mapping[str, Shape]) -> dict[str, Slot]:
+def find_slots(shapes: Mapping[str, Shape]) -> dict[str, SlotKey]:
     """The names that are slots, and what each is.
 
     Args:
@@ -124,7 +124,7 @@ def find_slots(shapes: Mapping[str, Shape]) -> dict[str, Slot]:
     a/kernel/Adam momentum a/kernel
     a/kernel/Adam_1 velocity a/kernel
     """
-    found: dict[str, Slot] = {}
+    found: dict[str, SlotKey] = {}
     numbered: dict[_Numbered, dict[int, str]] = defaultdict(dict)
     counted = any("beta1_power" in name for name in shapes)
     for name in shapes:
@@ -140,7 +140,7 @@ def find_slots(shapes: Mapping[str, Shape]) -> dict[str, Slot]:
         one = _Numbered(owner, head[: -len(owner)].rstrip("/"), match["word"])
         if _plain(one.word) in _AVERAGES:
             if shapes[name] == shapes[owner]:
-                found.setdefault(name, Slot(owner, MOVING_AVERAGE, None))
+                found.setdefault(name, SlotKey(owner, MOVING_AVERAGE, None))
         elif _is_optimizer(one.word, counted=counted):
             numbered[one][int(match["number"] or 0)] = name
     for one, names in numbered.items():
@@ -148,14 +148,14 @@ def find_slots(shapes: Mapping[str, Shape]) -> dict[str, Slot]:
     return {name: slot for name, slot in found.items() if slot.of not in found}
 
 
-def _told(name: str, shapes: Mapping[str, Shape]) -> Slot | None:
+def _told(name: str, shapes: Mapping[str, Shape]) -> SlotKey | None:
     """A slot whose key says which it is."""
     shape = shapes[name]
     if (match := _MESH.fullmatch(name)) and (owner := _owner(match["of"], shapes)) is not None:
         slot = {"vr": "r", "vc": "c"}.get(match["slot"]) or slot_name(match["slot"])
         scope = match["of"][: -len(owner)].rstrip("/")
         fits = _fits(slot, shape, shapes[owner])
-        return Slot(owner, slot, Solver(scope, "adafactor")) if fits else None
+        return SlotKey(owner, slot, Solver(scope, "adafactor")) if fits else None
     head, _, last = name.rpartition("/")
     owner = _owner(head, shapes)
     if owner is not None and shape == shapes[owner]:
@@ -163,9 +163,9 @@ def _told(name: str, shapes: Mapping[str, Shape]) -> Slot | None:
         label = class_of(scope.rpartition("/")[2]) or ""
         if match := _PREFIXED.fullmatch(last):
             label = "lamb" if match["cls"] == "lamb" else "adam_weight_decay"
-            return Slot(owner, slot_name(match["slot"]), Solver(scope, label))
+            return SlotKey(owner, slot_name(match["slot"]), Solver(scope, label))
         if last in _WORDS and scope and (label or shape):
-            return Slot(owner, slot_name(last), Solver(scope, label))
+            return SlotKey(owner, slot_name(last), Solver(scope, label))
     # tf_keras since 2.11 puts the slot before the variable: Adam/m/dense/kernel.
     parts = name.split("/")
     for cut in range(2, len(parts) if len(parts) <= DEEPEST else 0):
@@ -173,7 +173,7 @@ def _told(name: str, shapes: Mapping[str, Shape]) -> Slot | None:
         owner = "/".join(parts[cut:])
         if label and parts[cut - 1] in _WORDS and shapes.get(owner) == shape:
             scope = "/".join(parts[: cut - 1])
-            return Slot(owner, slot_name(parts[cut - 1]), Solver(scope, label))
+            return SlotKey(owner, slot_name(parts[cut - 1]), Solver(scope, label))
     return None
 
 
@@ -204,7 +204,7 @@ def _is_optimizer(word: str, *, counted: bool) -> bool:
 
 def _in_order(
     one: _Numbered, names: Sequence[str], shapes: Mapping[str, Shape]
-) -> Iterator[tuple[str, Slot]]:
+) -> Iterator[tuple[str, SlotKey]]:
     """The slots of one optimizer word and one variable, which are in the order of creation."""
     plain, whole = _plain(one.word), shapes[one.of]
     known = _CLASSES.get(plain)
@@ -219,7 +219,7 @@ def _in_order(
         number, at = divmod(place, len(slots)) if slots else (0, 0)
         slot = slots[at] if slots else f"{label}_{place}" if place else label
         if _fits(slot, shapes[name], whole):
-            yield name, Slot(one.of, slot, Solver(one.scope, label, number))
+            yield name, SlotKey(one.of, slot, Solver(one.scope, label, number))
 
 
 def _factored(shapes: Sequence[Shape], whole: Shape) -> tuple[str, ...]:

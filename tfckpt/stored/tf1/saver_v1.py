@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _MAX_LIST_BYTES = 1 << 30
 
 
-class Slice(NamedTuple):
+class TensorSlice(NamedTuple):
     """A part of a value, and the number of the file it is in."""
 
     extents: tuple[Extent, ...]
@@ -66,7 +66,7 @@ class Slice(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Value:
+class ListedTensor:
     """One value as the files list it; ``nbytes`` is 0 for strings, whose size they do not tell.
 
     There is no checksum of a whole value.
@@ -75,7 +75,7 @@ class Value:
     dtype: str
     shape: Shape
     nbytes: int
-    slices: tuple[Slice, ...]
+    slices: tuple[TensorSlice, ...]
     crc32c: None = None
 
 
@@ -103,7 +103,7 @@ class SaverV1:
             self._handles.extend(files.open_read(path) for path in paths)
             pairs = zip(self._handles, paths, strict=True)
             self._tables = [TableFile(handle, path) for handle, path in pairs]
-            self.entries: Mapping[str, Value] = self._listed()
+            self.entries: Mapping[str, ListedTensor] = self._listed()
         except BaseException:
             self.close()
             raise
@@ -156,24 +156,26 @@ class SaverV1:
         for handle in self._handles:
             handle.close()
 
-    def _listed(self) -> dict[str, Value]:
-        found: dict[str, tuple[str, Shape, list[Slice]]] = {}
+    def _listed(self) -> dict[str, ListedTensor]:
+        found: dict[str, tuple[str, Shape, list[TensorSlice]]] = {}
         for number, (table, path) in enumerate(zip(self._tables, self._paths, strict=True)):
             with _faults(path):
                 for name, dtype, shape, slices in _list(table.get(b""), path):
                     known = found.setdefault(name, (dtype, shape, []))
                     if known[:2] != (dtype, shape):
                         raise WireError(f"{name!r} is {dtype} {shape} here, and not elsewhere")
-                    known[2].extend(Slice(extents, number) for extents in slices)
+                    known[2].extend(TensorSlice(extents, number) for extents in slices)
         values = {}
         for name, (dtype, shape, parts) in sorted(found.items()):
             with _faults(self._paths[parts[0].file] if parts else self._paths[0], name):
                 count = element_count(shape)
                 check_tiles([part.extents for part in parts], shape)
-                values[name] = Value(dtype, shape, count * ITEM_BYTES.get(dtype, 0), tuple(parts))
+                values[name] = ListedTensor(
+                    dtype, shape, count * ITEM_BYTES.get(dtype, 0), tuple(parts)
+                )
         return values
 
-    def _piece(self, key: str, dtype: str, part: Slice, shape: Shape) -> np.ndarray:
+    def _piece(self, key: str, dtype: str, part: TensorSlice, shape: Shape) -> np.ndarray:
         path = self._paths[part.file]
         stored = self._tables[part.file].get(slice_key(key, part.extents))
         with _faults(path, key):

@@ -50,7 +50,7 @@ class RegisteredSaver:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """One object of the graph; ``has_checkpoint_values`` is None where the writer did not say."""
 
     children: tuple[Child, ...] = ()
@@ -64,7 +64,7 @@ class Node:
 class ObjectGraph:
     """The objects of a checkpoint (TrackableObjectGraph); node 0 is the root."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
 
 
 def parse_object_graph(data: bytes, *, path: str = "", name: str = "") -> ObjectGraph:
@@ -93,7 +93,7 @@ has_checkpoint_values=None),)
     return ObjectGraph(nodes)
 
 
-def _check_references(nodes: tuple[Node, ...]) -> None:
+def _check_references(nodes: tuple[GraphNode, ...]) -> None:
     count = len(nodes)
     for node in nodes:
         for child in node.children:
@@ -104,7 +104,7 @@ def _check_references(nodes: tuple[Node, ...]) -> None:
                 raise WireError(f"slot {slot.slot_name!r} refers to a node that is none")
 
 
-def _parse_node(data: bytes) -> Node:
+def _parse_node(data: bytes) -> GraphNode:
     children: list[Child] = []
     attributes: list[Attribute] = []
     slots: list[SlotVariable] = []
@@ -124,4 +124,4 @@ def _parse_node(data: bytes) -> Node:
             saver = RegisteredSaver(*(as_text(inner.get(field, b"")) for field in (1, 2)))
         elif number == 5:
             has_values = bool(as_number(inner.get(1, 0), 1 << 64))
-    return Node(tuple(children), tuple(attributes), tuple(slots), saver, has_values)
+    return GraphNode(tuple(children), tuple(attributes), tuple(slots), saver, has_values)

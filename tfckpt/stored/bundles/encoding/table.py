@@ -41,7 +41,7 @@ MAX_SNAPPY_RATIO = 22
 MAX_PREFIX_RATIO = 64
 
 
-class _Place(NamedTuple):
+class _BlockHandle(NamedTuple):
     """Where a block is."""
 
     offset: int
@@ -62,10 +62,10 @@ class TableFile:
     def __init__(self, handle: Handle, path: str) -> None:
         self._handle = handle
         self._path = path
-        self._place: _Place | None = None
+        self._place: _BlockHandle | None = None
         self._held: dict[bytes, bytes] = {}
         self._uppers: list[bytes] = []
-        self._places: list[_Place] = []
+        self._places: list[_BlockHandle] = []
         with self._naming():
             metaindex, index = _footer(
                 handle.pread(max(handle.size - FOOTER_BYTES, 0), FOOTER_BYTES)
@@ -90,7 +90,7 @@ class TableFile:
                 self._place = place
         return self._held.get(key)
 
-    def _raw(self, place: _Place) -> bytes:
+    def _raw(self, place: _BlockHandle) -> bytes:
         _check_place(place, self._handle.size)
         return _unfolded(self._handle.pread(place.offset, place.size + TRAILER_BYTES), place.offset)
 
@@ -154,7 +154,7 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         separator = upper
 
 
-def _footer(data: bytes) -> tuple[_Place, _Place]:
+def _footer(data: bytes) -> tuple[_BlockHandle, _BlockHandle]:
     if len(data) < FOOTER_BYTES:
         raise WireError(f"is {len(data)} bytes long, too short for an index: truncated")
     footer = data[-FOOTER_BYTES:]
@@ -165,20 +165,20 @@ def _footer(data: bytes) -> tuple[_Place, _Place]:
     return metaindex, index
 
 
-def _place(data: bytes, position: int) -> tuple[_Place, int]:
+def _place(data: bytes, position: int) -> tuple[_BlockHandle, int]:
     offset, position = varint(data, position)
     size, position = varint(data, position)
-    return _Place(offset, size), position
+    return _BlockHandle(offset, size), position
 
 
-def _block(data: bytes, place: _Place) -> bytes:
+def _block(data: bytes, place: _BlockHandle) -> bytes:
     """The content of a block, checked and unfolded."""
     _check_place(place, len(data))
     start = place.offset
     return _unfolded(data[start : start + place.size + TRAILER_BYTES], start)
 
 
-def _check_place(place: _Place, size: int) -> None:
+def _check_place(place: _BlockHandle, size: int) -> None:
     if place.offset + place.size + TRAILER_BYTES > size - FOOTER_BYTES:
         raise WireError(
             f"a block of {place.size} bytes at {place.offset} runs past the end: truncated"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.stored.bundles.bundle import data_path
-from tfckpt.stored.bundles.writing.shard import BRISK, Pace, Shard
+from tfckpt.stored.bundles.writing.shard import BRISK, ChunkSizes, Shard
 from tfckpt.stored.io.parallel import Together, cores
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ONE_FILE = 1 << 25  # a smaller checkpoint takes longer to divide than to write
 MOST = 4
 
 
-class Value(NamedTuple):
+class BundleValue(NamedTuple):
     """One value that is to be written.
 
     Attributes:
@@ -51,7 +51,7 @@ class Value(NamedTuple):
     held: Any
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """Where they are written.
 
     Attributes:
@@ -89,10 +89,10 @@ def files_for(nbytes: int) -> int:
 
 
 def write_side_by_side(
-    values: list[Value],
-    read: Callable[[Value], Iterable[np.ndarray]],
-    place: Place,
-    pace: Pace = BRISK,
+    values: list[BundleValue],
+    read: Callable[[BundleValue], Iterable[np.ndarray]],
+    place: Target,
+    pace: ChunkSizes = BRISK,
 ) -> Written:
     """Write data files; when this returns, they are on disk.
 
@@ -122,7 +122,7 @@ def write_side_by_side(
     )
 
 
-def _divided(values: Sequence[Value], count: int) -> list[collections.deque[Value]]:
+def _divided(values: Sequence[BundleValue], count: int) -> list[collections.deque[BundleValue]]:
     """The values of each file, in their order; the files about equally large."""
     if count == 1:
         return [collections.deque(values)]
@@ -130,7 +130,7 @@ def _divided(values: Sequence[Value], count: int) -> list[collections.deque[Valu
     for at in sorted(range(len(values)), key=lambda at: -values[at].nbytes):
         chosen[at] = least = sizes.index(min(sizes))
         sizes[least] += values[at].nbytes
-    parts: list[collections.deque[Value]] = [collections.deque() for _ in sizes]
+    parts: list[collections.deque[BundleValue]] = [collections.deque() for _ in sizes]
     for value, number in zip(values, chosen, strict=True):
         parts[number].append(value)
     return parts
@@ -138,8 +138,8 @@ def _divided(values: Sequence[Value], count: int) -> list[collections.deque[Valu
 
 def _fill(
     shard: Shard,
-    values: collections.deque[Value],
-    read: Callable[[Value], Iterable[np.ndarray]],
+    values: collections.deque[BundleValue],
+    read: Callable[[BundleValue], Iterable[np.ndarray]],
 ) -> None:
     try:
         shard.reserve(sum(value.nbytes for value in values))
@@ -150,6 +150,8 @@ def _fill(
         values.clear()  # the traceback of a failure would keep them
 
 
-def _add(shard: Shard, value: Value, read: Callable[[Value], Iterable[np.ndarray]]) -> None:
+def _add(
+    shard: Shard, value: BundleValue, read: Callable[[BundleValue], Iterable[np.ndarray]]
+) -> None:
     key, dtype, shape, nbytes, look, _ = value
     shard.add_pieces(key, dtype, shape, nbytes, read(value), look=look)

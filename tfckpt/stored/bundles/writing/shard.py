@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
 
 
-class Pace(NamedTuple):
+class ChunkSizes(NamedTuple):
     """How much is done at a time.
 
     Attributes:
@@ -46,9 +46,9 @@ class Pace(NamedTuple):
 
 
 # What the cache of one core holds beside other things.
-BRISK = Pace(1 << 20, 1 << 20)
+BRISK = ChunkSizes(1 << 20, 1 << 20)
 # Beside other work in Python: whoever lets go of the interpreter for a call waits to get it back.
-BESIDE = Pace(1 << 22, 1 << 25)
+BESIDE = ChunkSizes(1 << 22, 1 << 25)
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -89,7 +89,7 @@ class Shard:
         path: str,
         number: int,
         files: Files = LOCAL,
-        pace: Pace = BRISK,
+        pace: ChunkSizes = BRISK,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.coded: list[tuple[bytes, bytes]] = []
