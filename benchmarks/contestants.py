@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.saving.save import Terms
+from tfckpt.live.saving.save import SaveOptions
 from tfckpt.stored.io.files import SCRATCH
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class NoFsync(Tfckpt):
     name = NO_FSYNC
 
     def save(self) -> None:
-        self.checkpoint._tfckpt_save(self.prefix, self.prefix, None, Terms(SCRATCH))
+        self.checkpoint._tfckpt_save(self.prefix, self.prefix, None, SaveOptions(SCRATCH))
 
 
 class TensorFlowManager(Contestant):

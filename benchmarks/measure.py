@@ -87,7 +87,7 @@ class Settings:
         """Rounds before, which do not count."""
         return 0 if self.quick else 1
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         gc.collect()
         if not self.quick:
             os.sync()
@@ -128,7 +128,7 @@ def in_turns(
     for number in range(-settings.warm, max(rounds.values())):
         names = [name for name in turns if name not in failed and number < rounds[name]]
         for name in random.Random(SEED + number).sample(names, len(names)):
-            settings.settle()
+            settings.resolve()
             try:
                 measured = turns[name]()
             except Exception as error:

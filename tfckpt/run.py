@@ -102,7 +102,7 @@ class Run:
     def restored(self, found: Restoration) -> None:
         """The run goes on from what was restored."""
         if (prepared := found.prepared) is not None:
-            self.checkpoint._tfckpt_descent = self.checkpoint._tfckpt_descent.after(prepared)
+            self.checkpoint._tfckpt_lineage = self.checkpoint._tfckpt_lineage.after(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
         self.saves.restored()
@@ -111,7 +111,7 @@ class Run:
     def follow(self, other: Run) -> None:
         """It goes on where another run of the same objects has come to, in the same directory."""
         self.fits, self.report = other.fits, other.report
-        self.checkpoint._tfckpt_descent = other.checkpoint._tfckpt_descent
+        self.checkpoint._tfckpt_lineage = other.checkpoint._tfckpt_lineage
 
     @in_turn("checkpoint._tfckpt_background")
     def plan(self) -> Plan:

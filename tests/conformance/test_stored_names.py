@@ -87,10 +87,10 @@ def test_a_file_has_the_names_of_the_model_that_it_was_written_from(
     flavour, build, state, tmp_path, request
 ) -> None:
     which = request.node.callspec.params["build"], flavour.__name__
-    untold = UNTOLD.get(which, set())
+    unnamed = UNTOLD.get(which, set())
     if flavour is keras:
-        untold = untold | LISTED.get(which[0], set())
-    layers = "|".join(map(re.escape, untold)) or "(?!)"
+        unnamed = unnamed | LISTED.get(which[0], set())
+    layers = "|".join(map(re.escape, unnamed)) or "(?!)"
     model = build(flavour)
     if state == "compiled":
         compiled(model, flavour.optimizers.Adam())
@@ -102,7 +102,7 @@ def test_a_file_has_the_names_of_the_model_that_it_was_written_from(
         missing, foreign = compare(prefix, live)
         assert all(FOREIGN.search(name) for name in foreign), foreign
         assert all(re.search(f"/({layers})(/|$)", name) for name in missing), missing
-        assert bool(missing) == bool(untold)
+        assert bool(missing) == bool(unnamed)
 
 
 def small(k: Any) -> Any:
@@ -333,7 +333,7 @@ def test_a_stack_has_the_layers_of_the_live_one(flavour, kind, tmp_path) -> None
     model = models.MODELS[kind](flavour)
     live = collect({"model": model})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert inventory.stacks == live.inventory.stacks
+    assert inventory.sequences == live.inventory.sequences
 
 
 def test_without_a_hint_a_lone_model_is_recognized(flavour, tmp_path) -> None:
@@ -375,8 +375,8 @@ def test_a_list_of_layers_has_the_names_that_the_user_gave_them(tmp_path) -> Non
     model(np.ones((1, 3), "float32"))
     live = collect({"model": model})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert inventory.stacks == live.inventory.stacks
-    assert [layer.label for layer in inventory.stacks["model/blocks"]] == ["a", "", "b"]
+    assert inventory.sequences == live.inventory.sequences
+    assert [layer.label for layer in inventory.sequences["model/blocks"]] == ["a", "", "b"]
 
 
 def test_a_layer_whose_name_the_file_does_not_tell_is_said_to_be_untold(flavour, tmp_path) -> None:
@@ -385,5 +385,5 @@ def test_a_layer_whose_name_the_file_does_not_tell_is_said_to_be_untold(flavour,
     outputs = flavour.layers.Dense(2, name="head")(inner(inputs))
     live = collect({"model": (model := flavour.Model(inputs, outputs))})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert [layer.told for layer in inventory.stacks["model"]] == [False, True]
-    assert all(layer.told for layer in live.inventory.stacks["model"])
+    assert [layer.told for layer in inventory.sequences["model"]] == [False, True]
+    assert all(layer.told for layer in live.inventory.sequences["model"])

@@ -71,7 +71,7 @@ class Life:
                 assert int(again.numpy()) == step
         self.save()
         assert self.manager.latest_checkpoint == self.acknowledged[self.tried]
-        bucket.settle()
+        bucket.resolve()
         bucket.restart()
         assert self.restored() == self.tried
         self.save()
@@ -148,7 +148,7 @@ def two(patch: pytest.MonkeyPatch, n: int, late: float, keep: int | None = None)
     bucket.between(n, lambda: told.update(Writer(bucket, 200, keep).saves(2)))
     told |= first.saves(1)
     calls = len(bucket.calls)
-    bucket.settle()
+    bucket.resolve()
     for path, value in told.items():
         assert whole(path) == value, (path, n)
     last = Writer(bucket, 300, keep)

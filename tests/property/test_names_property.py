@@ -23,14 +23,14 @@ KEYWORDS = ("model", "generator", "step", "optimizer")
 def trees(draw: Callable[..., Any]) -> dict[str, Node]:
     """Roots of a graph in which nodes are shared, cycles included, as live objects have them."""
     size = draw(st.integers(1, 9))
-    kinds = st.sampled_from((NodeKind.VALUE, NodeKind.GROUP, NodeKind.GROUP, NodeKind.STACK))
+    kinds = st.sampled_from((NodeKind.VALUE, NodeKind.GROUP, NodeKind.GROUP, NodeKind.SEQUENCE))
     nodes = [Node(draw(kinds)) for _ in range(size)]
     for index, node in enumerate(nodes):
         if node.kind is NodeKind.VALUE:
             node.role = draw(st.sampled_from((Role.WEIGHT, Role.WEIGHT, Role.SEED)))
             continue
         node.label, node.base = draw(st.sampled_from(LABELS))
-        if node.kind is NodeKind.STACK:
+        if node.kind is NodeKind.SEQUENCE:
             later = nodes[index + 1 :]  # no model is a layer of its own layers
             node.layers = _layers(
                 draw(st.lists(st.sampled_from(later), max_size=4) if later else st.just([]))
@@ -98,6 +98,6 @@ def test_every_alias_leads_to_the_values_of_what_it_stands_for(roots) -> None:
 @given(trees())
 def test_a_stack_lists_the_layers_that_its_names_go_through(roots) -> None:
     names = named(roots)
-    for path, layers in names.stacks.items():
+    for path, layers in names.sequences.items():
         assert len({layer.name for layer in layers}) == len(layers)
         assert all("/" not in layer.name for layer in layers), path

@@ -58,7 +58,7 @@ inventories = st.builds(
     lambda entries, stack, aliases, kind, complete: Inventory(
         "here",
         {entry.name: entry for entry in entries},
-        stacks={"model": stack},
+        sequences={"model": stack},
         aliases=aliases,
         optimizers={"optimizer": kind},
         complete=complete,

@@ -165,10 +165,10 @@ def test_attributes_that_are_named_come_back(counting) -> None:
         == []
     )
     assert fresh.seen == [1, 2]
-    untold = counting()
-    said = callback_state.restore([untold], callback_state.collect([one], named))
+    unnamed = counting()
+    said = callback_state.restore([unnamed], callback_state.collect([one], named))
     assert said[0] == "Counting: seen begins anew"
-    assert untold.seen == []
+    assert unnamed.seen == []
 
 
 def test_what_is_neither_is_said_with_what_it_holds(counting, flavour) -> None:

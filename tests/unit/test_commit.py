@@ -112,7 +112,7 @@ LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
 def test_any_record_round_trips_exactly(
     tmp_path_factory: pytest.TempPathFactory,
     entries: list[Entry],
-    stacks: Any,
+    sequences: Any,
     metrics: Any,
     training: Any,
     left_out: Any,
@@ -124,7 +124,7 @@ def test_any_record_round_trips_exactly(
     inventory = Inventory(
         prefix,
         {entry.name: entry for entry in entries},
-        stacks,
+        sequences,
         complete=complete,
         left_out=left_out,
     )
@@ -157,15 +157,15 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
         Layer("0", label="x", kind="block"),
     )
     inventory = dataclasses.replace(
-        RECORD.inventory, stacks={"model": layers}, labels={"model/a": "x"}
+        RECORD.inventory, sequences={"model": layers}, labels={"model/a": "x"}
     )
     record_file.write(prefix, dataclasses.replace(RECORD, inventory=inventory))
     found = record_file.read(prefix).inventory
-    assert [(one.kind, one.number) for one in found.stacks["model"]] == [
+    assert [(one.kind, one.number) for one in found.sequences["model"]] == [
         ("dense", 4),
         ("block", -1),
     ]
-    assert [one.traits for one in found.stacks["model"]] == [traits, Traits()]
+    assert [one.traits for one in found.sequences["model"]] == [traits, Traits()]
     assert found.labels == {"model/a": "x"}
 
 
@@ -258,13 +258,13 @@ FORGED = {
     "a file of another checkpoint": _changed(files=["ckpt-7.data-00000-of-00001"]),
     "a file of another directory": _changed(files=["../ckpt-1-saver"]),
     "the index among the files": _changed(files=["ckpt-1-2.index"]),
-    "layer a text": _changed(stacks={"model": ["dense"]}),
-    "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
-    "made of fewer layers": _changed(stacks={"model": [["a", ""]]}, made={"model": []}),
-    "made by a text": _changed(stacks={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
-    "traits of fewer layers": _changed(stacks={"model": [["a", ""]]}, traits={"model": []}),
+    "layer a text": _changed(sequences={"model": ["dense"]}),
+    "layer of three": _changed(sequences={"model": [["a", "b", "c"]]}),
+    "made of fewer layers": _changed(sequences={"model": [["a", ""]]}, made={"model": []}),
+    "made by a text": _changed(sequences={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
+    "traits of fewer layers": _changed(sequences={"model": [["a", ""]]}, traits={"model": []}),
     "traits with a number": _changed(
-        stacks={"model": [["a", ""]]}, traits={"model": [["", "", "", 1]]}
+        sequences={"model": [["a", ""]]}, traits={"model": [["", "", "", 1]]}
     ),
     "label a number": _changed(labels={"model/a": 1}),
     "alias a list": _changed(aliases={"a": ["b"]}),

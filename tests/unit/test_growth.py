@@ -59,14 +59,14 @@ def assert_linear(task: Callable[[int], Callable[[], Any]], few: int = FEW) -> N
 def numbered(values: int) -> Inventory:
     """With layers of automatic names, in the order in which they are told of."""
     found = inventory(values)
-    layers = tuple(Layer(layer.name, "block") for layer in found.stacks["model"])
+    layers = tuple(Layer(layer.name, "block") for layer in found.sequences["model"])
     return Inventory("here", found.entries, {"model": layers}, optimizers=found.optimizers)
 
 
 def shifted(values: int) -> Inventory:
     """The same without its first layer: every name is that of another layer."""
     found = numbered(values)
-    layers = found.stacks["model"][1:]
+    layers = found.sequences["model"][1:]
     entries = {n: e for n, e in found.entries.items() if "/block/" not in n}
     return Inventory("here", entries, {"model": layers}, optimizers=found.optimizers)
 

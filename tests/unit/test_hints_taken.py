@@ -12,16 +12,16 @@ import yaml
 
 import tfckpt
 
-STACK = ["dense?", "dense?", "dense?"]
+SEQUENCE = ["dense?", "dense?", "dense?"]
 EDITS = {
-    "the middle one of three unnamed is removed": (STACK, [0, 2]),
-    "the first one is removed": (STACK, [1, 2]),
-    "one is put before": (STACK, [None, 0, 1, 2]),
+    "the middle one of three unnamed is removed": (SEQUENCE, [0, 2]),
+    "the first one is removed": (SEQUENCE, [1, 2]),
+    "one is put before": (SEQUENCE, [None, 0, 1, 2]),
     "two change places": (["dense?", "wide?", "dense?"], [1, 0, 2]),
     "one is renamed": (["a", "b", "c"], [0, "1:new", 2]),
     "two are renamed": (["a", "b", "c"], ["0:x", "1:y", 2]),
     "one is removed": (["a", "b", "c"], [0, 2]),
-    "one is named": (STACK, [0, "1:named", 2]),
+    "one is named": (SEQUENCE, [0, "1:named", 2]),
 }
 LIBRARIES = pytest.mark.parametrize("library", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
 
@@ -49,7 +49,7 @@ def edited(k: Any, edit: str) -> tuple[Any, Any, list[int]]:
     for each in after:
         at, _, name = str(each).partition(":")
         number = None if each is None else int(at)
-        layers.append((name or (STACK[0] if number is None else names[number]), -9))
+        layers.append((name or (SEQUENCE[0] if number is None else names[number]), -9))
         wanted.append(0 if number is None else number + 1)
     return old, built(k, layers), wanted
 

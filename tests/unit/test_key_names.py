@@ -213,7 +213,7 @@ def test_numbers_of_layers_are_taken_anew_in_each_scope_and_chosen_names_stay() 
         "model/dense_9/kernel": "model/model/dense/kernel",
         "dense_4/kernel/Momentum": "optimizer/momentum/dense/kernel",
     }
-    assert [layer.name for layer in inventory.stacks["model"]] == ["dense", "dense_1"]
+    assert [layer.name for layer in inventory.sequences["model"]] == ["dense", "dense_1"]
     assert inventory.unordered == {"model", "model/enc", "model/model"}
 
 

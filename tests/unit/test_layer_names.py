@@ -7,9 +7,9 @@ import pytest
 from tfckpt.stored.graphs.layer_names import Scope, layer_names
 
 
-def made(*names: str, depth: int = 1, stacks: int = 0) -> list[Scope]:
+def made(*names: str, depth: int = 1, sequences: int = 0) -> list[Scope]:
     """Where the variables of one layer were made, as `net/dense`."""
-    return [Scope(tuple(name.split("/")) if name else (), depth, stacks) for name in names]
+    return [Scope(tuple(name.split("/")) if name else (), depth, sequences) for name in names]
 
 
 @pytest.mark.parametrize("prefix", ["", "net/", "outer/net/"])
@@ -64,8 +64,8 @@ def test_the_scope_of_an_outer_model_is_no_layer() -> None:
 
 
 def test_a_model_in_a_model_is_not_named_by_its_layer() -> None:
-    assert layer_names([made("dense", depth=2, stacks=1)]) == [""]
-    assert layer_names([made("body/dense", depth=2, stacks=1)]) == ["body"]
+    assert layer_names([made("dense", depth=2, sequences=1)]) == [""]
+    assert layer_names([made("body/dense", depth=2, sequences=1)]) == ["body"]
 
 
 def test_two_of_one_name_are_none() -> None:

@@ -32,7 +32,9 @@ def group(label: str = "", base: str = "", **children: Node) -> Node:
 
 
 def stack(*layers: Node, label: str = "", base: str = "", **children: Node) -> Node:
-    return Node(NodeKind.STACK, label, base, layers=list(layers), children=list(children.items()))
+    return Node(
+        NodeKind.SEQUENCE, label, base, layers=list(layers), children=list(children.items())
+    )
 
 
 def dense(label: str = "dense", base: str = "dense") -> Node:
@@ -68,18 +70,18 @@ def test_layers_that_hold_weights_are_numbered_first() -> None:
     model = stack(seeded, group("block_2", "block", w=value()))
     names = assign({"model": model}, ["model"])
     assert {n.name for n in names.values} == {"model/block/w", "seed/block_1"}
-    assert names.stacks == {"model": (Layer("block", "block"),)}
+    assert names.sequences == {"model": (Layer("block", "block"),)}
 
 
 def test_an_unknown_name_is_said_to_be_untold() -> None:
     names = assign({"model": stack(dense("head", base=""), dense("", base=""), dense())}, ["model"])
-    assert [layer.told for layer in names.stacks["model"]] == [True, False, True]
+    assert [layer.told for layer in names.sequences["model"]] == [True, False, True]
 
 
 def test_a_list_of_layers_keeps_its_order_and_the_names_that_the_user_gave() -> None:
     layers = {"10": dense("b", ""), "2": dense("dense_7"), "x": value(), "1": group("empty")}
     listed = Node(NodeKind.LIST, children=list(layers.items()))
-    assert assign({"model": group(blocks=listed)}, ["model"]).stacks == {
+    assert assign({"model": group(blocks=listed)}, ["model"]).sequences == {
         "model/blocks": (Layer("10", label="b"), Layer("2"))
     }
 

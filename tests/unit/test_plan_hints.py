@@ -115,8 +115,8 @@ def test_automatic_names_are_no_layer_of_their_own():
     layers = Layer("dense", "dense"), Layer("dense_1", "dense")
     made = make_plan(
         Policy(),
-        inventory(stored, stacks={"model": layers}),
-        inventory(live, stacks={"model": (Layer("mid"), Layer("dense", "dense"))}),
+        inventory(stored, sequences={"model": layers}),
+        inventory(live, sequences={"model": (Layer("mid"), Layer("dense", "dense"))}),
     )
     assert not made.ok
     assert not any("renamed" in step.hint for step in made.errors)

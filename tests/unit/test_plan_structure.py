@@ -18,9 +18,9 @@ def layer(text):
     return Layer(name, re.sub(r"_\d+$", "", name) if text.endswith("?") else "")
 
 
-def model(*stacks, optimizer="", slots=()):
+def model(*sequences, optimizer="", slots=()):
     """An inventory of a model with one kernel per layer, and its optimizer's slots."""
-    paths = {path: tuple(map(layer, layers)) for path, *layers in stacks}
+    paths = {path: tuple(map(layer, layers)) for path, *layers in sequences}
     weights = [
         Entry(f"{path}/{each.name}/kernel", Role.WEIGHT, "float32", (2,), 8)
         for path, layers in paths.items()
@@ -35,7 +35,7 @@ def model(*stacks, optimizer="", slots=()):
     return Inventory(
         "here",
         {entry.name: entry for entry in (*weights, *state)},
-        stacks=paths,
+        sequences=paths,
         optimizers={"optimizer": optimizer} if slots or optimizer else {},
     )
 
@@ -181,7 +181,7 @@ def listed(*labels, slots=("momentum",)):
     """A list of layers, each with the name the user gave it, ``""`` for none."""
     plain = model(("model/blocks", *map(str, range(len(labels)))), slots=slots)
     layers = tuple(Layer(str(index), label=label) for index, label in enumerate(labels))
-    return dataclasses.replace(plain, stacks={"model/blocks": layers})
+    return dataclasses.replace(plain, sequences={"model/blocks": layers})
 
 
 def test_layers_that_change_places_in_a_list_are_suspect_with_their_slots():

@@ -24,7 +24,7 @@ def layer(text):
 
 def model(layers, path="model", *, shapes=(), slots=False):
     """``[("backbone", ["d1", "d2"]), "head"]``: a model in a model, and a layer."""
-    stacks, entries, wanted = {}, {}, [(path, layers)]
+    sequences, entries, wanted = {}, {}, [(path, layers)]
     while wanted:
         stack, inner = wanted.pop()
         found = []
@@ -42,8 +42,8 @@ def model(layers, path="model", *, shapes=(), slots=False):
                 entries[momentum] = Entry(
                     momentum, Role.SLOT, "float32", kernel.shape, slot="momentum", of=kernel.name
                 )
-        stacks[stack] = tuple(found)
-    return Inventory("here", entries, stacks=stacks)
+        sequences[stack] = tuple(found)
+    return Inventory("here", entries, sequences=sequences)
 
 
 def pairs(plan):

@@ -102,7 +102,7 @@ def test_a_callback_that_raises_takes_no_commit_back(tmp_path) -> None:
 # What is not finite
 
 
-def spoilt(flavour: Any) -> Any:
+def nonfinite_keys(flavour: Any) -> Any:
     model = model_of(flavour)
     kernel = model.get_layer("out").kernel
     kernel.assign(tf.constant([[1.0, np.nan], [0.0, np.inf], [1.0, 1.0]]))
@@ -111,14 +111,14 @@ def spoilt(flavour: Any) -> Any:
 
 @pytest.mark.parametrize(("how", "said"), [("warn", True), ("save", False)])
 def test_values_that_are_not_finite_are_named(flavour, tmp_path, caplog, how, said) -> None:
-    checkpoint = tfckpt.Checkpoint(model=spoilt(flavour))
+    checkpoint = tfckpt.Checkpoint(model=nonfinite_keys(flavour))
     path = tfckpt.CheckpointManager(checkpoint, tmp_path, 1, on_nonfinite=how).save()
     assert ("not all numbers are finite: model/out/kernel" in caplog.text) is said
     assert record_of(path)["finite"] is False
 
 
 def test_values_that_are_not_finite_are_refused_before_anything_is_written(tmp_path) -> None:
-    model = spoilt(keras)
+    model = nonfinite_keys(keras)
     manager = tfckpt.CheckpointManager(
         tfckpt.Checkpoint(model=model), tmp_path / "run", 1, on_nonfinite="refuse"
     )
@@ -167,7 +167,7 @@ def test_the_best_survive_a_restart(tmp_path) -> None:
         return [int(path.rpartition("-")[2]) for path in of.checkpoints]
 
     first = manager()
-    about = tfckpt.live.saving.save.About
+    about = tfckpt.live.saving.save.RecordMetadata
     for loss in (0.5, 0.9, 0.2, 0.7):
         first.save(about=about(metrics={"val_loss": loss}))
     assert numbers(first) == [1, 2, 3, 4]  # two best, a pinned one, the latest

@@ -160,8 +160,8 @@ def test_what_cannot_be_read_is_said(tmp_path) -> None:
 @pytest.mark.parametrize("size", [3, 3000])  # gathered with others, and by itself
 def test_the_values_that_are_not_finite_are_named(tmp_path, size) -> None:
     given = values(size=size)
-    for number, spoilt in ((2, np.nan), (5, np.inf), (9, -np.inf)):
-        given[number].held[-1] = spoilt
+    for number, nonfinite_keys in ((2, np.nan), (5, np.inf), (9, -np.inf)):
+        given[number].held[-1] = nonfinite_keys
     given[9] = given[9]._replace(look=False)
     assert sorted(write(tmp_path / "ckpt", given).nonfinite) == ["v02", "v05"]
 

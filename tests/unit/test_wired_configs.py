@@ -213,7 +213,7 @@ def _wires(inventory):
     """Layer → what feeds it and what it feeds; of models that tell it."""
     return {
         f"{path}/{layer.name}": layer.traits[:2]
-        for path, layers in inventory.stacks.items()
+        for path, layers in inventory.sequences.items()
         for layer in layers
         if any(layer.traits[:2])
     }

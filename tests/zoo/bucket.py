@@ -111,7 +111,7 @@ class Bucket:
         """From now on a share of what is made or deleted is not listed so until it is settled."""
         self._stale, self._share = random.Random(seed), share
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         """Listings are of this moment."""
         self._there.clear()
         self._stale = None

@@ -113,8 +113,8 @@ def restore_shapes(strategy: Any, index: int, directories: list[str]) -> Any:
                 slots = {
                     name for name, entry in collect(objects).inventory.entries.items() if entry.of
                 }
-                untold = slots if directory.endswith("partitions") else set()
-                assert nothing.keys() - untold <= values.keys(), nothing.keys() ^ values.keys()
+                unnamed = slots if directory.endswith("partitions") else set()
+                assert nothing.keys() - unnamed <= values.keys(), nothing.keys() ^ values.keys()
                 result.setdefault("plain", {})[directory] = values
                 if strategy is tf.distribute.get_strategy():  # on one device, the other way round
                     theirs = tf.train.Checkpoint(**objects).read(f"{directory}/tf_keras/ckpt")

@@ -190,7 +190,7 @@ class Inventory:
 
     source: str
     entries: Mapping[str, Entry]
-    stacks: Mapping[str, tuple[Layer, ...]] = dataclasses.field(default_factory=dict)
+    sequences: Mapping[str, tuple[Layer, ...]] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     optimizers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     complete: bool = False

@@ -59,7 +59,7 @@ class NodeKind(Enum):
 
     GROUP = "group"  # children by attribute
     LIST = "list"  # or a tuple or dict: children by index or key, in order
-    STACK = "stack"  # a functional or sequential model: ordered layers, and perhaps attributes
+    SEQUENCE = "stack"  # a functional or sequential model: ordered layers, and perhaps attributes
     OPTIMIZER = "optimizer"
     VALUE = "value"
 
@@ -131,7 +131,7 @@ class Names:
     """
 
     values: tuple[Name, ...]
-    stacks: Mapping[str, tuple[Layer, ...]]
+    sequences: Mapping[str, tuple[Layer, ...]]
     aliases: Mapping[str, str]
     optimizers: Mapping[str, str]
     paths: Mapping[int, str]
@@ -144,7 +144,7 @@ class Names:
         return {
             path: name
             for path, name in found
-            if name and "/" in path and path.rpartition("/")[0] not in self.stacks
+            if name and "/" in path and path.rpartition("/")[0] not in self.sequences
         }
 
 
@@ -200,7 +200,7 @@ class _Naming:
         self._keras_roots = set(keras_roots)
         self._names: dict[int, str] = {}  # id of node → canonical path
         self._values: dict[str, Name] = {}
-        self._stacks: dict[str, tuple[Layer, ...]] = {}
+        self._sequences: dict[str, tuple[Layer, ...]] = {}
         self._lists: set[str] = set()
         self._private: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
@@ -218,7 +218,7 @@ class _Naming:
             self._name_slots(path, optimizer)
         return Names(
             tuple(self._values.values()),
-            {path: layers for path, layers in self._stacks.items() if layers},
+            {path: layers for path, layers in self._sequences.items() if layers},
             self._telling(),
             {path: node.label for path, node in self._optimizers.items()},
             self._names,
@@ -260,7 +260,7 @@ class _Naming:
         for name, metric in node.metrics:
             self._name_metric(path, name, metric)
         children: list[tuple[str, Node, str]] = []
-        if node.kind is NodeKind.STACK:
+        if node.kind is NodeKind.SEQUENCE:
             children.extend(self._layers(path, node))
         children.extend(self._children(path, node))
         self._asides.extend((_join(path, edge), child, "") for edge, child in node.asides)
@@ -278,7 +278,7 @@ class _Naming:
                 component = _one_level(layer.label) or f"layer_with_weights-{index}"
             named.append((component, layer))
             yield _join(path, component), layer, ""
-        self._stacks[path] = tuple(
+        self._sequences[path] = tuple(
             Layer(
                 component,
                 layer.base,
@@ -319,7 +319,7 @@ class _Naming:
                 self._private[_join(path, component)] = edge
             named.append((component, child))
         if node.kind is NodeKind.LIST:
-            self._stacks[path] = _listed(node, {id(child): name for name, child in named})
+            self._sequences[path] = _listed(node, {id(child): name for name, child in named})
             self._lists |= {path} if node.indexed else set()
         for component, child in sorted(named, key=lambda item: item[0]):
             lone = child.role is Role.SEED and seeds == 1

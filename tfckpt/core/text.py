@@ -76,10 +76,10 @@ def size(nbytes: int) -> str:
     return f"{amount:.1f} {_UNITS[power]}"
 
 
-def no_room(needed: int, free: int) -> str:
+def no_space(needed: int, free: int) -> str:
     """What a disk says that is too full for a save.
 
-    >>> no_room(3 * 2**20, 1536)
+    >>> no_space(3 * 2**20, 1536)
     'a save needs at least 3.0 MiB, and 1.5 KiB are free'
     """
     if needed <= free:  # it is counted without index and record

@@ -26,12 +26,12 @@ from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import eager_prefix, eager_source, place_of
 from tfckpt.live.objects.thread_lock import live_objects
-from tfckpt.live.restoring.lineage import Descent
+from tfckpt.live.restoring.lineage import Lineage
 from tfckpt.live.saving.background import Background, in_turn
 from tfckpt.live.saving.coverage import EXTRA
 from tfckpt.live.saving.name_cache import NameCache
 from tfckpt.live.saving.save import (
-    Terms,
+    SaveOptions,
     about_now,
     failing_as_save,
     run_callbacks,
@@ -43,7 +43,7 @@ from tfckpt.live.saving.untracked import check_arguments, check_attribute
 from tfckpt.live.saving.write_files import by_tensorflow
 from tfckpt.live.variables.variables import as_int
 from tfckpt.policy import Policy
-from tfckpt.stored.bundles.writing.shard import BESIDE
+from tfckpt.stored.bundles.writing.shard import BACKGROUND
 from tfckpt.stored.commits.numbering import Number, last_in_order
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.commits.recovery import claim
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution.agreement import Restoring
     from tfckpt.live.distribution.workers import Workers
     from tfckpt.live.restoring.restore import Prepared
-    from tfckpt.live.saving.save import About
+    from tfckpt.live.saving.save import RecordMetadata
 
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions
@@ -113,7 +113,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         with saving(self._tfckpt_workers()) as agreement:
             self._tfckpt_background.finish()
             place, counter = place_of(prefix), self.save_counter
-            terms, before = Terms(files_of(place)), as_int(counter)
+            terms, before = SaveOptions(files_of(place)), as_int(counter)
             directory, name = os.path.split(place)
             with failing_as_save(prefix), contextlib.ExitStack() as taken:
                 if agreement.chief:
@@ -161,7 +161,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
         self._tfckpt_background.finish()
-        self._tfckpt_save(prefix, place_of(prefix), options, Terms(files_of(prefix)))
+        self._tfckpt_save(prefix, place_of(prefix), options, SaveOptions(files_of(prefix)))
         return prefix
 
     def _tfckpt_save(
@@ -169,8 +169,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prefix: str,
         place: str,
         options: Any,
-        terms: Terms,
-        about: About | None = None,
+        terms: SaveOptions,
+        about: RecordMetadata | None = None,
         *,
         first: Callable[[], object] | None = None,
         then: Callable[[], object] | None = None,
@@ -204,12 +204,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     leave_out=terms.on_unsavable == "warn",
                     by_tensorflow=by_tensorflow(options),
                 )
-                about = about_now(about, snapshot, self._tfckpt_descent, place)
+                about = about_now(about, snapshot, self._tfckpt_lineage, place)
             agreement.meet(None)
 
         in_background = in_background and not snapshot.savers  # they write live objects themselves
         if in_background:
-            terms = dataclasses.replace(terms, pace=BESIDE)
+            terms = dataclasses.replace(terms, pace=BACKGROUND)
 
         def commit() -> None:
             # Savers of the user's own read what they write.
@@ -230,19 +230,19 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return workers_among(*self._tfckpt_objects())
 
     @property
-    def _tfckpt_descent(self) -> Descent:
+    def _tfckpt_lineage(self) -> Lineage:
         """What was restored."""
-        found: Descent = self.__dict__.setdefault("_tfckpt_from", Descent())
+        found: Lineage = self.__dict__.setdefault("_tfckpt_from", Lineage())
         return found
 
-    @_tfckpt_descent.setter
-    def _tfckpt_descent(self, descent: Descent) -> None:
+    @_tfckpt_lineage.setter
+    def _tfckpt_lineage(self, descent: Lineage) -> None:
         self.__dict__["_tfckpt_from"] = descent
 
     def _tfckpt_comes_from(self, prepared: Prepared) -> Callable[[], None]:
         """Note what was restored; returns what forgets it."""
-        before = self._tfckpt_descent
-        self._tfckpt_descent = before.after(prepared)
+        before = self._tfckpt_lineage
+        self._tfckpt_lineage = before.after(prepared)
         return partial(setattr, self, "_tfckpt_descent", before)
 
     @property

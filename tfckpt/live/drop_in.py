@@ -126,7 +126,7 @@ def _plain(
     with _assigned_by_tensorflow(undo, prepared.stored.prefix):
         later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
         workers.done()
-    undo.settle()
+    undo.resolve()
     checkpoint.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
     forget = checkpoint._tfckpt_comes_from(prepared)
     return LoadStatus(prepared.report(), undo, forget, later=later)

@@ -20,7 +20,7 @@ from tfckpt.policy.messages import problems_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfckpt.live.saving.save import About
+    from tfckpt.live.saving.save import RecordMetadata
 
 # As many digits as are looked for in file names, where numbers are found again.
 _MAX_NUMBER = 10**18 - 1
@@ -108,7 +108,7 @@ def checkpoint_number(value: Any) -> int | None:
     return None if value is None else _natural("checkpoint_number", value, _MAX_NUMBER)
 
 
-def about(given: About) -> About:
+def about(given: RecordMetadata) -> RecordMetadata:
     """What the record is to say, as it can be written and read again.
 
     Raises:

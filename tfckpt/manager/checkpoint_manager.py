@@ -27,7 +27,7 @@ from tfckpt.live.checkpoint import (
 from tfckpt.live.distribution.agreement import Restoring, chosen, saving
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.save import About, Terms, failing_as_save, needed
+from tfckpt.live.saving.save import RecordMetadata, SaveOptions, failing_as_save, needed
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
@@ -118,7 +118,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._directory = os.fspath(directory)
         place = absolute(self._directory)
         files = files_of(self._directory, durable=durable)
-        self._terms = Terms(
+        self._terms = SaveOptions(
             files,
             arguments.one_of("on_nonfinite", on_nonfinite, ("save", "warn", "refuse")),
             arguments.one_of("on_unsavable", on_unsavable, ("warn", "error")),
@@ -158,7 +158,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         check_interval: bool = True,
         options: Any = None,
         *,
-        about: About | None = None,
+        about: RecordMetadata | None = None,
     ) -> str | None:
         """Save, then delete what the rules release.
 
@@ -180,7 +180,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """
         with saving(self._checkpoint._tfckpt_workers()) as agreement:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
-            about = arguments.about(about or About())
+            about = arguments.about(about or RecordMetadata())
             background = self._checkpoint._tfckpt_background
             if not background.busy:
                 background.finish()
@@ -249,7 +249,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     def beside(self, step: int | None) -> str:
         """What is said of a run that begins at this step where another one left checkpoints."""
         workers = self._checkpoint._tfckpt_workers()
-        begun = self._checkpoint._tfckpt_descent.goes_on(f"{self._files.prefix}-1")
+        begun = self._checkpoint._tfckpt_lineage.goes_on(f"{self._files.prefix}-1")
         if not self._rules or begun or not (workers is None or workers.chief):
             return ""
         before = self._files.run_before(step)
@@ -303,7 +303,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def _in_use(self, checkpoints: Sequence[Candidate]) -> set[str]:
         """What was restored, where somebody preferred it to newer ones that are still there."""
-        source = self._checkpoint._tfckpt_descent.prefix
+        source = self._checkpoint._tfckpt_lineage.prefix
         if source is None or not same_directory(source, self._files.path):
             return set()
         name = os.path.split(source)[1]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from tfckpt.core.text import no_room
+from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, run_before
 from tfckpt.stored.commits import discovery, record_file, recovery
@@ -244,7 +244,7 @@ class Directory:
         free = self.files.free(self.path)
         if free is not None and free < nbytes:
             raise SaveError(
-                f"{self.path}: {no_room(nbytes, free)}",
+                f"{self.path}: {no_space(nbytes, free)}",
                 hint="make room, or save into a directory on another disk; old checkpoints are "
                 "deleted only after a new one is saved",
             )

@@ -124,8 +124,8 @@ def _value(step: Step, paths: Sequence[str]) -> _Line:
 
 def _change(change: Change) -> _Line:
     """What is done to a value; of what has no place in a line, the digest."""
-    settled = json.dumps([change.options, change.rows], sort_keys=True, default=str)
-    return {"what": str(change), "sha256": hashlib.sha256(settled.encode()).hexdigest()}
+    resolved = json.dumps([change.options, change.rows], sort_keys=True, default=str)
+    return {"what": str(change), "sha256": hashlib.sha256(resolved.encode()).hexdigest()}
 
 
 def _type(entry: Entry) -> _Line:

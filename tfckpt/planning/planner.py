@@ -30,7 +30,7 @@ from tfckpt.planning.matching.renames import Renames
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Rules, also_known, by_role
 from tfckpt.planning.matching.seeds import Seeds
-from tfckpt.planning.matching.unnamed_layers import Untold
+from tfckpt.planning.matching.unnamed_layers import Unnamed
 from tfckpt.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -91,20 +91,20 @@ class _Planning:
         self._exclude = Rules(policy, "exclude")
         self._drop = Rules(policy, "exclude_checkpoint")
         self._renames = Renames(policy)
-        self._untold = Untold(stored, live)
-        self._router = Router(policy, self._renames, stored, live, self._untold)
+        self._unnamed = Unnamed(stored, live)
+        self._router = Router(policy, self._renames, stored, live, self._unnamed)
         self._adaptations = Adaptations(policy, self._renames, stored, live, known)
         self._comparison = Comparison(
             policy,
             stored,
             live,
-            self._untold,
+            self._unnamed,
             renames=self._renames,
             adaptations=self._adaptations,
         )
         self._seeds = Seeds(policy, stored, live)
         self._unmatched = Unmatched(
-            policy, stored, live, self._untold, seeds=self._seeds, drop=self._drop
+            policy, stored, live, self._unnamed, seeds=self._seeds, drop=self._drop
         )
         self._reset, self._kept = by_role(policy)
         # stored values that go to the live one of the same name, and to which no other value goes
@@ -167,9 +167,9 @@ class _Planning:
                 self._left.append(stored)
             else:
                 for route in self._router.routes(stored):
-                    reason = "" if route.rule else self._seeds.doubt(stored)
-                    misled = route._replace(live=None, misled=reason)
-                    routes.append(misled if reason else route)
+                    reason = "" if route.rule else self._seeds.ambiguity(stored)
+                    conflicts = route._replace(live=None, conflicts=reason)
+                    routes.append(conflicts if reason else route)
         return routes
 
     def _claims(self, routes: Sequence[Route]) -> dict[str, list[Route]]:
@@ -220,7 +220,7 @@ class _Planning:
         for route in claims:
             if route not in direct:
                 reason = f"another name of {live.name}, which has a value of its own there"
-                if self._untold.orders.layers(route.stored.name) is not None:
+                if self._unnamed.orders.layers(route.stored.name) is not None:
                     # Keras writes a variable once for each layer that holds it
                     twice = f"another copy of {live.name}, which Keras stores twice"
                     spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
@@ -254,9 +254,9 @@ class _Planning:
             spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
             self._spare(spared, stored=stored)
         else:
-            reason = route.misled or self._untold.orders.why(stored.name)
+            reason = route.conflicts or self._unnamed.orders.why(stored.name)
             reason = reason or (route.rule and "nothing here is at its position")
-            if route.target != stored.name and not route.misled:
+            if route.target != stored.name and not route.conflicts:
                 reason = ", and ".join(
                     filter(None, (route.rule, f"nothing here is {route.target}"))
                 )

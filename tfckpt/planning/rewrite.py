@@ -100,7 +100,7 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
     return Inventory(
         source,
         new,
-        paths.stacks(stored.stacks),
+        paths.sequences(stored.sequences),
         {
             alias: target
             for alias, path in stored.aliases.items()
@@ -144,7 +144,7 @@ class _Paths:
             return next(iter(places))
         return path if places and path not in self._left else ""
 
-    def stacks(self, old: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
+    def sequences(self, old: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
         found = {}
         for path, layers in old.items():
             heads, renamed = set(), []

@@ -216,10 +216,10 @@ def _check_alike(
         if (its.dtype, its.shape) != (entry.dtype, entry.shape):
             what = f"{its.dtype} {its.shape}, and {entry.dtype} {entry.shape} in {first.prefix}"
             raise unlike(f"is {what}, with which it is to be averaged", name)
-    stacks = first.inventory.stacks
-    told = stacks.keys() - first.inventory.unordered - other.inventory.unordered
-    for path in sorted(told & other.inventory.stacks.keys()):
-        if _order(stacks[path]) != _order(other.inventory.stacks[path]):
+    sequences = first.inventory.sequences
+    told = sequences.keys() - first.inventory.unordered - other.inventory.unordered
+    for path in sorted(told & other.inventory.sequences.keys()):
+        if _order(sequences[path]) != _order(other.inventory.sequences[path]):
             message = f"its layers are in another order than in {first.prefix}"
             raise unlike(f"{message}, with which it is to be averaged", path)
 

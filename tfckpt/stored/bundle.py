@@ -59,7 +59,7 @@ def open_bundle(
         record = record_file.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
             told, inventory = "tfckpt", _check(record.inventory, bundle)
-            layers = chain.from_iterable(inventory.stacks.values())
+            layers = chain.from_iterable(inventory.sequences.values())
             slashes = any(".S" in entry.key for entry in inventory.entries.values())
             if slashes or any("/" in layer.name for layer in layers):
                 from tfckpt.stored.graphs.slashes import with_escapes

@@ -35,7 +35,7 @@ class Format(Enum):
     SAFETENSORS = "safetensors"
 
 
-def recognise(path: str, files: Files) -> Format:
+def detect(path: str, files: Files) -> Format:
     """The format of what is there; ``BUNDLE``, whose reader says what is wrong, for no other.
 
     Raises:

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from tfckpt.core.gc_pause import uncollected
-from tfckpt.stored.detect_format import Format, recognise
+from tfckpt.stored.detect_format import Format, detect
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.io.files import LOCAL, Files
 
@@ -58,6 +58,6 @@ def open_checkpoint(
         DamagedCheckpointError: it is not as it must be.
         UnsupportedCheckpointError: another format.
     """
-    module, name = _OPENERS[recognise(path, files)]
+    module, name = _OPENERS[detect(path, files)]
     opener: Callable[..., StoredCheckpoint] = getattr(importlib.import_module(module), name)
     return opener(path, roots=roots, bases=bases, files=files)

@@ -113,7 +113,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
     return Inventory(
         bundle.prefix,
         entries,
-        named.stacks,
+        named.sequences,
         named.aliases,
         named.optimizers,
         roots=reader.given,

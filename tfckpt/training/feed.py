@@ -114,7 +114,7 @@ class Feed:
                 raise refusals.of_the_data(f"the data ends before batch {target.pulled}")
         self.pulled = self.taken = target.pulled
 
-    def settle(self, target: Position, arrays: Mapping[str, Any]) -> None:
+    def resolve(self, target: Position, arrays: Mapping[str, Any]) -> None:
         """Everything else is assigned: so are the variables of the data's functions."""
         if target.data == iterators.SAVED:
             self._assign(arrays)

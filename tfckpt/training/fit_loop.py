@@ -127,7 +127,7 @@ class Loop:
             if first and epoch != target.initial_epoch:
                 self._begins_elsewhere(epoch, target)
             if self._direct:
-                self._settle(target)
+                self._resolve(target)
                 self._model.reset_metrics()  # as Keras has just done
                 self._go_on(target)
                 self._tell_others_of(epoch)
@@ -241,7 +241,7 @@ class Loop:
         stopped = position.ended and position.stopped and "callbacks" in resumption.parts
         if position.finished >= self._epochs or stopped:
             self._direct = True
-            self._settle(position)
+            self._resolve(position)
             self._tell(fit_checks.about_end(position.finished, self._epochs, self._fit))
             self._target = position
             # What the others knew, they must know when they are told of the end.
@@ -331,15 +331,15 @@ class Loop:
         # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
         self._feed.come_to(target, self._resumption, same_end=not other_end)
-        self._settle(target)
+        self._resolve(target)
 
-    def _settle(self, target: Position) -> None:
+    def _resolve(self, target: Position) -> None:
         """Nothing is refused any more: all is assigned."""
         self._functions.evaluate()
         restored, self._arrays = self._resumption.restore()
         if not self._direct:
             self._resumption.put_generators()
-            self._feed.settle(target, self._arrays)
+            self._feed.resolve(target, self._arrays)
         counter = getattr(self._model, "_train_counter", None)
         if counter is not None and target.counter is not None:
             counter.assign(target.counter)

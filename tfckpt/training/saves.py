@@ -16,7 +16,7 @@ from absl import logging
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.distribution.agreement import in_cluster, workers_among
 from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.save import About
+from tfckpt.live.saving.save import RecordMetadata
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import remarks
 from tfckpt.manager.preemption import Signals
@@ -240,7 +240,7 @@ class Saves:
         path = None
         if due and not received:
             with self._survived():
-                self._settle()
+                self._resolve()
             with self._survived():
                 path = self._save(moment, wait=False)
             if self._workers is None:
@@ -297,7 +297,7 @@ class Saves:
             self._triggers.saved(self._step())  # it is not tried again before the next one is due
             logging.warning("a save failed, and the training goes on without it: %s", error)
 
-    def _settle(self) -> None:
+    def _resolve(self) -> None:
         """Where a failed save is survived, one in the background must not cost the next one."""
         background = self._checkpoint._tfckpt_background
         if self._survives and (self._waits or not background.busy):
@@ -320,7 +320,7 @@ class Saves:
         if wait:
             manager.sync()  # else it might be skipped
         training, held = moment.training()
-        about = About(step, moment.epoch, moment.metrics or {}, training)
+        about = RecordMetadata(step, moment.epoch, moment.metrics or {}, training)
         with attached(self._checkpoint, held):
             path = manager.save(about=about)
         if path is None:

@@ -150,7 +150,7 @@ class Restoring:
         self._workers = workers
         self._choice = choice
         self._follows = follows
-        self._untold = choice is not None
+        self._unnamed = choice is not None
         self._left = 4
 
     def opened(self) -> None:
@@ -159,8 +159,8 @@ class Restoring:
         Raises:
             RestoreError: a worker cannot open it, is dead, or did not come.
         """
-        if self._workers is not None and self._untold:
-            self._untold = False
+        if self._workers is not None and self._unnamed:
+            self._unnamed = False
             left, self._left = self._left, 0
             self._workers.meet(CHOICE, self._choice, RestoreError)
             self._left = left
@@ -214,7 +214,7 @@ class Restoring:
         Raises:
             PassedOverError: so did the chief, who tries another checkpoint.
         """
-        if isinstance(error, Exception) and self._workers and self._left and not self._untold:
+        if isinstance(error, Exception) and self._workers and self._left and not self._unnamed:
             self._meet(None, error)
 
     def _meet(self, said: Any, failed: BaseException | None = None) -> list[Any]:

@@ -101,7 +101,7 @@ class Workers:
         with self._lost(failing):
             _put(f"{place}/{self.index}", [what, said])
             if self.chief:
-                verdict = self._settled(place, self._heard_by_chief(place, what))
+                verdict = self._resolved(place, self._heard_by_chief(place, what))
             else:
                 verdict = self._wait(f"{place}/verdict", 0, PATIENCE)
                 if verdict is None:
@@ -109,7 +109,7 @@ class Workers:
                         f"the chief did not come to the {what} of worker {self.index} within "
                         f"{PATIENCE:g} seconds: every worker is to make the same calls"
                     )
-                    verdict = self._settled(place, _refusal(text, self.index))
+                    verdict = self._resolved(place, _refusal(text, self.index))
             if last or "refused" in verdict:
                 self._part(place)
         return self._said(verdict, failing)
@@ -119,7 +119,7 @@ class Workers:
         verdict = _refusal(f"{what}: {error}"[:_LONGEST], self.index, type(error).__name__)
         place = self._place()
         with contextlib.suppress(tf.errors.OpError):
-            self._settled(place, verdict)
+            self._resolved(place, verdict)
             self._part(place)
 
     def _part(self, place: str) -> None:
@@ -199,7 +199,7 @@ class Workers:
                 )
         return {"heard": [said for _, said in heard]}
 
-    def _settled(self, place: str, verdict: Any) -> Any:
+    def _resolved(self, place: str, verdict: Any) -> Any:
         """The verdict that holds: the one given, unless there is one already."""
         try:
             _put(f"{place}/verdict", verdict)

@@ -83,7 +83,7 @@ _PLAIN = (
 # Asked for metrics and no trackables, as Keras 3's metrics and seed generators are none.
 _COMPILED = ("keras.src.trainers.compile_utils", "tf_keras.src.engine.compile_utils")
 # What Keras and TensorFlow note on every object, and what neither a name nor a key comes from.
-BOOKS = frozenset(
+BOOKKEEPING = frozenset(
     str.split(
         """
         _auto_config _build_input_shape _build_shapes_dict _call_context_args _call_signature
@@ -255,7 +255,7 @@ class _WatchedObjects:
                 if callable(attributes[name]) and not isinstance(attributes[name], Trackable):
                     raise UnsureError(f"{type(obj).__qualname__}.{name}")
             self.objects.append(obj)
-            found = (value for name, value in attributes.items() if name not in BOOKS)
+            found = (value for name, value in attributes.items() if name not in BOOKKEEPING)
         if isinstance(obj, tf.Variable) and not obj.shape.is_fully_defined():
             self._ask(lambda: tuple(tf.shape(obj, tf.int64).numpy().tolist()))
         return found

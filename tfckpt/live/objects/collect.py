@@ -70,7 +70,7 @@ class Live:
     @property
     def weak_bases(self) -> frozenset[str]:
         """The automatic layer names in use, for the names of a stored object graph."""
-        both = (*self.inventory.stacks.values(), *self.inventory.members.values())
+        both = (*self.inventory.sequences.values(), *self.inventory.members.values())
         return frozenset(layer.base for layers in both for layer in layers if layer.base)
 
 

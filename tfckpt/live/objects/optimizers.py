@@ -39,7 +39,7 @@ from tfckpt.live.variables.variables import Trackable, is_variable, raw
 if TYPE_CHECKING:
     from tfckpt.live.objects.tree import Tree
 
-_BOOKS = frozenset({"_variables", "_trainable_variables", "_weights"})
+_BOOKKEEPING = frozenset({"_variables", "_trainable_variables", "_weights"})
 
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
@@ -56,7 +56,7 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
             describe_scale(tree, optimizer, node)
         return
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKS:
+        if attribute in _BOOKKEEPING:
             continue
         if is_optimizer(value) or (
             isinstance(value, (list, tuple)) and any(map(is_optimizer, value))
@@ -81,14 +81,14 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     """The slots, for the model variables that the tree holds by now."""
     optimizer = _innermost(optimizer)
     if hasattr(optimizer, "_create_slots"):
-        _told_slots(tree, optimizer, node)
+        _named_slots(tree, optimizer, node)
         if not is_v1(optimizer):
             _slots_of_others(tree, optimizer, node)
         return
     trained = _trained(tree, optimizer)
     found: set[int] = set()
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKS or not isinstance(value, list) or len(value) != len(trained):
+        if attribute in _BOOKKEEPING or not isinstance(value, list) or len(value) != len(trained):
             continue
         for index, variable in enumerate(value):
             if is_variable(variable) and index in trained:
@@ -155,7 +155,7 @@ def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
     }
 
 
-def _told_slots(tree: Tree, optimizer: Any, node: Node) -> None:
+def _named_slots(tree: Tree, optimizer: Any, node: Node) -> None:
     for variable in list(tree.variables):
         names = optimizer.get_slot_names()
         for name in names:

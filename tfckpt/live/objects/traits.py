@@ -117,7 +117,7 @@ def with_traits(tree: Tree, named: Names, given: Collection[int]) -> dict[str, t
     """
     layers = {named.paths[id(n)]: each for each in tree.layers if id(n := each[1]) in named.paths}
     found = {}
-    for path, told in named.stacks.items():
+    for path, told in named.sequences.items():
         below = ((one, f"{path}/{one.name}") for one in told)
         pairs = [(one, layers.get(named.aliases.get(at, at))) for one, at in below]
         found[path] = tuple(

@@ -220,33 +220,33 @@ class Tree:
         self.layers.append((layer, node, flavour))
         node.label, node.cls = name_of(layer), snake_case(type(layer).__name__)
         bases = {flavour.automatic(type(layer).__name__), *_FEATURES}
-        if isinstance(layer, flavour.stacks):
+        if isinstance(layer, flavour.sequences):
             bases |= {"functional", "model"}
         node.base = weak_base(node.label, bases)
-        books: frozenset[str] = frozenset()
-        if isinstance(layer, flavour.stacks):
-            books = flavour.stack_attributes
-            node.kind = NodeKind.STACK
+        bookkeeping: frozenset[str] = frozenset()
+        if isinstance(layer, flavour.sequences):
+            bookkeeping = flavour.sequence_attributes
+            node.kind = NodeKind.SEQUENCE
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
         if not layer.built:
             self.unbuilt.append((layer, node))
         model = isinstance(layer, flavour.model)
         for attribute, value in list(vars(layer).items()):
-            if attribute in flavour.plain_attributes or attribute in books:
+            if attribute in flavour.plain_attributes or attribute in bookkeeping:
                 continue
             if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavour):
                 continue
             if isinstance(value, flavour.metric):
                 continue
             self.attach(node, attribute, value)
-        self._untold(layer, node, flavour)
+        self._unnamed(layer, node, flavour)
         if model:
             self._model(layer, node, flavour)
         else:
             for metric in getattr(layer, "_metrics", ()):
                 self._metric(metric, node)
 
-    def _untold(self, layer: Any, node: Node, flavour: Flavour) -> None:
+    def _unnamed(self, layer: Any, node: Node, flavour: Flavour) -> None:
         """What Keras tracks on this layer itself and no attribute of it leads to, and its words."""
         below = _reached(node)
         own = [
@@ -263,11 +263,11 @@ class Tree:
             found = None if isinstance(inner, flavour.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. All that tells them apart is their order, as in a stack.
-                node.kind = NodeKind.STACK
+                node.kind = NodeKind.SEQUENCE
                 node.layers.append(found)
         generators = map(self.node, getattr(layer, "_seed_generators", ()))
-        untold = [found for found in generators if found is not None and id(found) not in below]
-        for index, found in enumerate(untold):
+        unnamed = [found for found in generators if found is not None and id(found) not in below]
+        for index, found in enumerate(unnamed):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
         for words in vocabularies(layer, flavour):
             value = Node(NodeKind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)

@@ -68,7 +68,7 @@ def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple
     """
     found = {}
     for model, node, flavour in list(tree.layers):
-        if not isinstance(model, flavour.model) or node.kind is NodeKind.STACK:
+        if not isinstance(model, flavour.model) or node.kind is NodeKind.SEQUENCE:
             continue
         if id(node) not in named.paths:
             continue

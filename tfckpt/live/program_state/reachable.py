@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.live.objects.change_detection import BOOKS
+from tfckpt.live.objects.change_detection import BOOKKEEPING
 from tfckpt.live.program_state import plain_values
 from tfckpt.live.variables.origins import globals_of, is_of_keras, is_of_program, is_own
 from tfckpt.live.variables.variables import Trackable, is_variable, raw
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from tfckpt.live.program_state.plain_values import ValueLocation, Write
 
 MOST_OBJECTS = MOST_VALUES = 200_000
-_LEFT_OUT = BOOKS | {"_total_loss_mean"}  # which tf_keras makes, and a train_step may never use
+_LEFT_OUT = BOOKKEEPING | {
+    "_total_loss_mean"
+}  # which tf_keras makes, and a train_step may never use
 _CLOSED = (tf.data.Dataset, tf.data.Iterator, tf.Tensor, types.ModuleType)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _MUTABLE = (dict, list, deque, set, np.ndarray)

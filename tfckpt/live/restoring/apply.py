@@ -104,7 +104,7 @@ class Undo:
                 break
             if one.plain:
                 found.append(one.variable)
-        self._ahead = buffers.read_together(found)
+        self._ahead = buffers.read_parallel(found)
 
     def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
         """The same by the short way."""
@@ -143,7 +143,7 @@ class Undo:
         inner = [part for variable in variables for part in parts(raw(variable))]
         self._kept += [_Kept(part, part.read_value()) for part in inner]
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         """What is watched has been assigned."""
         for kept in self._kept:
             if kept.new is None:

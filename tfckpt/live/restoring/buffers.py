@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _PLAIN = resource_variable_ops.ResourceVariable
 _ASSIGN = _PLAIN.assign
 _READ_MANY = "_ReadVariablesOp"
-_TOGETHER = 1000
+_PARALLEL = 1000
 COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
 
 
@@ -75,15 +75,15 @@ def read_plain(variable: Any) -> Any:
     return read_variable_op(variable.handle, variable.dtype)
 
 
-def read_together(variables: Sequence[Any]) -> dict[int, Any]:
+def read_parallel(variables: Sequence[Any]) -> dict[int, Any]:
     """The values of plain variables by the variables' ``id``, as :func:`read_plain` gives each.
 
     TensorFlow has an operation for it, and no function. Those that it does not read, since they are
     on several devices or one has no value yet, are not among them.
     """
     found: dict[int, Any] = {}
-    for start in range(0, len(variables), _TOGETHER):
-        some = variables[start : start + _TOGETHER]
+    for start in range(0, len(variables), _PARALLEL):
+        some = variables[start : start + _PARALLEL]
         what = [variable.handle for variable in some], "dtypes", [each.dtype for each in some]
         with contextlib.suppress(Exception):  # what is amiss is told when each is read alone
             values = pywrap_tfe.TFE_Py_FastPathExecute(context.context(), _READ_MANY, None, *what)

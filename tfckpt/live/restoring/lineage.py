@@ -37,7 +37,7 @@ class _Came:
 
 
 @dataclasses.dataclass(frozen=True)
-class Descent:
+class Lineage:
     """Where the values of live objects come from.
 
     Attributes:
@@ -49,7 +49,7 @@ class Descent:
     # What the paths of numbered checkpoints begin with → the order of the run's first save there.
     _first_saves: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
-    def after(self, prepared: Prepared) -> Descent:
+    def after(self, prepared: Prepared) -> Lineage:
         """The descent after a restore."""
         plan, prefix = prepared.plan, prepared.prefix
         goes_on = prefix is not None and prepared.policy.api == "restore"
@@ -66,7 +66,7 @@ class Descent:
             inherited = record.lineage if record is not None else ()
             came = dataclasses.replace(came, prefix=absolute(prefix), inherited=inherited)
         all_came = (came,) if _gives_all(plan) else (*self._came, came)
-        return Descent(prefix, all_came, first_saves)
+        return Lineage(prefix, all_came, first_saves)
 
     def lineage(self, directory: str) -> tuple[Restored, ...]:
         """What a checkpoint that is saved there says of it."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from absl import logging
 
-from tfckpt.core.text import no_room
+from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.live.io.tf_errors import also
 from tfckpt.live.saving.coverage import recorded
@@ -28,7 +28,7 @@ from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.index import ITEM_BYTES
-from tfckpt.stored.bundles.writing.shard import BRISK, ChunkSizes
+from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes
 from tfckpt.stored.commits import record, record_file
 from tfckpt.stored.commits.staging import staged
 from tfckpt.stored.io.files import LOCAL, Files, join
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.core.inventory import Inventory, Restored
-    from tfckpt.live.restoring.lineage import Descent
+    from tfckpt.live.restoring.lineage import Lineage
     from tfckpt.live.saving.snapshot import Snapshot
 
 _SHOWN = 5
@@ -48,7 +48,7 @@ _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
 
 @dataclasses.dataclass(frozen=True)
-class About:
+class RecordMetadata:
     """What the commit record says beside the values.
 
     Attributes:
@@ -76,7 +76,7 @@ class About:
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms:
+class SaveOptions:
     """How to save.
 
     Attributes:
@@ -89,7 +89,7 @@ class Terms:
     files: Files = LOCAL
     on_nonfinite: str = "warn"
     on_unsavable: str = "warn"
-    pace: ChunkSizes = BRISK
+    pace: ChunkSizes = FOREGROUND
 
 
 @contextlib.contextmanager
@@ -124,7 +124,9 @@ def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None
         raise (also(failed, error) if theirs else failed) from error
 
 
-def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: About) -> None:
+def write(
+    prefix: str, snapshot: Snapshot, options: Any, terms: SaveOptions, about: RecordMetadata
+) -> None:
     """Write a snapshot, make it durable, read it back, and commit it.
 
     Raises:
@@ -136,12 +138,12 @@ def write(prefix: str, snapshot: Snapshot, options: Any, terms: Terms, about: Ab
     def room() -> str:
         with contextlib.suppress(OSError):
             free = terms.files.free(os.path.split(prefix)[0])
-            return "" if free is None else no_room(needed(live.inventory), free)
+            return "" if free is None else no_space(needed(live.inventory), free)
         return ""
 
     with failing_as_save(prefix, room), staged(prefix, terms.files) as staging:
-        spoilt = write_files(staging, snapshot, options, terms)
-        nonfinite = [name for name in live.inventory.entries if keys[name] in spoilt]
+        nonfinite_keys = write_files(staging, snapshot, options, terms)
+        nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
         if nonfinite:
             _object_to(nonfinite, prefix, terms.on_nonfinite)
         if about.sequence is not None:
@@ -210,9 +212,11 @@ def _number(prefix: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def about_now(about: About | None, snapshot: Snapshot, descent: Descent, prefix: str) -> About:
+def about_now(
+    about: RecordMetadata | None, snapshot: Snapshot, descent: Lineage, prefix: str
+) -> RecordMetadata:
     """What the record says, with the step that the optimizer counts where none is given."""
-    about = about or About()
+    about = about or RecordMetadata()
     about = dataclasses.replace(
         about,
         lineage=descent.lineage(os.path.split(prefix)[0]),

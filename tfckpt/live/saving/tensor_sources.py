@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SAVED_AS = "_serialize_to_tensors"  # on an object of its own, which says what is saved of it
-_TOGETHER = "_ReadVariablesOp"
+_PARALLEL = "_ReadVariablesOp"
 _AT_ONCE = 256
 
 
@@ -107,7 +107,7 @@ class Sources:
             others[trackable] = gathered[trackable] if gathered else _specs(trackable, keys)
         for device, dtype, keys, handles, trackables in self._batches:
             try:
-                tensors = _read_together(handles, device, dtype)
+                tensors = _read_parallel(handles, device, dtype)
             except tf.errors.OpError:  # noqa: PERF203 (a variable without a value)
                 for key, trackable in zip(keys, trackables, strict=True):
                     others[trackable] = _specs(trackable, (key,))
@@ -134,22 +134,22 @@ def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
     )
 
 
-def _read_together(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[Any]:
-    if not _can_read_together():
+def _read_parallel(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[Any]:
+    if not _can_read_parallel():
         return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
     count = len(handles)
     attributes = ("N", count, "dtypes", (dtype.as_datatype_enum,) * count)
     with tf.device(device):
         found: Sequence[Any] = execute.execute(
-            _TOGETHER, count, list(handles), attributes, context.context()
+            _PARALLEL, count, list(handles), attributes, context.context()
         )
     return found
 
 
 @functools.cache
-def _can_read_together() -> bool:
+def _can_read_parallel() -> bool:
     """Whether this TensorFlow has that operation, and as it is known here."""
-    operation = op_def_registry.get(_TOGETHER)
+    operation = op_def_registry.get(_PARALLEL)
     return operation is not None and {each.name for each in operation.attr} == {"N", "dtypes"}
 
 

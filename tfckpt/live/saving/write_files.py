@@ -33,7 +33,7 @@ from tfckpt.stored.io.files import Files, join
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfckpt.live.saving.save import Terms
+    from tfckpt.live.saving.save import SaveOptions
     from tfckpt.live.saving.snapshot import Snapshot
     from tfckpt.stored.commits.staging import Staging
 
@@ -45,7 +45,9 @@ def by_tensorflow(options: Any) -> bool:
     return bool(options.experimental_io_device or options.experimental_sharding_callback)
 
 
-def write_files(staging: Staging, snapshot: Snapshot, options: Any, terms: Terms) -> frozenset[str]:
+def write_files(
+    staging: Staging, snapshot: Snapshot, options: Any, terms: SaveOptions
+) -> frozenset[str]:
     """Write data files and index; when this returns, they are on disk.
 
     Args:
@@ -66,9 +68,9 @@ def write_files(staging: Staging, snapshot: Snapshot, options: Any, terms: Terms
     if snapshot.others:
         snapshot.write_others(prefix, options if tensors else _in_other_shards(options, taken))
         _sync_all(prefix, files)
-    spoilt = snapshot.nonfinite_others()
+    nonfinite_keys = snapshot.nonfinite_others()
     if not tensors:
-        return frozenset(spoilt)
+        return frozenset(nonfinite_keys)
     theirs, coded = read_coded(prefix, files) if snapshot.others else (0, [])
     looked = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in looked) for key in sorted(tensors)]
@@ -82,7 +84,7 @@ def write_files(staging: Staging, snapshot: Snapshot, options: Any, terms: Terms
     written = write_side_by_side(values, _pieces, place, terms.pace)
     index = encode_index([*coded, *written.coded], place.num_shards)
     files.write_atomic(index_path(prefix), index)
-    return frozenset([*spoilt, *written.nonfinite])
+    return frozenset([*nonfinite_keys, *written.nonfinite])
 
 
 def _sync_all(prefix: str, files: Files) -> None:

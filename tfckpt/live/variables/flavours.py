@@ -26,7 +26,7 @@ class Flavour:
     name: str
     layer: Any  # classes; typed as such, isinstance would narrow what it is asked about to object
     model: Any
-    stacks: Any
+    sequences: Any
     functional: Any  # of those, the class that is made by calls of layers
     optimizers: Any
     loss_scale: Any
@@ -36,7 +36,9 @@ class Flavour:
     bins: Any
     saves_bins: bool  # those that its layer has made from a variable
     plain_attributes: frozenset[str]  # of every layer
-    stack_attributes: frozenset[str]  # the functional and sequential models' books on their layers
+    sequence_attributes: frozenset[
+        str
+    ]  # the functional and sequential models' books on their layers
     automatic: Callable[[str], str]  # class name → what a layer without a name is called
     counted: Callable[[str], int]  # that → how many the process has called so
     inputs: Callable[[Any], Sequence[Any]]  # of a call of a layer, a node of Keras's graph
@@ -49,7 +51,7 @@ def _keras3() -> Flavour:
     from keras.src.models.functional import Functional
     from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-    books = frozenset(
+    bookkeeping = frozenset(
         {"_functional", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth"}
     )
     return Flavour(
@@ -66,7 +68,7 @@ def _keras3() -> Flavour:
         keras.layers.Discretization,
         False,
         _attributes(keras.layers.Layer(name="plain")),
-        books,
+        bookkeeping,
         snake_case,
         lambda base: (global_state.get_global_attribute("object_name_uids") or {}).get(base, 0),
         lambda node: node.input_tensors,
@@ -82,7 +84,7 @@ def _tf_keras() -> Flavour:
     from tf_keras.src.utils import generic_utils
 
     adapted = {"_steps_per_execution"}  # which adapt() leaves on a preprocessing layer
-    books = frozenset(
+    bookkeeping = frozenset(
         {
             "_input_coordinates",
             "_input_layers",
@@ -107,7 +109,7 @@ def _tf_keras() -> Flavour:
         tf_keras.layers.Discretization,
         True,
         _attributes(tf_keras.layers.Layer(name="plain")) | adapted,
-        books,
+        bookkeeping,
         generic_utils.to_snake_case,
         lambda base: backend.get_default_graph_uid_map().get(("", base), 0),
         lambda node: [

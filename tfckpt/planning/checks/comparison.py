@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfckpt.planning.adaptation.pipeline import Adaptations
     from tfckpt.planning.matching.renames import Renames
     from tfckpt.planning.matching.routing import Route
-    from tfckpt.planning.matching.unnamed_layers import Untold
+    from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
@@ -43,7 +43,7 @@ class Comparison:
         policy: Policy,
         stored: Inventory,
         live: Inventory,
-        untold: Untold,
+        unnamed: Unnamed,
         *,
         renames: Renames,
         adaptations: Adaptations,
@@ -53,7 +53,7 @@ class Comparison:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
-        self._layers = Layers(stored, live, untold, renames)
+        self._layers = Layers(stored, live, unnamed, renames)
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
         self._datasets = stored.datasets, live.datasets
@@ -67,7 +67,7 @@ class Comparison:
             stored.shape == live.shape
             and stored.dtype == live.dtype
             and not self._adapts
-            and (live.role in self._sure or not self._doubt(stored, live, explicit=False)[0])
+            and (live.role in self._sure or not self._ambiguity(stored, live, explicit=False)[0])
             and live.role not in _KNOWN_BY_MORE
         )
 
@@ -84,7 +84,7 @@ class Comparison:
         route, stored = routes[0], routes[0].stored
         parts = tuple(other.stored for other in routes[1:])
         error, about = Severity.ERROR, (live.name, stored.name, live, stored)
-        if live.role is Role.VOCABULARY and (other := vocabularies.doubt(stored, live)):
+        if live.role is Role.VOCABULARY and (other := vocabularies.ambiguity(stored, live)):
             return Step(Status.SUSPECT, *about, error, other, vocabularies.HINT, parts=parts)
         try:
             changes = self._adaptations.changes(routes, live) if self._adapts else ()
@@ -95,15 +95,15 @@ class Comparison:
         if (refused := self._unequal(made, live, changes)) is not None:
             severity, reason, hint = refused
             return Step(Status.MISMATCH, *about, severity, reason, hint, "", parts, changes)
-        doubt, hint = self._doubt(stored, live, explicit=route.explicit)
-        if doubt and self._match != {"name"}:
-            return Step(Status.SUSPECT, *about, error, doubt, hint, parts=parts)
+        ambiguity, hint = self._ambiguity(stored, live, explicit=route.explicit)
+        if ambiguity and self._match != {"name"}:
+            return Step(Status.SUSPECT, *about, error, ambiguity, hint, parts=parts)
         cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
-        trusted = f"{doubt} (match: name)" if doubt else ""
+        trusted = f"{ambiguity} (match: name)" if ambiguity else ""
         how = "" if route.adapt >= 0 else _how(route)
-        told = *map(str, changes), cast, how, route.untold, trusted
+        told = *map(str, changes), cast, how, route.unnamed, trusted
         reason = "; ".join(filter(None, told))
-        severity = Severity.NOTE if changes or cast or trusted or route.untold else Severity.OK
+        severity = Severity.NOTE if changes or cast or trusted or route.unnamed else Severity.OK
         if datasets.made_otherwise(*self._both(stored, live)):
             reason, severity = "; ".join(filter(None, (datasets.OTHERWISE, reason))), Severity.WARN
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
@@ -129,18 +129,18 @@ class Comparison:
         hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can else _EXCLUDE
         return Severity.ERROR, reason, hint
 
-    def _doubt(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
+    def _ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
         """Why it may be another value, and a hint; ``explicit`` says that a rule names this one."""
         if "name" in self._match:
-            doubt = self._layers.doubt(stored.of or stored.name, live.of or live.name)
-            if doubt[0]:
-                return doubt
+            ambiguity = self._layers.ambiguity(stored.of or stored.name, live.of or live.name)
+            if ambiguity[0]:
+                return ambiguity
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
-            return self._optimizers.doubt(stored, live), SLOTS_HINT
+            return self._optimizers.ambiguity(stored, live), SLOTS_HINT
         if live.role is Role.ITERATOR:
-            return datasets.doubt(*self._both(stored, live)), datasets.HINT
+            return datasets.ambiguity(*self._both(stored, live)), datasets.HINT
         if live.role is Role.HYPERPARAMETER and not explicit:
-            return self._optimizers.doubt_of_setting(stored, live), SETTING_HINT
+            return self._optimizers.ambiguity_of_setting(stored, live), SETTING_HINT
         return "", ""
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:

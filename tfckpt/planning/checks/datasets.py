@@ -18,14 +18,14 @@ OTHERWISE = (
 )
 
 
-def doubt(stored: Dataset | None, live: Dataset | None) -> str:
+def ambiguity(stored: Dataset | None, live: Dataset | None) -> str:
     """Why a place in the one data set is none in the other, ``""`` where nothing says so.
 
     >>> from tfckpt.core.inventory import Dataset
     >>> ten = Dataset("int64", 10, "1")
-    >>> doubt(ten, Dataset("int64", 100, "2"))
+    >>> ambiguity(ten, Dataset("int64", 100, "2"))
     'its data set has 10 elements in the checkpoint and 100 elements in the model'
-    >>> doubt(ten, ten._replace(elements="float32"))
+    >>> ambiguity(ten, ten._replace(elements="float32"))
     'its data set gives int64 in the checkpoint and float32 in the model'
     """
     if stored is None or live is None:

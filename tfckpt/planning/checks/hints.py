@@ -132,9 +132,12 @@ def _whole(layers: Mapping[str, _Values], chosen: Collection[str]) -> dict[str, 
 
 def _automatic(inventory: Inventory) -> set[str]:
     """The paths of layers whose names nobody chose, or of which the file does not tell them."""
-    stacks = inventory.stacks.items()
+    sequences = inventory.sequences.items()
     return {
-        f"{p}/{layer.name}" for p, each in stacks for layer in each if layer.base or not layer.told
+        f"{p}/{layer.name}"
+        for p, each in sequences
+        for layer in each
+        if layer.base or not layer.told
     }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.checks.hints import RenameHints
     from tfckpt.planning.matching.seeds import Seeds
-    from tfckpt.planning.matching.unnamed_layers import Untold
+    from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
 NO_SUCH_NAME = "the model has nothing of this name"
@@ -57,7 +57,7 @@ class Unmatched:
         policy: what is declared.
         stored: what the checkpoint has.
         live: what is to be restored.
-        untold: why a value of no name may be the one.
+        unnamed: why a value of no name may be the one.
         seeds: likewise for seeds.
         drop: what the policy drops from the checkpoint.
     """
@@ -67,7 +67,7 @@ class Unmatched:
         policy: Policy,
         stored: Inventory,
         live: Inventory,
-        untold: Untold,
+        unnamed: Unnamed,
         *,
         seeds: Seeds,
         drop: Rules,
@@ -75,7 +75,7 @@ class Unmatched:
         self._policy = policy
         self._stored = stored
         self._live = live
-        self._untold = untold
+        self._unnamed = unnamed
         self._seeds = seeds
         self._drop = drop
         self.expect_missing = Rules(policy, "expect_missing")
@@ -84,11 +84,11 @@ class Unmatched:
     def missing(self, live: Entry, moved: Mapping[str, str], renamed: RenameHints) -> Step:
         """A live value that nothing is meant for; ``moved`` is where rules sent stored ones."""
         variable = live.of or live.name
-        asked = self._untold.doubt, self._untold.orders.doubt
-        doubts = (ask(name) for name in dict.fromkeys((variable, live.name)) for ask in asked)
-        doubt, hint = next((found for found in doubts if found[0]), ("", ""))
-        if doubt and self.expect_missing.every(live.name) is None:
-            error = Severity.ERROR, doubt, hint
+        asked = self._unnamed.ambiguity, self._unnamed.orders.ambiguity
+        ambiguities = (ask(name) for name in dict.fromkeys((variable, live.name)) for ask in asked)
+        ambiguity, hint = next((found for found in ambiguities if found[0]), ("", ""))
+        if ambiguity and self.expect_missing.every(live.name) is None:
+            error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
         reason, hint = self._why_missing(live, moved)
         unsaved = live.role is Role.SEED and not self._stored.complete
@@ -127,7 +127,7 @@ class Unmatched:
                 reason = "the checkpoint has no slot of the variable, which was not trained then"
             return reason, _MISSING_SLOT_HINT
         else:
-            reason = self._seeds.doubt(live) or "not in the checkpoint"
+            reason = self._seeds.ambiguity(live) or "not in the checkpoint"
         return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
 
     def unexpected(
@@ -196,7 +196,7 @@ class Unmatched:
     ) -> tuple[Severity, str]:
         if (rule := expected.every(entry.name)) is not None:
             return Severity.NOTE, f"{reason}, as expected: {rule}"
-        if entry.role is Role.METRIC or unsaved or self._seeds.doubt(entry):
+        if entry.role is Role.METRIC or unsaved or self._seeds.ambiguity(entry):
             return Severity.NOTE, reason
         return _SEVERITY[key], reason
 

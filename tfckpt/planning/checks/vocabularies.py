@@ -22,14 +22,14 @@ HINT = (
 )
 
 
-def doubt(stored: Entry, live: Entry) -> str:
+def ambiguity(stored: Entry, live: Entry) -> str:
     """Why the live layer does not take what is stored, ``""`` where it does.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> words = Entry("model/text/vocabulary", Role.VOCABULARY, "string", (3,), crc32c=7)
-    >>> doubt(words, words), doubt(words, words._replace(shape=(0,), crc32c=1))
+    >>> ambiguity(words, words), ambiguity(words, words._replace(shape=(0,), crc32c=1))
     ('', '')
-    >>> doubt(words, words._replace(crc32c=1))
+    >>> ambiguity(words, words._replace(crc32c=1))
     'the layer has 3 entries, and the checkpoint has others, or in another order'
     """
     if stored.dtype != live.dtype:

@@ -64,7 +64,7 @@ class Orders:
         """Whether it leaves every value at the name that it is aimed at."""
         return not self._places
 
-    def settle(self, name: str, target: str) -> str | None:
+    def resolve(self, name: str, target: str) -> str | None:
         """The live name of a stored value that is aimed at ``target``.
 
         The target itself where no order says more, None where the order says that it is not that.
@@ -86,7 +86,7 @@ class Orders:
         """The stored layer and the live one between which a value was settled."""
         return self._layers.get(stored)
 
-    def doubt(self, live: str) -> tuple[str, str]:
+    def ambiguity(self, live: str) -> tuple[str, str]:
         """Why a live value that nothing is meant for may be in the checkpoint, and a hint."""
         end = live.rfind("/")
         while end > 0:
@@ -168,7 +168,7 @@ class Orders:
         places = [mine.get(name) for name in names]
         if all(name in self._live.entries for name in names):
             known = [place for place in places if place is not None]
-            if known == sorted(known) or there in self._stored.stacks or not _numbered(names):
+            if known == sorted(known) or there in self._stored.sequences or not _numbered(names):
                 return _LayerMatch({})  # each is what it is called
             return self._refuse(there, here, "has its layers in another order here than there")
         if len(old) != len(new):
@@ -180,7 +180,7 @@ class Orders:
 
     def _renamed(self, here: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
         """Which layer of an inner model has a name that was given to it, and another one there."""
-        given = {layer.name for layer in self._live.stacks.get(here, ()) if not layer.base}
+        given = {layer.name for layer in self._live.sequences.get(here, ()) if not layer.base}
         for one, other in zip(old, new, strict=True):
             layer = other.name.removeprefix(f"{here}/").partition("/")[0]
             if layer in given and layer not in one.path.split("/"):

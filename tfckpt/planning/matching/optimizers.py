@@ -58,7 +58,7 @@ class Optimizers:
                 count += 1
         return count == sum(entry.role is Role.SLOT for entry in live.values())
 
-    def doubt(self, stored: Entry, live: Entry) -> str:
+    def ambiguity(self, stored: Entry, live: Entry) -> str:
         """Why a stored slot should not go into a live one, ``""`` where nothing speaks against."""
         pair = self._stored.get(stored.name, _UNKNOWN), self._live.get(live.name, _UNKNOWN)
         places = pair[0].path, pair[1].path
@@ -66,7 +66,7 @@ class Optimizers:
             self._verdicts[places] = _differ(*pair) if all(places) else ""
         return self._verdicts[places]
 
-    def doubt_of_setting(self, stored: Entry, live: Entry) -> str:
+    def ambiguity_of_setting(self, stored: Entry, live: Entry) -> str:
         """Why a learning rate and its like may mean something else here: for another class."""
         paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
         there, here = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.matching.renames import Moved, Renames
-    from tfckpt.planning.matching.unnamed_layers import Untold
+    from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
 
@@ -44,8 +44,8 @@ class Route(NamedTuple):
         rule: the rule that renamed it, in words; ``""`` where none did.
         explicit: whether a rename rule matched this value's own name.
         alias: whether the live value goes by another name than the one aimed at.
-        untold: why it goes where it goes, if the file does not tell its layer's name.
-        misled: why the live value of that name is not the one meant, ``""`` where there is none.
+        unnamed: why it goes where it goes, if the file does not tell its layer's name.
+        conflicts: why the live value of that name is not the one meant, ``""`` where there is none.
         adapt: the index of the rule of ``adapt`` that sends it there, -1 where none does.
         part: which part of a split value it takes, or which of several joined ones it is.
         follows: whether it is a slot that goes there only because its variable does.
@@ -58,8 +58,8 @@ class Route(NamedTuple):
     rule: str = ""
     explicit: bool = False
     alias: bool = False
-    untold: str = ""
-    misled: str = ""
+    unnamed: str = ""
+    conflicts: str = ""
     adapt: int = -1
     part: int = 0
     follows: bool = False
@@ -71,10 +71,10 @@ class _Aim(NamedTuple):
     target: str | None
     rule: str = ""
     explicit: bool = False
-    untold: str = ""
+    unnamed: str = ""
     adapt: int = -1
     part: int = 0
-    misled: str = ""
+    conflicts: str = ""
 
 
 _NO_VARIABLE = _Aim(None)
@@ -89,18 +89,18 @@ class Router:
         renames: Renames,
         stored: Inventory,
         live: Inventory,
-        untold: Untold,
+        unnamed: Unnamed,
     ) -> None:
         self._renames = renames
         self._stored = stored
         self._live = live
-        self._untold = untold
+        self._unnamed = unnamed
         self._by_position = tuple(policy.match) == ("structure",)
         self._positions = Positions(stored, live)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
         self._attributes = other_attributes(stored, live)
         # what no rule renames, and no position decides, is meant for the live value of its name
-        self._by_name = not self._by_position and untold.silent and not self._attributes
+        self._by_name = not self._by_position and unnamed.silent and not self._attributes
 
     @cached_property
     def _stored_slots(self) -> dict[tuple[str, str], Entry]:
@@ -153,7 +153,7 @@ class Router:
 
     def _route(self, stored: Entry, aim: _Aim) -> Route:
         if aim.target is None:
-            return Route(stored, stored.name, None, aim.rule, misled=aim.misled)
+            return Route(stored, stored.name, None, aim.rule, conflicts=aim.conflicts)
         live = self._live.find(aim.target)
         name, alias = (live.name, live.name != aim.target) if live else (aim.target, False)
         return Route(
@@ -163,7 +163,7 @@ class Router:
             aim.rule,
             aim.explicit,
             alias,
-            aim.untold,
+            aim.unnamed,
             adapt=aim.adapt,
             part=aim.part,
         )
@@ -194,14 +194,14 @@ class Router:
             place = target.removesuffix(tail) if keeps else ""
             for variable in self._variables(stored.of) if keeps else (_NO_VARIABLE,):
                 follows = variable.adapt >= 0 > aimed.adapt
-                aim = aimed._replace(target=variable.target, untold=variable.untold)
+                aim = aimed._replace(target=variable.target, unnamed=variable.unnamed)
                 if follows:
                     aim = aim._replace(adapt=variable.adapt, part=variable.part)
                 explicit = aimed.explicit
                 yield self._slot_route(stored, place, target, aim, explicit, follows=follows)
         for variable in () if moved else self._variables(stored.of):
             if variable.target is None:
-                yield Route(stored, stored.name, None, variable.rule, misled=variable.misled)
+                yield Route(stored, stored.name, None, variable.rule, conflicts=variable.conflicts)
                 continue
             moves = head and variable.target != stored.of
             target = head + slot_tail(variable.target) if moves else stored.name
@@ -222,14 +222,14 @@ class Router:
         of = variable.target
         own = self._live.find(of) if of else None
         name = own.name if own else of
-        misled, live = "", self._live.find(target)
+        conflicts, live = "", self._live.find(target)
         if live is None or (name and self._another(stored, live, name)):
             other, live = live, self._live_slots.get((head, name)) if name else None
             if live is None:
-                misled = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
+                conflicts = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
         found = (target, None, False) if live is None else (live.name, live, live.name != target)
         name, live, alias = found
-        how = variable.untold, misled, variable.adapt, variable.part
+        how = variable.unnamed, conflicts, variable.adapt, variable.part
         return Route(stored, name, live, variable.rule, explicit, alias, *how, follows)
 
     def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
@@ -245,21 +245,21 @@ class Router:
 
     def _aims(self, name: str) -> tuple[_Aim, ...]:
         if moved := self._renames.apply(name):
-            return tuple(self._settled(name, aim) for aim in _parts(moved))
+            return tuple(self._resolved(name, aim) for aim in _parts(moved))
         if not self._by_position:
             other = rebased(name, self._attributes)
             if other is not None and self._live.find(other) is None:
                 above = (each for each in self._attributes if f"{name}/".startswith(f"{each}/"))
-                return (_Aim(None, misled=_ANOTHER.format(max(above, key=len))),)
-            target, untold = self._untold.settle(name, other or name)
-            return (_Aim(target, untold=untold),)
+                return (_Aim(None, conflicts=_ANOTHER.format(max(above, key=len))),)
+            target, unnamed = self._unnamed.resolve(name, other or name)
+            return (_Aim(target, unnamed=unnamed),)
         place = self._positions.target(name)
         rule = "" if place == name else "match: structure, by position"
-        return (_Aim(place and self._untold.orders.settle(name, place), rule),)
+        return (_Aim(place and self._unnamed.orders.resolve(name, place), rule),)
 
-    def _settled(self, name: str, aim: _Aim) -> _Aim:
-        target, untold = self._untold.settle(name, aim.target or "")
-        return aim._replace(target=target, untold=untold)
+    def _resolved(self, name: str, aim: _Aim) -> _Aim:
+        target, unnamed = self._unnamed.resolve(name, aim.target or "")
+        return aim._replace(target=target, unnamed=unnamed)
 
 
 def _parts(moved: Sequence[Moved]) -> Iterator[_Aim]:

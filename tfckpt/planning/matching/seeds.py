@@ -30,7 +30,7 @@ class Seeds:
         self._old, self._new = _classes(stored), _classes(live)
         self._trusted = tuple(policy.match) == ("name",)
 
-    def doubt(self, seed: Entry) -> str:
+    def ambiguity(self, seed: Entry) -> str:
         """Why a seed of either side should not be matched by name, ``""`` where it may be."""
         if seed.role is not Role.SEED or self._trusted:
             return ""

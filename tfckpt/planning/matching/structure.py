@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory, Shape
     from tfckpt.planning.matching.renames import Renames
-    from tfckpt.planning.matching.unnamed_layers import Untold
+    from tfckpt.planning.matching.unnamed_layers import Unnamed
 
     Alike = Callable[[Layer, Layer], bool]
 
@@ -74,19 +74,19 @@ class Layers:
     """Which automatic layer names of two inventories mean the same layer."""
 
     def __init__(
-        self, stored: Inventory, live: Inventory, untold: Untold, renames: Renames
+        self, stored: Inventory, live: Inventory, unnamed: Unnamed, renames: Renames
     ) -> None:
         self._renames = renames
-        self._stored = stored.stacks
-        self._live = live.stacks
+        self._stored = stored.sequences
+        self._live = live.sequences
         self._lists = live.lists
         self._sides = stored, live
         self._labelled = tuple(_labelled(side.labels) for side in self._sides)
         self._unordered = stored.unordered
         self._listed = stored.listed
-        self._untold = untold
+        self._unnamed = unnamed
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
-        self._doubts: dict[tuple[str, str], tuple[str, str]] = {}
+        self._ambiguities: dict[tuple[str, str], tuple[str, str]] = {}
 
     @cached_property
     def alike(self) -> bool:
@@ -94,7 +94,7 @@ class Layers:
 
         Then no variable is doubtful that has the same name on both.
         """
-        if self._unordered or not self._untold.silent:
+        if self._unordered or not self._unnamed.silent:
             return False
         if self._labelled[0] != self._labelled[1]:
             return False
@@ -109,7 +109,7 @@ class Layers:
             if here
         )
 
-    def doubt(self, stored: str, live: str) -> tuple[str, str]:
+    def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and what to do about it.
 
         ``""`` twice where nothing speaks against it.
@@ -124,18 +124,18 @@ class Layers:
 
         """
         # all variables of a layer share the answer
-        layers = self._untold.orders.layers(stored)
+        layers = self._unnamed.orders.layers(stored)
         layers = layers or self._holders(stored, live)
-        if layers not in self._doubts:
-            self._doubts[layers] = self._doubt(*layers)
-        return self._doubts[layers]
+        if layers not in self._ambiguities:
+            self._ambiguities[layers] = self._ambiguity(*layers)
+        return self._ambiguities[layers]
 
     def _holders(self, stored: str, live: str) -> tuple[str, str]:
         """What the variables belong to; in a list, which has only an index for them, themselves."""
         old, new = stored.rpartition("/")[0], live.rpartition("/")[0]
         return (stored, live) if new in self._lists else (old, new)
 
-    def _doubt(self, stored: str, live: str) -> tuple[str, str]:
+    def _ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         end = stored.find("/")
         while end != -1:
             there, tail = stored[:end], stored[end:]
@@ -159,7 +159,7 @@ class Layers:
                 self._verdicts[pair] = _relabelled(here, *labelled, attributes=True)
             elif here in self._live and there in self._unordered:
                 listed = there in self._listed
-                both = self._untold.layers(there, here), self._live[here]
+                both = self._unnamed.layers(there, here), self._live[here]
                 # Keras's files list those of a class as the model does, TF1's tell no order
                 compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
                 counted = _counted(here, *both, there == here)
@@ -168,7 +168,7 @@ class Layers:
                 named = _relabelled(here, *labelled, attributes=True)
                 self._verdicts[pair] = _unnumbered(here, self._stored[there]) | named
             elif here in self._live:
-                both = self._untold.layers(there, here), self._live[here]
+                both = self._unnamed.layers(there, here), self._live[here]
                 alike = self._alike(*pair)
                 weak = misnamed(alike, here, *both) | told_apart(alike, here, *both)
                 found = weak | _compare(here, *both) | _relabelled(here, *both)
@@ -201,7 +201,9 @@ def _labelled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
 
 
 def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
-    layers = {f"{path}/{layer.name}" for path, all_ in inventory.stacks.items() for layer in all_}
+    layers = {
+        f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
+    }
     found: dict[str, Counter[Shape | None]] = {}
     for name, entry in inventory.entries.items():
         end = name.find("/") if entry.role is Role.WEIGHT else -1
@@ -358,10 +360,10 @@ class Positions:
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._at = {
             path: {layer.name: index for index, layer in enumerate(layers)}
-            for path, layers in stored.stacks.items()
+            for path, layers in stored.sequences.items()
         }
         self._unordered = stored.unordered
-        self._live = live.stacks
+        self._live = live.sequences
 
     def target(self, name: str) -> str | None:
         """The live name at the same position; None where the live model has no such position."""

@@ -38,12 +38,12 @@ class _Pair(NamedTuple):
 class _Crossing(NamedTuple):
     """A layer of a stack on the way to a value: the stacks, its name there, and both paths."""
 
-    stacks: _Pair
+    sequences: _Pair
     layer: str
     pair: _Pair
 
 
-class Untold:
+class Unnamed:
     """The live names of stored values below such layers.
 
     Attributes:
@@ -54,16 +54,16 @@ class Untold:
         self._stored = stored
         self._live = live
         self.orders = Orders(stored, live)
-        untold = {
+        unnamed = {
             path: {layer.name: place for place, layer in enumerate(layers) if not layer.told}
-            for path, layers in stored.stacks.items()
+            for path, layers in stored.sequences.items()
         }
         # What Keras lists of a model that is no stack here is not known by the names of its layers.
-        untold |= {
-            path: {layer.name: place for place, layer in enumerate(stored.stacks[path])}
+        unnamed |= {
+            path: {layer.name: place for place, layer in enumerate(stored.sequences[path])}
             for path in (stored.listed if live.members else ())
         }
-        self._unknown = {path: layers for path, layers in untold.items() if layers}
+        self._unknown = {path: layers for path, layers in unnamed.items() if layers}
         self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
         self._differences: dict[_Pair, str] = {}
         self._agreements: dict[_Pair, bool] = {}
@@ -76,7 +76,7 @@ class Untold:
         """Whether it leaves every value at the name that it is aimed at."""
         return not self._unknown and self.orders.silent
 
-    def settle(self, name: str, target: str) -> tuple[str | None, str]:
+    def resolve(self, name: str, target: str) -> tuple[str | None, str]:
         """The live name of a stored value that is aimed at ``target``, and why it is that one.
 
         The target itself, and ``""``, where no such layer is on the way; None where one is that has
@@ -86,20 +86,20 @@ class Untold:
         for step in crossed:
             if not self._agree(step.pair):
                 why = f"{step.layer!r} there does not hold the same names, shapes and types"
-                self._fail(step.stacks.here, step.pair.here, step.stacks.there, why)
+                self._fail(step.sequences.here, step.pair.here, step.sequences.there, why)
                 return None, ""
-        found = None if found is None else self.orders.settle(name, found)
+        found = None if found is None else self.orders.resolve(name, found)
         if found is None or not crossed:
             return found, ""
         for step in crossed:
-            self._partners.setdefault(step.stacks.here, set()).add(step.pair.here)
+            self._partners.setdefault(step.sequences.here, set()).add(step.pair.here)
         there, here = crossed[-1].pair
         reason = (
             f"the file does not tell the layer's name: {there!r} and {here!r} agree in position"
         )
         return found, f"{reason} and in the shapes below"
 
-    def doubt(self, live: str) -> tuple[str, str]:
+    def ambiguity(self, live: str) -> tuple[str, str]:
         """Why a live variable that nothing is meant for may be in the checkpoint, and a hint.
 
         Of all stored values that were settled before; ``""`` where there is no such reason.
@@ -113,12 +113,12 @@ class Untold:
             _, there, why = found[0]
             pair = _Pair(there, stack)
             own = layer.removeprefix(stack + "/")
-            if own in self._told_layers(pair):
+            if own in self._named_layers(pair):
                 continue
-            told = {f"{stack}/{each}" for each in self._told_layers(pair)}
+            told = {f"{stack}/{each}" for each in self._named_layers(pair)}
             place = paths.index(layer)
             unknown = sorted(
-                self._unknown[there].keys() - self._told_layers(pair),
+                self._unknown[there].keys() - self._named_layers(pair),
                 key=lambda each: abs(self._unknown[there][each] - place),
             )
             shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
@@ -137,7 +137,7 @@ class Untold:
 
     def layers(self, there: str, here: str) -> tuple[Layer, ...]:
         """The layers of a stored stack; those of unknown name as the live ones at their places."""
-        layers = self._stored.stacks[there]
+        layers = self._stored.sequences[there]
         if there not in self._unknown or self._difference(_Pair(there, here)):
             return layers
         partner = self._partner(_Pair(there, here))
@@ -157,14 +157,14 @@ class Untold:
             end = name.find("/", end + 1)
             if layer not in self._unknown.get(there, ()) or not target.endswith(tail):
                 continue
-            stacks = _Pair(there, target.removesuffix(tail))
-            if layer in self._told_layers(stacks) or not self._layers(stacks.here):
+            sequences = _Pair(there, target.removesuffix(tail))
+            if layer in self._named_layers(sequences) or not self._layers(sequences.here):
                 continue
-            if why := self._difference(stacks):
-                self._fail(stacks.here, "", there, why)
+            if why := self._difference(sequences):
+                self._fail(sequences.here, "", there, why)
                 return None, crossed
-            partner = self._path(stacks.here, self._partner(stacks)[layer])
-            crossed.append(_Crossing(stacks, layer, _Pair(f"{there}/{layer}", partner)))
+            partner = self._path(sequences.here, self._partner(sequences)[layer])
+            crossed.append(_Crossing(sequences, layer, _Pair(f"{there}/{layer}", partner)))
             target = partner + slash + rest
         return target, crossed
 
@@ -176,15 +176,15 @@ class Untold:
             self._differences[pair] = next(filter(None, reasons), "")
         return self._differences[pair]
 
-    def _told_layers(self, pair: _Pair) -> set[str]:
+    def _named_layers(self, pair: _Pair) -> set[str]:
         """The layers of a stored stack that are known by their names in this live one."""
         if pair.there in self._stored.listed and pair.here in self._live.members:
             return set()
-        return {layer.name for layer in self._stored.stacks[pair.there] if layer.told}
+        return {layer.name for layer in self._stored.sequences[pair.there] if layer.told}
 
     def _layers(self, here: str) -> tuple[Layer, ...]:
         """The layers of a live stack, or of a model that is none, in Keras's order."""
-        return self._live.stacks.get(here) or self._live.members.get(here, ())
+        return self._live.sequences.get(here) or self._live.members.get(here, ())
 
     def _path(self, here: str, layer: Layer) -> str:
         return layer.name if here in self._live.members else f"{here}/{layer.name}"
@@ -199,7 +199,7 @@ class Untold:
 
     def _both(self, pair: _Pair) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
         """The layers of two stacks, side by side; class by class where no more is told."""
-        old, new = self._stored.stacks[pair.there], self._layers(pair.here)
+        old, new = self._stored.sequences[pair.there], self._layers(pair.here)
         if pair.here in self._live.members:
             # Keras lists those that it has met by an attribute no more.
             listed = {layer.name for layer in old}
@@ -221,14 +221,14 @@ class Untold:
 
     def _as_live(self, stored: Entry, target: str) -> tuple[str | None, Shape | None, str]:
         """What the live value would be that a stored one is for."""
-        name, shape = self._settled(stored.name, target), stored.shape
+        name, shape = self._resolved(stored.name, target), stored.shape
         if name is not None and self._live.takes(name, shape):
             shape = self._live.entries[name].shape
         return name, shape, stored.dtype
 
-    def _settled(self, name: str, target: str) -> str | None:
+    def _resolved(self, name: str, target: str) -> str | None:
         found = self._translate(name, target)[0]
-        return None if found is None else self.orders.settle(name, found)
+        return None if found is None else self.orders.resolve(name, found)
 
 
 def _component(name: str, path: str) -> str:

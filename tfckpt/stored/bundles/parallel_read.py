@@ -20,7 +20,7 @@ from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles import values
 from tfckpt.stored.bundles.encoding.crc import combine, extend
 from tfckpt.stored.io.files import reading
-from tfckpt.stored.io.parallel import Together, cores
+from tfckpt.stored.io.parallel import Parallel, cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ class _Transfer:
         self._error: Exception | None = None
         self._failed = len(requests)  # the first request with an error
         self._lock = threading.Lock()
-        self._together = Together()
+        self._together = Parallel()
 
     def run(self, many: int) -> None:
         self._together.run([self._work] * many)
@@ -110,7 +110,7 @@ class _Transfer:
             if task.numbers[0] >= self._failed:
                 continue
             if len(task.numbers) > 1:
-                self._read_together(task, scratch)
+                self._read_parallel(task, scratch)
             else:
                 self._read_alone(task, scratch)
 
@@ -119,7 +119,7 @@ class _Transfer:
             if number < self._failed:
                 self._failed, self._error = number, error
 
-    def _read_together(self, task: _Task, scratch: np.ndarray) -> None:
+    def _read_parallel(self, task: _Task, scratch: np.ndarray) -> None:
         first = self._requests[task.numbers[0]]
         try:
             with reading(first.path):

@@ -151,7 +151,7 @@ def render(record: CommitRecord) -> bytes:
         **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        **record_layers.plain(inventory.stacks),
+        **record_layers.plain(inventory.sequences),
         "labels": dict(inventory.labels),
         "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
@@ -319,13 +319,13 @@ class _RecordReader:
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
         found = self.entries(items) if values is None else values
-        stacks, made, traits = (
+        sequences, made, traits = (
             self.mapping(tree, field, list) for field in ("stacks", "made", "traits")
         )
         return Inventory(
             prefix,
             found,
-            record_layers.parse(stacks, made, traits, self.damaged),
+            record_layers.parse(sequences, made, traits, self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),

@@ -19,14 +19,16 @@ _SHORT, _LONG = [str, str], [str, str, str, bool]
 _TRAITS = [str, str, str, bool]
 
 
-def plain(stacks: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
+def plain(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
     """The fields in plain JSON types."""
     return {
-        "stacks": {path: [_short(layer) for layer in layers] for path, layers in stacks.items()},
-        "made": {path: [[one.kind, one.number] for one in all_] for path, all_ in stacks.items()},
+        "stacks": {path: [_short(layer) for layer in layers] for path, layers in sequences.items()},
+        "made": {
+            path: [[one.kind, one.number] for one in all_] for path, all_ in sequences.items()
+        },
         "traits": {
             path: [[*one.traits] for one in layers]
-            for path, layers in stacks.items()
+            for path, layers in sequences.items()
             if any(one.traits != Traits() for one in layers)
         },
     }
@@ -39,7 +41,7 @@ def _short(layer: Layer) -> list[str | bool]:
 
 
 def parse(
-    stacks: Mapping[str, list[Any]],
+    sequences: Mapping[str, list[Any]],
     made: Mapping[str, list[Any]],
     traits: Mapping[str, list[Any]],
     damaged: Callable[[str], DamagedCheckpointError],
@@ -50,7 +52,7 @@ def parse(
         DamagedCheckpointError: made by ``damaged`` where a field is not what it may be.
     """
     found = {}
-    for path, items in stacks.items():
+    for path, items in sequences.items():
         if any(_types(item) not in (_SHORT, _LONG) for item in items):
             raise damaged("the record's 'stacks' holds a layer that is none")
         layers = [Layer(*item) for item in items]

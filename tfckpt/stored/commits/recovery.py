@@ -62,7 +62,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
             if abandoned(name) == STATE_FILE:
                 _remove_tree(join(directory, name), files)
             elif may_be_left(name):  # few of many do
-                settle(name, directory, ours, files)
+                resolve(name, directory, ours, files)
     return 0 if files.renames else max(tidied)
 
 
@@ -86,11 +86,11 @@ def may_be_left(name: str) -> bool:
     return name.endswith((DELETED, ".tmp"))
 
 
-def settle(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:
+def resolve(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:
     """Finish or undo what the name of a file says that a dead writer has begun."""
     path = join(directory, name)
     if (of := abandoned(name)) and ours(of):
-        _settle_save(path, join(directory, of), files)
+        _resolve_save(path, join(directory, of), files)
     elif name.endswith(DELETED) and ours(name.removesuffix(DELETED)):
         prefix = join(directory, name.removesuffix(DELETED))
         index = index_path(prefix)
@@ -103,12 +103,12 @@ def settle(name: str, directory: str, ours: Callable[[str], bool], files: Files)
             _remove_tree(path, files)
 
 
-def _settle_save(staged: str, prefix: str, files: Files) -> None:
+def _resolve_save(staged: str, prefix: str, files: Files) -> None:
     """Finish or undo one save, found by the directory it left."""
     parent, name = os.path.split(prefix)
     record = record_file.path_of(name)
     if not files.renames:
-        _settle_put(staged, prefix, files)
+        _resolve_put(staged, prefix, files)
         return
     with contextlib.suppress(FileNotFoundError):
         inside = files.listdir(staged) if files.is_dir(staged) else []
@@ -127,7 +127,7 @@ def _settle_save(staged: str, prefix: str, files: Files) -> None:
     _remove_tree(staged, files)
 
 
-def _settle_put(staged: str, prefix: str, files: Files) -> None:
+def _resolve_put(staged: str, prefix: str, files: Files) -> None:
     """The same where nothing is renamed, by names that are asked after one by one."""
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
     _remove_tree(join(staged, MARK), files)  # first; its writer may live

@@ -34,7 +34,7 @@ from tfckpt.stored.commits.recovery import (
     may_be_left,
     remove_staged,
     remove_strays,
-    settle,
+    resolve,
     shards_of,
     used_shards,
 )
@@ -56,7 +56,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
     names = files.listdir(parent)
     if left := [other for other in names if other.startswith(name) and may_be_left(other)]:
         for other in left:
-            settle(other, parent, lambda of: of == name, files)
+            resolve(other, parent, lambda of: of == name, files)
         names = files.listdir(parent)
     counts = {shards for other in names if (shards := shards_of(other, name))}
     if not files.renames and (used := used_shards(prefix, files)) is not None:

@@ -92,7 +92,7 @@ class Exported:
             parts = {key: found[1:] for key, found in parts.items()}
         if not parts or any(len(found) < _LAYER_AND_VALUE for found in parts.values()):
             return None
-        model = Node(NodeKind.STACK)
+        model = Node(NodeKind.SEQUENCE)
         layers: dict[str, Node] = {}
         orders: dict[str, list[Node]] = {}
         for key, (name, *rest) in parts.items():
@@ -112,9 +112,9 @@ class Exported:
             )
             for name, found in orders.items()
         }
-        listed = frozenset({names.MODEL} & named.stacks.keys())
+        listed = frozenset({names.MODEL} & named.sequences.keys())
         return named, Inventory(
-            path, {}, named.stacks, named.aliases, deep_orders=deep, listed=listed
+            path, {}, named.sequences, named.aliases, deep_orders=deep, listed=listed
         )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Root
 from tfckpt.core.names import MODEL, OPTIMIZER
-from tfckpt.stored.graphs.graph_layers import stack_names
+from tfckpt.stored.graphs.graph_layers import sequence_names
 from tfckpt.stored.graphs.rename_roots import free_name
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ def _plain(edges: Iterable[str]) -> set[str]:
 
 
 def _layers(reader: GraphReader, index: int) -> set[str]:
-    if not reader.is_stack(index):
+    if not reader.is_sequence(index):
         return set()
-    found = stack_names(reader, reader.stack_layers(index), reader.edges[index])
+    found = sequence_names(reader, reader.sequence_layers(index), reader.edges[index])
     return {_unnumbered(name) for names in found for name in names if name}
 
 
@@ -151,8 +151,8 @@ def is_model(reader: GraphReader, index: int) -> bool:
     """Whether a node shows that it is a Keras model; a subclassed one need not."""
     edges = reader.edges[index]
     return (
-        reader.is_stack(index)
-        or index in reader.books
+        reader.is_sequence(index)
+        or index in reader.bookkeeping
         or "_compiled_trainable_state" in edges
         or (OPTIMIZER in edges and "train_function" in edges)
     )

@@ -20,7 +20,7 @@ INNER = "_functional"
 OPERATIONS = "_operations"
 
 
-def stack_names(
+def sequence_names(
     reader: GraphReader, layers: list[int], edges: Mapping[str, int]
 ) -> list[tuple[str, str]]:
     """The name of each layer of a stack, and what else it may be called.
@@ -71,8 +71,8 @@ def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
             nearest[variable] = min(depth, nearest.get(variable, depth))
     return [
         [
-            Scope(tuple(reader.full_name(variable).split("/")[:-1]), depth, stacks)
-            for depth, stacks, variable in found
+            Scope(tuple(reader.full_name(variable).split("/")[:-1]), depth, sequences)
+            for depth, sequences, variable in found
             if depth == nearest[variable]
         ]
         for found in below
@@ -81,23 +81,23 @@ def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
 
 def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]]:
     """The variables below a layer, with how many layers, and of them stacks, lead to each."""
-    seen, stack = {index}, [(1, int(reader.is_stack(index)), index)]
+    seen, stack = {index}, [(1, int(reader.is_sequence(index)), index)]
     while stack:
-        depth, stacks, current = stack.pop()
-        if reader.is_stack(current) or not reader.is_optimizer(current):
+        depth, sequences, current = stack.pop()
+        if reader.is_sequence(current) or not reader.is_optimizer(current):
             for child in _below(reader, current):
                 if child in seen:
                     continue
                 seen.add(child)
                 if reader.nodes[child].attributes:
-                    yield depth, stacks, child
+                    yield depth, sequences, child
                 elif reader.is_container(child):
-                    stack.append((depth, stacks, child))
+                    stack.append((depth, sequences, child))
                 else:
-                    stack.append((depth + 1, stacks + reader.is_stack(child), child))
+                    stack.append((depth + 1, sequences + reader.is_sequence(child), child))
 
 
 def _below(reader: GraphReader, index: int) -> Iterable[int]:
-    if reader.is_stack(index):
-        return reader.stack_layers(index)
+    if reader.is_sequence(index):
+        return reader.sequence_layers(index)
     return reader.edges[index].values()

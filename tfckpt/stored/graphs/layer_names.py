@@ -30,7 +30,7 @@ class Scope(NamedTuple):
 
     path: Path
     depth: int = 1
-    stacks: int = 0
+    sequences: int = 0
 
 
 def layer_names(layers: Sequence[Sequence[Scope]], usual: int | None = None) -> list[str]:
@@ -95,9 +95,9 @@ def _all_prefixes(scopes: Iterable[Scope]) -> set[Path]:
 def _possible(scopes: Iterable[Scope]) -> list[Path]:
     """The prefixes that end in a layer's name, as far as its own variables tell."""
     told: list[set[Path]] = []
-    for path, depth, stacks in scopes:
+    for path, depth, sequences in scopes:
         # Each layer in between adds a component or none; one in an inner stack always does.
-        ends = range(max(1, len(path) - depth + 1), len(path) - stacks + 1)
+        ends = range(max(1, len(path) - depth + 1), len(path) - sequences + 1)
         if path:  # else made outside of any layer, as a tf.Module's are
             told.append({path[:end] for end in ends})
     if not told:

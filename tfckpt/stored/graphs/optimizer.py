@@ -33,7 +33,7 @@ _INNER = "inner_optimizer"
 _V1_STEP = "global_step"
 _V1_WRAPPER = {OPTIMIZER, _V1_STEP}
 _SCALE = ("_iterations", "_learning_rate", "dynamic_scale", "step_counter")
-_BOOKS = frozenset({"_variables", "_trainable_variables", "_trainable_variables_indices"})
+_BOOKKEEPING = frozenset({"_variables", "_trainable_variables", "_trainable_variables_indices"})
 
 
 def wrapped(reader: GraphReader) -> dict[int, int]:
@@ -89,7 +89,7 @@ class OptimizerGraph:
             step = self._reader.edges[outer].get(_V1_STEP)
             edges |= {} if step is None else {"iterations": step}
         for edge, target in edges.items():
-            if edge in _BOOKS:
+            if edge in _BOOKKEEPING:
                 continue
             if self._reader.nodes[target].attributes:
                 yield optimizer_value(edge)[0], target
@@ -110,7 +110,7 @@ class OptimizerGraph:
             for position, value in sorted(listed.items(), key=_numeric):
                 of = variables.get(int(position)) if whole else None
                 if of is None:
-                    of = told_slot(self._reader.full_name(value), by_name)[2]
+                    of = named_slot(self._reader.full_name(value), by_name)[2]
                 if of is None and variables:
                     continue  # it is among the leftovers, too
                 self._slot(edge, of, value, position, done)
@@ -130,36 +130,36 @@ class OptimizerGraph:
         if listed is None:
             return
         paths = by_slot_path((self._reader.full_name(v), v) for v in variables.values())
-        untold: list[tuple[str, int]] = []
+        unnamed: list[tuple[str, int]] = []
         for position, value in sorted(self._reader.edges[listed].items(), key=_numeric):
             if id(self._reader.node(value)) in done:
                 continue
             full = self._reader.full_name(value)
-            _, slot, of = told_slot(full, by_name)
+            _, slot, of = named_slot(full, by_name)
             if of is None:
                 of, slot = split_slot(full.rpartition("/")[2], paths)
             if of is None:
-                untold.append((position, value))
+                unnamed.append((position, value))
                 continue
             self._slot(slot, of, value, position, done)
-            untold = self._factors(untold, of, done)
-        for position, value in untold:
+            unnamed = self._factors(unnamed, of, done)
+        for position, value in unnamed:
             self._slot("variables", None, value, position, done)
 
     def _factors(
-        self, untold: list[tuple[str, int]], of: int, done: set[int]
+        self, unnamed: list[tuple[str, int]], of: int, done: set[int]
     ) -> list[tuple[str, int]]:
         """Adafactor's rows and columns of a variable, which stand before its velocity.
 
         They bear the variable's own last name, and the lists ``_r`` and ``_c`` are stored empty.
         """
         own = self._reader.full_name(of).rpartition("/")[2]
-        before = [self._reader.full_name(value).rpartition("/")[2] for _, value in untold[-2:]]
+        before = [self._reader.full_name(value).rpartition("/")[2] for _, value in unnamed[-2:]]
         if not {"_r", "_c"} <= self._edges.keys() or before != [own, own]:
-            return untold
-        for slot, (position, value) in zip(("r", "c"), untold[-2:], strict=True):
+            return unnamed
+        for slot, (position, value) in zip(("r", "c"), unnamed[-2:], strict=True):
             self._slot(slot, of, value, position, done)
-        return untold[:-2]
+        return unnamed[:-2]
 
     def _slot(self, name: str, of: int | None, value: int, position: str, done: set[int]) -> None:
         node = self._reader.node(value)
@@ -175,7 +175,7 @@ class OptimizerGraph:
             edges = self._reader.edges[target]
             listed = bool(edges) and all(key.isdecimal() for key in edges)
             if (
-                edge in _BOOKS
+                edge in _BOOKKEEPING
                 or not listed
                 or self._reader.is_optimizer(next(iter(edges.values())))
             ):
@@ -235,7 +235,7 @@ class OptimizerGraph:
                 return name
         for _, target in self._slot_lists():
             for value in self._reader.edges[target].values():
-                if name := told_slot(full_name(value), by_name)[0]:
+                if name := named_slot(full_name(value), by_name)[0]:
                     return optimizer_class(name)
         for slot in self._reader.nodes[self._index].slot_variables:
             # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`
@@ -250,7 +250,7 @@ def _first(full_name: str) -> str:
     return optimizer_class(snake_case(name)) if slash else ""
 
 
-def told_slot(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
+def named_slot(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
     """What a slot's name in tf_keras says: the optimizer's class, the slot, and the variable.
 
     ``Adam/m/dense/kernel`` where the slot was made in a training step, ``m/dense/kernel`` where the

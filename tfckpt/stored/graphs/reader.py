@@ -31,13 +31,13 @@ from tfckpt.stored.graphs.graph_layers import (
     OPERATIONS,
     attribute_names,
     listed_names,
-    stack_names,
+    sequence_names,
 )
 from tfckpt.stored.graphs.optimizer import OptimizerGraph, scale_values, wrapped
 from tfckpt.stored.keras_metadata.bookkeeping_lists import (
     KERAS_API,
     metrics,
-    take_books,
+    take_bookkeeping,
     without_config,
 )
 from tfckpt.stored.keras_metadata.config import wire
@@ -97,7 +97,7 @@ class GraphReader:
         told = {self._at(path): each for path, each in metadata.items()}
         self._labels = {index: each.name for index, each in told.items()}
         self._configs = {index: each.config for index, each in told.items() if index is not None}
-        self.books = take_books(self.edges)
+        self.bookkeeping = take_bookkeeping(self.edges)
         self.bases = KERAS_BASES | set(bases)
         self._inside = wrapped(self)
         self._outer = {inner: outer for outer, inner in self._inside.items()}
@@ -134,8 +134,14 @@ class GraphReader:
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
-        stacks = ((self._made.get(index), config) for index, config in self._configs.items())
-        wire([(node, config) for node, config in stacks if node and node.kind is NodeKind.STACK])
+        sequences = ((self._made.get(index), config) for index, config in self._configs.items())
+        wire(
+            [
+                (node, config)
+                for node, config in sequences
+                if node and node.kind is NodeKind.SEQUENCE
+            ]
+        )
         return roots, {component for component in roots if component == names.MODEL}
 
     def extras(self) -> Iterator[tuple[str, Node]]:
@@ -164,7 +170,7 @@ class GraphReader:
     def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
 
-    def is_stack(self, index: int) -> bool:
+    def is_sequence(self, index: int) -> bool:
         return "layer_with_weights-0" in self.edges[index] or self._operations(index) is not None
 
     def is_optimizer(self, index: int) -> bool:
@@ -221,10 +227,10 @@ class GraphReader:
             self._optimizer(index, node, fresh)
             return fresh
         skip = set(without)
-        if self.is_stack(index):
-            node.kind = NodeKind.STACK
-            layers = self.stack_layers(index)
-            node.layers = self._layers(layers, stack_names(self, layers, edges), fresh)
+        if self.is_sequence(index):
+            node.kind = NodeKind.SEQUENCE
+            layers = self.sequence_layers(index)
+            node.layers = self._layers(layers, sequence_names(self, layers, edges), fresh)
             skip |= {OPERATIONS, INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
         elif self.is_container(index):
@@ -246,20 +252,22 @@ class GraphReader:
                 state.role = Role.SEED
                 continue
             node.children.append((names.escaped(edge), self._get(target, fresh)))
-        self._books(index, node, fresh)
+        self._bookkeeping(index, node, fresh)
         return fresh
 
-    def _books(self, index: int, node: Node, fresh: list[int]) -> None:
+    def _bookkeeping(self, index: int, node: Node, fresh: list[int]) -> None:
         """Keras's lists name what nothing else leads to; its metrics stand nowhere else."""
-        books = self.books.get(index, {})
-        for number, found in metrics(self.edges, books):
+        bookkeeping = self.bookkeeping.get(index, {})
+        for number, found in metrics(self.edges, bookkeeping):
             metric = Node(NodeKind.GROUP)
             for edge, target in self.edges[found].items():
                 if self.nodes[target].attributes:
                     metric.children.append((edge, self._get(target, fresh)))
             node.metrics.append((self._labels.get(found, number), metric))
         node.asides.extend(
-            (edge, self._get(target, fresh)) for edge, target in books.items() if edge != KERAS_API
+            (edge, self._get(target, fresh))
+            for edge, target in bookkeeping.items()
+            if edge != KERAS_API
         )
 
     def _layers(
@@ -346,7 +354,7 @@ class GraphReader:
             iterator = bool(attributes) and attributes[0].name == ITERATOR
             node.role = Role.ITERATOR if iterator else Role.OBJECT
 
-    def stack_layers(self, index: int) -> list[int]:
+    def sequence_layers(self, index: int) -> list[int]:
         if (operations := self._operations(index)) is not None:
             order = self.edges[operations]
             return [order[key] for key in sorted(order, key=lambda key: (len(key), key))]

@@ -123,7 +123,7 @@ class Move:
         return dataclasses.replace(
             inventory,
             entries=entries,
-            stacks={name(path): layers for path, layers in inventory.stacks.items()},
+            sequences={name(path): layers for path, layers in inventory.sequences.items()},
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
             roots={

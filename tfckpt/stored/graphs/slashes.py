@@ -35,7 +35,9 @@ def with_escapes(inventory: Inventory) -> Inventory:
     ['d/a%2Fb', 'd/a/b']
     """
     layers = _layers(inventory)
-    keys = {each.name for found in inventory.stacks.values() for each in found if "/" in each.name}
+    keys = {
+        each.name for found in inventory.sequences.values() for each in found if "/" in each.name
+    }
     heads = dict(layers)
     for name, entry in inventory.entries.items():
         if new := "" if entry.of else _by_key(entry):
@@ -48,15 +50,15 @@ def with_escapes(inventory: Inventory) -> Inventory:
             heads[name] = first
     if all(old == new for old, new in heads.items()):
         return inventory
-    stacks = {path: tuple(map(_renamed, found)) for path, found in inventory.stacks.items()}
-    return Move(dataclasses.replace(inventory, stacks=stacks), heads).done()
+    sequences = {path: tuple(map(_renamed, found)) for path, found in inventory.sequences.items()}
+    return Move(dataclasses.replace(inventory, sequences=sequences), heads).done()
 
 
 def _layers(inventory: Inventory) -> dict[str, str]:
     """Path of each layer whose name has a slash → its path now."""
     found: dict[str, str] = {}
-    for path in sorted(inventory.stacks, key=len):
-        for layer in inventory.stacks[path]:
+    for path in sorted(inventory.sequences, key=len):
+        for layer in inventory.sequences[path]:
             if "/" in layer.name:
                 new = rebased(path, found) or path
                 found[f"{path}/{layer.name}"] = f"{new}/{escaped(layer.name)}"

@@ -28,7 +28,7 @@ class _StoppedError(Exception):
     """In a thread whose work is of no use any more."""
 
 
-class Together:
+class Parallel:
     """Works of which the first failure stops all the others."""
 
     def __init__(self) -> None:

@@ -90,12 +90,12 @@ class _H5Reader:
         return Inventory(
             self._path,
             {value.name: entry(value) for value in named.values},
-            named.stacks,
+            named.sequences,
             named.aliases,
             named.optimizers,
             own_orders=own,
             deep_orders=deep,
-            listed=frozenset({names.MODEL} & named.stacks.keys()),
+            listed=frozenset({names.MODEL} & named.sequences.keys()),
         )
 
     def _check_writer(self) -> None:
@@ -111,7 +111,7 @@ class _H5Reader:
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
 
     def _model(self, config: Mapping[str, Any]) -> Node:
-        model = Node(NodeKind.STACK, label=text(mapping(config, "config"), "name"))
+        model = Node(NodeKind.SEQUENCE, label=text(mapping(config, "config"), "name"))
         self._configs.append((model, mapping(config, "config")))
         configs = dict(_layers(config))
         for name in self._names(self._top, _LAYERS):
@@ -174,7 +174,7 @@ class _H5Reader:
     ) -> None:
         inner = dict(_layers(config)) if text(config, "class_name") in _MODELS else {}
         if inner and all(len(parts) > 1 and parts[0] in inner for _, parts in values):
-            node.kind = NodeKind.STACK
+            node.kind = NodeKind.SEQUENCE
             self._configs.append((node, mapping(config, "config")))
             for name, settings in inner.items():
                 layer = self._layer(name, settings)

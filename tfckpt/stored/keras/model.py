@@ -62,12 +62,12 @@ def read(
     return Inventory(
         path,
         entries,
-        named.stacks,
+        named.sequences,
         named.aliases,
         named.optimizers,
         own_orders=orders,
-        listed=listed & named.stacks.keys(),
-        unordered=unordered & named.stacks.keys(),
+        listed=listed & named.sequences.keys(),
+        unordered=unordered & named.sequences.keys(),
         labels={
             named.paths[node]: name
             for node, name in reader.called.items()

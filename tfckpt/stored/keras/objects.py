@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 VARS = "vars"
 # The second is what Keras 2.12 and 2.13 wrote.
-STACKS = ("layers", "_layer_checkpoint_dependencies")
+SEQUENCES = ("layers", "_layer_checkpoint_dependencies")
 OPTIMIZER, METRICS = "optimizer", ("metrics", "_metrics", "_compile_metrics", "_loss_tracker")
 _SEED = "seed_generator"
 
@@ -83,7 +83,7 @@ class ObjectReader:
         for name, child in group.groups.items():
             if name == VARS or (top and name in (OPTIMIZER, *METRICS)):
                 continue
-            if name in STACKS:
+            if name in SEQUENCES:
                 self._stack(node, child, settings)
             elif _is_seed(name, child):
                 node.children.append((name, self._seed(child)))
@@ -138,7 +138,7 @@ class ObjectReader:
 
     def _stack(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
         """The layers of a functional or sequential model."""
-        node.kind = NodeKind.STACK
+        node.kind = NodeKind.SEQUENCE
         self.listed.add(id(node))
         configs = list(_configs(settings))
         told = {name: config for name, config in configs if name in group.groups}
@@ -202,7 +202,7 @@ def _is_list(group: H5Group) -> bool:
     """
     if VARS in group.groups or group.datasets or not group.groups:
         return False
-    return all(name not in STACKS for name in group.groups) and not set(group.groups) & {
+    return all(name not in SEQUENCES for name in group.groups) and not set(group.groups) & {
         "cell",
         "layer",
         "forward_layer",

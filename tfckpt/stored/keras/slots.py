@@ -19,7 +19,7 @@ from tfckpt.core.optimizer_names import (
     slot_name,
     split_slot,
 )
-from tfckpt.stored.graphs.optimizer import told_slot
+from tfckpt.stored.graphs.optimizer import named_slot
 from tfckpt.stored.keras_metadata.config import mapping
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _slot(
 ) -> tuple[str, Node | None]:
     """The slot and the variable that a name tells."""
     parts = path.split("/")
-    _, slot, variable = told_slot(path, dict.fromkeys(unique, 0))
+    _, slot, variable = named_slot(path, dict.fromkeys(unique, 0))
     if variable is not None:
         cut = 1 if "/".join(parts[1:]) in unique else 2
         return slot, unique["/".join(parts[cut:])]

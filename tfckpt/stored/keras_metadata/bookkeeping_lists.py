@@ -30,7 +30,7 @@ def without_config(node: GraphNode) -> GraphNode:
     return node if values == node.attributes else dataclasses.replace(node, attributes=values)
 
 
-def take_books(edges: Sequence[Edges]) -> dict[int, Edges]:
+def take_bookkeeping(edges: Sequence[Edges]) -> dict[int, Edges]:
     """Take Keras's lists out of the edges of its objects; node → the edges that were taken."""
     return {
         index: {edge: own.pop(edge) for edge in _LISTS & own.keys()}
@@ -39,7 +39,7 @@ def take_books(edges: Sequence[Edges]) -> dict[int, Edges]:
     }
 
 
-def metrics(edges: Sequence[Edges], books: Edges) -> Iterator[tuple[str, int]]:
+def metrics(edges: Sequence[Edges], bookkeeping: Edges) -> Iterator[tuple[str, int]]:
     """The number of each metric of a model, and its node."""
-    listed = edges[books[KERAS_API]].get(_METRICS) if books else None
+    listed = edges[bookkeeping[KERAS_API]].get(_METRICS) if bookkeeping else None
     yield from (edges[listed] if listed is not None else {}).items()

@@ -39,10 +39,10 @@ def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
     scopes = {name.rpartition("/")[0] for name in live.entries} if stored.unordered else set()
     scopes |= {"/".join(scope.split("/")[:end]) for scope in scopes for end in range(1, 64)}
     heads: dict[str, str] = {}
-    for path in sorted(stored.unordered & stored.stacks.keys()):
+    for path in sorted(stored.unordered & stored.sequences.keys()):
         above = rebased(path, heads) or path
-        here = live.stacks.get(above)
-        layers = stored.stacks[path]
+        here = live.sequences.get(above)
+        layers = stored.sequences[path]
         pairs = dict(_as_made(layers, here) if here is not None else ())
         chosen = [layer for layer in layers if own_name(layer) != layer.name]
         if here is None and any(f"{above}/{own_name(layer)}" in scopes for layer in chosen):
@@ -52,11 +52,11 @@ def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
         )
     if not heads:
         return stored
-    stacks = {
+    sequences = {
         path: tuple(_renamed(layer, heads.get(f"{path}/{layer.name}")) for layer in layers)
-        for path, layers in stored.stacks.items()
+        for path, layers in stored.sequences.items()
     }
-    return Move(dataclasses.replace(stored, stacks=stacks), heads).done()
+    return Move(dataclasses.replace(stored, sequences=sequences), heads).done()
 
 
 def own_name(layer: Layer) -> str:

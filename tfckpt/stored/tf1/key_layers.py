@@ -57,7 +57,7 @@ class KeyLayers:
             if name.count("/") <= DEEPEST:
                 self._place(name)
         self._renamed: dict[str, str] = {"": ""}
-        self.stacks: Mapping[str, tuple[Layer, ...]] = dict(self._walk())
+        self.sequences: Mapping[str, tuple[Layer, ...]] = dict(self._walk())
 
     def rename(self, name: str) -> str:
         """The canonical name of a variable, without the model's own component."""

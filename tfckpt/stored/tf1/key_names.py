@@ -75,20 +75,20 @@ def name_keys(
     state = _State(shapes)
     own = [name for name in keys if name not in state.slots and name not in state.scalars]
     if roots is not None and not kinds[MODEL]:
-        variables, stacks = {name: name for name in own}, {}
+        variables, sequences = {name: name for name in own}, {}
     else:
         layers = KeyLayers(own, bases)
         apart = {root.component for root in given} if kinds[MODEL] > 1 else set()
         variables = {name: _rooted(layers.rename(name), apart) for name in own}
-        stacks = {_rooted(path, apart): found for path, found in layers.stacks.items()}
+        sequences = {_rooted(path, apart): found for path, found in layers.sequences.items()}
     meanings = {name: _Meaning(full, Role.WEIGHT) for name, full in variables.items()}
     meanings.update(state.meanings(variables))
     return Inventory(
         source,
         _entries(meanings, keys, values),
-        stacks,
+        sequences,
         optimizers={path: solver.label for solver, path in state.paths.items()},
-        unordered=frozenset(stacks),
+        unordered=frozenset(sequences),
     )
 
 

@@ -354,17 +354,21 @@ def _dict_of(callback: Any) -> dict[str, Any]:
 
 def _keep_best(callback: Any) -> None:
     """What it compares by is settled in its first epoch, when Keras 3.3 to 3.6 forget `best`."""
-    settle = getattr(callback, "_set_monitor_op", None)
-    if settle is None or "best" not in settle.__code__.co_names or callback.monitor_op is not None:
+    resolve = getattr(callback, "_set_monitor_op", None)
+    if (
+        resolve is None
+        or "best" not in resolve.__code__.co_names
+        or callback.monitor_op is not None
+    ):
         return
 
-    def settle_and_keep() -> None:
+    def resolve_and_keep() -> None:
         best = callback.best
-        settle()
+        resolve()
         callback.best = best
         del callback._set_monitor_op
 
-    callback._set_monitor_op = settle_and_keep
+    callback._set_monitor_op = resolve_and_keep
 
 
 def _set(callback: Any, name: str, value: Any) -> None:

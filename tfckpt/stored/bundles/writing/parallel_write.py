@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.stored.bundles.bundle import data_path
-from tfckpt.stored.bundles.writing.shard import BRISK, ChunkSizes, Shard
-from tfckpt.stored.io.parallel import Together, cores
+from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes, Shard
+from tfckpt.stored.io.parallel import Parallel, cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -92,7 +92,7 @@ def write_side_by_side(
     values: list[BundleValue],
     read: Callable[[BundleValue], Iterable[np.ndarray]],
     place: Target,
-    pace: ChunkSizes = BRISK,
+    pace: ChunkSizes = FOREGROUND,
 ) -> Written:
     """Write data files; when this returns, they are on disk.
 
@@ -107,7 +107,7 @@ def write_side_by_side(
     """
     parts = _divided(values, len(place.shards))
     values.clear()
-    together = Together()
+    together = Parallel()
     opened: list[Shard] = []
     with contextlib.ExitStack() as stack:
         for number in place.shards:

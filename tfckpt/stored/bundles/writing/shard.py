@@ -46,9 +46,9 @@ class ChunkSizes(NamedTuple):
 
 
 # What the cache of one core holds beside other things.
-BRISK = ChunkSizes(1 << 20, 1 << 20)
+FOREGROUND = ChunkSizes(1 << 20, 1 << 20)
 # Beside other work in Python: whoever lets go of the interpreter for a call waits to get it back.
-BESIDE = ChunkSizes(1 << 22, 1 << 25)
+BACKGROUND = ChunkSizes(1 << 22, 1 << 25)
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -89,7 +89,7 @@ class Shard:
         path: str,
         number: int,
         files: Files = LOCAL,
-        pace: ChunkSizes = BRISK,
+        pace: ChunkSizes = FOREGROUND,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.coded: list[tuple[bytes, bytes]] = []
