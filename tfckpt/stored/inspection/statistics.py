@@ -156,7 +156,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> Distance | None:
 
     >>> import numpy as np
     >>> difference(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
-    Difference(count=1, largest=2.0, relative=0.5)
+    Distance(count=1, largest=2.0, relative=0.5)
     """
     import numpy as np
 

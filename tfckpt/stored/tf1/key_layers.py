@@ -45,7 +45,7 @@ class KeyLayers:
     >>> layers = KeyLayers(["dense_4/kernel", "dense_7/kernel", "head/kernel"])
     >>> layers.rename("dense_7/kernel"), layers.rename("head/kernel")
     ('dense_1/kernel', 'head/kernel')
-    >>> [layer.name for layer in layers.stacks[""]]
+    >>> [layer.name for layer in layers.sequences[""]]
     ['dense', 'dense_1']
     """
 

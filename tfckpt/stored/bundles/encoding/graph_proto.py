@@ -79,7 +79,7 @@ def parse_object_graph(data: bytes, *, path: str = "", name: str = "") -> Object
         DamagedCheckpointError: not such a message, or a node it refers to does not exist.
 
     >>> parse_object_graph(bytes([0x0A, 0])).nodes
-    (Node(children=(), attributes=(), slot_variables=(), registered_saver=None, \
+    (GraphNode(children=(), attributes=(), slot_variables=(), registered_saver=None, \
 has_checkpoint_values=None),)
     """
     try:
