@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfckpt.core.inventory import Role
@@ -28,6 +28,7 @@ class Value(NamedTuple):
 
 
 @given(st.dictionaries(KEYS, SHAPES, max_size=12))
+@example({"//kernel": (3,), "///": (3,), "a//kernel": (3,), "//": ()})  # was read without end
 def test_every_key_is_one_value(shapes) -> None:
     values = {key: Value("float32", shape) for key, shape in shapes.items()}
     inventory = name_keys("here", values)

@@ -54,7 +54,8 @@ class KeyLayers:
         self._scopes: dict[str, set[str]] = defaultdict(set)
         self._variables: dict[str, set[str]] = defaultdict(set)
         for name in names:
-            if name.count("/") <= DEEPEST:
+            # A scope without a name, at the beginning, is not told from the root.
+            if name.count("/") <= DEEPEST and not name.startswith("//"):
                 self._place(name)
         self._renamed: dict[str, str] = {"": ""}
         self.sequences: Mapping[str, tuple[Layer, ...]] = dict(self._walk())
