@@ -3,6 +3,7 @@
 ::
 
     TfckptError
+    ├── NotInstalledError (ImportError)       TensorFlow or Keras is missing, or too old
     ├── PolicyError (ValueError)              a policy or config file says something it cannot mean
     ├── NamingError (ValueError)              a keyword cannot begin the names of its values
     ├── UntrackedError (ValueError)           a checkpoint was given what it cannot save
@@ -39,6 +40,10 @@ class TfckptError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message}\n  {hint}" if hint else message)
         self.hint = hint
+
+
+class NotInstalledError(TfckptError, ImportError):
+    """TensorFlow or Keras is missing or too old; the hint says what to install."""
 
 
 class Problem(NamedTuple):

@@ -1,0 +1,69 @@
+"""The versions of TensorFlow and Keras: which are needed, and up to which tfckpt was tested.
+
+Nothing is refused because it is new. What is only for speed and leans on private names is left out
+on versions that no test has seen: each save then names its objects anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import sys
+
+from absl import logging
+
+from tfckpt.errors import NotInstalledError
+
+# `Model._initial_epoch` came with Keras 3.1: without it a `fit` cannot be resumed at an epoch.
+OLDEST = {"tensorflow": (2, 16), "keras": (3, 1)}
+NEWEST_TESTED = {"tensorflow": (2, 21), "keras": (3, 15), "tf_keras": (2, 21)}
+
+
+def require() -> None:
+    """Import TensorFlow and Keras.
+
+    Raises:
+        NotInstalledError: one of them is missing or too old; the hint says what to install.
+    """
+    for package, oldest in OLDEST.items():
+        try:
+            module = importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            if error.name != package:  # something inside of it is missing
+                raise
+            raise NotInstalledError(
+                f"this part of tfckpt needs {package}, which is not installed",
+                hint="pip install 'tfckpt[tensorflow]', or 'tfckpt[tensorflow-cpu]'",
+            ) from None
+        if _release(module.__version__) < oldest:
+            raise NotInstalledError(
+                f"{package} {module.__version__} is too old for tfckpt",
+                hint=f"pip install '{package}>={_text(oldest)}'",
+            )
+
+
+@functools.cache
+def untested() -> bool:
+    """Whether a package is newer than what tfckpt was tested with, which is logged once."""
+    newer = [
+        f"{package} {version} ({_text(newest)})"
+        for package, newest in NEWEST_TESTED.items()
+        if _release(version := getattr(sys.modules.get(package), "__version__", "0")) > newest
+    ]
+    if newer:
+        logging.warning(
+            "tfckpt: newer than the newest version that tfckpt was tested with: %s. Each save "
+            "names its objects anew, which is slower and leans on less",
+            ", ".join(newer),
+        )
+    return bool(newer)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Of ``2.22.0-dev20260101``: (2, 22)."""
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
+def _text(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))
