@@ -172,7 +172,7 @@ class Slow:
 def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
     slow = Slow(monkeypatch)
     monkeypatch.setattr(write_files, "files_for", lambda _: files)
-    monkeypatch.setattr(checkpoint_module, "BESIDE", ChunkSizes(1 << 12, 1 << 14))
+    monkeypatch.setattr(checkpoint_module, "BACKGROUND", ChunkSizes(1 << 12, 1 << 14))
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)
     saved, steps = [], 0
