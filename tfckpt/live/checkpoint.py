@@ -236,14 +236,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return found
 
     @_tfckpt_lineage.setter
-    def _tfckpt_lineage(self, descent: Lineage) -> None:
-        self.__dict__["_tfckpt_from"] = descent
+    def _tfckpt_lineage(self, lineage: Lineage) -> None:
+        self.__dict__["_tfckpt_from"] = lineage
 
     def _tfckpt_comes_from(self, prepared: Prepared) -> Callable[[], None]:
         """Note what was restored; returns what forgets it."""
         before = self._tfckpt_lineage
         self._tfckpt_lineage = before.after(prepared)
-        return partial(setattr, self, "_tfckpt_descent", before)
+        return partial(setattr, self, "_tfckpt_lineage", before)
 
     @property
     def _tfckpt_known(self) -> NameCache:
