@@ -272,7 +272,7 @@ def test_an_optimizer_alone_has_its_slots_by_the_variables_own_names(flavour) ->
 
 
 def test_a_keyword_that_is_the_models_name_is_refused(flavour) -> None:
-    with pytest.raises(NamingError, match="'model' is the name of the only model"):
+    with pytest.raises(NamingError, match="'model' is reserved for the only model"):
         collect({"net": chain(flavour), "model": tf.Variable(1.0)})
 
 

@@ -106,8 +106,8 @@ def test_a_layer_that_does_not_load_what_it_saves_has_its_values(tmp_path, caplo
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     for name in ("first", "second"):
         assert (
-            f"the layer '{name}' has the values of its variables; what it makes from them may "
-            "still be of earlier ones, since its own loading raised KeyError: 'w'"
+            f"the variables of the layer '{name}' were restored, but what it computes from them "
+            "may be out of date, because its own loading raised KeyError: 'w'"
         ) in caplog.text
 
 

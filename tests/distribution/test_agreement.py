@@ -54,7 +54,7 @@ def test_one_that_cannot_read_makes_all_refuse(came) -> None:
 
 
 def test_another_plan_in_one_is_an_error_in_all(came) -> None:
-    refused(came, "other", "RestoreError", "RestoreError", "the plan of worker 1 is another")
+    refused(came, "other", "RestoreError", "RestoreError", "the plan of worker 1 differs")
 
 
 def test_after_a_refusal_the_next_restore_is_right(came) -> None:
@@ -76,7 +76,7 @@ def test_what_fails_in_the_chief_is_raised_in_all(came) -> None:
 
 
 def test_other_objects_in_one_are_refused(came) -> None:
-    refused(came, "other objects", "SaveError", "SaveError", "worker 1 would save other values")
+    refused(came, "other objects", "SaveError", "SaveError", "the values of worker 1 differ")
 
 
 def test_a_save_in_the_background_ends_in_all(came, root) -> None:
@@ -84,7 +84,7 @@ def test_a_save_in_the_background_ends_in_all(came, root) -> None:
 
 
 def test_a_late_worker_fails_the_save_in_all_and_the_next_one_succeeds(came, root) -> None:
-    refused(came, "late", "SaveError", "SaveError", "worker 1 of 2 did not come", "8 seconds")
+    refused(came, "late", "SaveError", "SaveError", "worker 1 of 2 did not join", "8 seconds")
     assert [worker["after it"][1] for worker in came] == [f"{root}/run/ckpt-4"] * 2
 
 

@@ -171,7 +171,7 @@ def _fails(_: Any) -> Any:
     ("function", "text"),
     [
         (_fails, "'test: ours' failed, and nothing was changed: KeyError: 'a mistake'"),
-        (lambda b: b, r"returned float32 \(2\), and the value here is float32 \(3\)"),
+        (lambda b: b, r"returned float32 \(2\), but the model needs float32 \(3\)"),
         (lambda b: np.zeros(3, "float64"), r"returned float64 \(3\)"),
         (lambda b: None, r"returned object \(\)"),
         (lambda b: [[1], [2, 3]], "failed"),
@@ -211,7 +211,7 @@ def test_a_function_that_nobody_registered_is_refused_when_planning(tmp_path: Pa
 
 def test_a_name_is_registered_once(calls: Any) -> None:
     calls(len)
-    with pytest.raises(ValueError, match=r"registered already, as .*counted"):
+    with pytest.raises(ValueError, match=r"already registered, for .*counted"):
         tfckpt.register_adaptation("test: ours")(len)
 
 
@@ -220,7 +220,7 @@ def test_an_initializer_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = Two([1.0], [2.0, 3.0]).write(tmp_path)
     net = Two([0.0], [0.0, 0.0, 0.0])
     rule = {"how": "pad", "model": "net/b", "value": "orthogonal"}  # which needs two axes
-    with pytest.raises(tfckpt.RestoreError, match=r"'orthogonal' makes nothing of the shape \(3\)"):
+    with pytest.raises(tfckpt.RestoreError, match=r"'orthogonal' failed for the shape \(3\)"):
         tfckpt.restore(config(path, [rule]), net=net)
     assert net.state() == [[0.0], [0.0, 0.0, 0.0]]
 

@@ -312,7 +312,7 @@ def test_the_end_of_a_script_waits_for_the_save_under_way(ended) -> None:
 
 def test_a_failure_that_nobody_asked_for_is_said_at_the_end(ended) -> None:
     place, done = ended
-    assert "the last save, in the background, failed" in done.stderr
+    assert "the last background save failed" in done.stderr
     assert "No space left" in done.stderr
     assert [each.name for each in (place / "full").glob("[!.]*")] == []
 

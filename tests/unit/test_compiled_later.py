@@ -88,8 +88,9 @@ def test_an_optimizer_of_another_class_begins_anew_and_that_is_said(
     compiled(model, "adagrad")
     (text,) = warnings(caplog)
     assert text == (
-        "optimizer begins anew: 'optimizer' is 'adagrad' here and 'adam' in the checkpoint. To "
-        "restore all of it, compile the model as it was saved, and before it is restored"
+        "optimizer was not restored and starts from scratch: 'optimizer' is 'adagrad' here and "
+        "'adam' in the checkpoint. To restore all of it, compile the model before the restore, as "
+        "it was when saved"
     )
     assert iterations(model) == 0
 
@@ -156,7 +157,7 @@ def test_a_checkpoint_that_was_overwritten_or_deleted_since_is_not_read(
             tfckpt.Checkpoint(model=train(build("adam"), 2)).write(prefix)
         assert iterations(compiled(model)) == 0
         (text,) = warnings(caplog)
-        assert text.startswith("optimizer begins anew: ")
+        assert text.startswith("optimizer was not restored and starts from scratch: ")
         assert prefix in text
 
 
@@ -184,9 +185,9 @@ def test_a_loss_scale_that_keras_adds_then_is_said_to_begin_anew(tmp_path, caplo
     assert iterations(later) == iterations(saved) == 6
     (text,) = warnings(caplog)
     assert text == (
-        "optimizer: 4 values not restored: optimizer/loss_scale/dynamic_scale, "
+        "optimizer: 4 values were not restored: optimizer/loss_scale/dynamic_scale, "
         "optimizer/loss_scale/iterations, optimizer/loss_scale/learning_rate. To restore all of "
-        "it, compile the model as it was saved, and before it is restored"
+        "it, compile the model before the restore, as it was when saved"
     )
     inner = saved.optimizer.inner_optimizer, later.optimizer.inner_optimizer
     for old, new in zip(*(each.variables for each in inner), strict=True):
@@ -266,4 +267,4 @@ def test_that_of_another_keyword_is_not_put_into_the_compiled_one(
     caplog.clear()
     assert iterations(compiled(model, flavour.optimizers.Adam(0.01))) == 0
     (text,) = warnings(caplog)
-    assert text.startswith("model/optimizer begins anew: ")
+    assert text.startswith("model/optimizer was not restored and starts from scratch: ")

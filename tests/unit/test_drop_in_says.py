@@ -52,9 +52,9 @@ def left_out(path: str) -> str:
     return (
         f"{path}: 2 weights not in the checkpoint, unchanged in the model: model/stem/bias, "
         "model/stem/kernel; 2 weights in the checkpoint, used by nothing: model/b/bias, "
-        f"model/b/kernel. Where layers were renamed: `tfckpt.restore({path!r}, model=…, policy="
-        '{"rename": [{"checkpoint": "model/b/**", "model": "model/stem/**"}]})`. To refuse that '
-        "anything is missing: `checkpoint.restore(…).assert_existing_objects_matched()`"
+        f"model/b/kernel. If layers were renamed: `tfckpt.restore({path!r}, model=…, policy="
+        '{"rename": [{"checkpoint": "model/b/**", "model": "model/stem/**"}]})`. To fail when '
+        "a value is missing: `checkpoint.restore(…).assert_existing_objects_matched()`"
     )
 
 
@@ -242,8 +242,9 @@ def test_a_lone_model_under_another_keyword_is_restored_and_that_is_said(
         given = {} if optimizer is None else {"optimizer": model.optimizer}
         tfckpt.Checkpoint(actor=model, **given).restore(path).assert_existing_objects_matched()
         assert warnings() == [
-            f"{path}: the model was saved as `critic=` and is restored as `actor=`; it is the only "
-            "one on both sides, so it was restored all the same, where TensorFlow restores nothing"
+            f"{path}: the model was saved as `critic=` and restored as `actor=`, since it is the "
+            "only model in the checkpoint and among the objects given; TensorFlow restores nothing "
+            "here"
         ]
         tfckpt.Checkpoint(critic=model, **given).restore(path)
         assert warnings() == []
@@ -271,8 +272,8 @@ def test_what_else_was_saved_beside_a_model_is_not_its_keyword(
     path = writer.Checkpoint(**given).save(str(tmp_path / "ckpt"))
     tfckpt.Checkpoint(model=stack("a", "b")).restore(path).expect_partial()
     said = [text for text in warnings() if "was saved as" in text]
-    assert [text.partition(": ")[2].partition(";")[0] for text in said] == (
-        [] if keyword == "model" else ["the model was saved as `net=` and is restored as `model=`"]
+    assert [text.partition(": ")[2].partition(",")[0] for text in said] == (
+        [] if keyword == "model" else ["the model was saved as `net=` and restored as `model=`"]
     )
 
 
@@ -317,7 +318,7 @@ def test_a_loop_over_checkpoints_says_once_what_each_leaves_out(stack, tmp_path,
 
 
 def call(path: str, policy: str = "{…}") -> str:
-    return f"keys of a policy are given to `tfckpt.restore({path!r}, model=…, policy={policy})`"
+    return f"to restore with a policy, call `tfckpt.restore({path!r}, model=…, policy={policy})`"
 
 
 def test_a_refusal_says_where_its_keys_are_given(stack, tmp_path) -> None:

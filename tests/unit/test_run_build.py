@@ -93,9 +93,13 @@ def test_a_wrong_spec_is_said(subclassed, prefix) -> None:
     path = tfckpt.Checkpoint(model=source).save(prefix)
     with pytest.raises(tfckpt.NotBuiltError, match="zeros of the declared shape"):
         tfckpt.restore(config(path, build={"model": SPEC}), model=subclassed(2))
-    with pytest.raises(tfckpt.NotBuiltError, match="was given as 'modle', only as model"):
+    with pytest.raises(
+        tfckpt.NotBuiltError, match="was given as 'modle'; models and layers given: model"
+    ):
         tfckpt.restore(config(path, build={"modle": SPEC}), model=subclassed(2))
-    with pytest.raises(tfckpt.NotBuiltError, match="was given as 'model', only others as step"):
+    with pytest.raises(
+        tfckpt.NotBuiltError, match="was given as 'model'; other objects given: step"
+    ):
         tfckpt.restore(config(path, build={"model": SPEC}), step=tf.Variable(1))
     wide = [{"shape": [None, 7]}] * 2
     with pytest.raises(tfckpt.RefusedError, match="model/branches"):

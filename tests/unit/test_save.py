@@ -207,7 +207,7 @@ def test_none_is_no_path(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
     for attempt in (checkpoint.save, checkpoint.write):
-        with pytest.raises(TypeError, match="found None"):
+        with pytest.raises(TypeError, match="not None"):
             attempt(None)
     assert files(tmp_path) == {}
 

@@ -248,7 +248,7 @@ def test_a_callback_in_the_background_is_told_that_it_cannot_save(tmp_path: Path
     checkpoint = tfckpt.Checkpoint(**objects(1.0))
     options = with_callback(lambda: checkpoint.write(tmp_path / "again"), in_background=True)
     checkpoint.save(tmp_path / "ckpt", options)
-    with pytest.raises(tfckpt.SaveError, match="in the background asked for the next save"):
+    with pytest.raises(tfckpt.SaveError, match="a background save started another save"):
         checkpoint.sync()
     assert not (tmp_path / "again.index").exists()
     fresh = objects(0.0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
-LATE = "has no variables yet, and the checkpoint has"
+LATE = "has no variables yet, but the checkpoint has"
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_under_another_keyword_it_is_not_left_random(flavour, net, saved, way, h
     with pytest.raises(tfckpt.NotBuiltError) as error:
         getattr(tfckpt.Checkpoint(**objects), how)(saved)
     message = str(error.value)
-    assert f"{LATE} 4 that may be for it, net/body/bias the first" in message
+    assert f"{LATE} 4 values that may belong to it, the first is 'net/body/bias'" in message
     assert "once on a batch before restoring" in message
     if "step" in objects:
         assert int(objects["step"]) == 0
@@ -124,7 +124,7 @@ def test_a_renamed_attribute_of_a_built_model(flavour, tmp_path) -> None:
     target(X, features=True)
     path = tf.train.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
     before = target.stem.kernel.numpy()
-    with pytest.raises(tfckpt.NotBuiltError, match=r"model/head .* 2 that may be for it"):
+    with pytest.raises(tfckpt.NotBuiltError, match=r"model/head .* 2 values that may belong to it"):
         tfckpt.Checkpoint(model=target).restore(path).expect_partial()
     np.testing.assert_array_equal(target.stem.kernel.numpy(), before)
 
@@ -163,7 +163,9 @@ def test_an_optimizer_under_another_keyword(flavour, tmp_path) -> None:
     solver.build(model.trainable_variables)
     path = tf.train.Checkpoint(solver=solver, step=tf.Variable(7)).save(str(tmp_path / "ckpt"))
     step, optimizer = tf.Variable(0), flavour.optimizers.Adam()
-    with pytest.raises(tfckpt.NotBuiltError, match=r"opt \(Adam\) .* 4 that may be for it"):
+    with pytest.raises(
+        tfckpt.NotBuiltError, match=r"opt \(Adam\) .* 4 values that may belong to it"
+    ):
         tfckpt.Checkpoint(opt=optimizer, step=step).restore(path)
     assert int(step) == 0
 
@@ -171,13 +173,13 @@ def test_an_optimizer_under_another_keyword(flavour, tmp_path) -> None:
 def test_restore_or_initialize_does_not_pass_over_it(net, saved) -> None:
     directory = saved.rpartition("/")[0]
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=net()), directory, max_to_keep=3)
-    with pytest.raises(tfckpt.NotBuiltError, match="4 that may be for it"):
+    with pytest.raises(tfckpt.NotBuiltError, match="4 values that may belong to it"):
         manager.restore_or_initialize()
 
 
 @pytest.mark.parametrize("policy", [{}, {"on_unexpected": "ignore"}, {"expect_partial": True}])
 def test_by_config(net, saved, policy) -> None:
-    with pytest.raises(tfckpt.NotBuiltError, match="4 that may be for it"):
+    with pytest.raises(tfckpt.NotBuiltError, match="4 values that may belong to it"):
         tfckpt.restore(config(saved, **policy), model=net(), step=tf.Variable(0))
 
 
@@ -222,7 +224,7 @@ def test_a_plain_module_may_still_come_later(tmp_path) -> None:
 
 NONE = (
     "{}(None): no checkpoint was given, so nothing is restored and training starts from the "
-    "initial values (tf.train.latest_checkpoint returns None where it finds none)"
+    "initial values (tf.train.latest_checkpoint returns None if it finds none)"
 )
 
 

@@ -25,8 +25,8 @@ NUMBERS = {
     "0.5": (0.5, "a plain number (0.5)", "tf.Variable(0.5)"),
     "True": (True, "a plain bool (True)", "tf.Variable(True)"),
     "numpy": (np.int64(7), "a plain number (7)", "tf.Variable(7)"),
-    "array": (np.arange(3), "an array, and no variable", "tf.Variable(value)"),
-    "tensor": (tf.constant(7), "a tensor, and no variable", "tf.Variable(value)"),
+    "array": (np.arange(3), "an array, not a variable", "tf.Variable(value)"),
+    "tensor": (tf.constant(7), "a tensor, not a variable", "tf.Variable(value)"),
 }
 numbers = pytest.mark.parametrize(("value", "kind", "instead"), NUMBERS.values(), ids=NUMBERS)
 
@@ -37,8 +37,8 @@ def test_a_number_as_an_attribute_is_refused(value, kind, instead) -> None:
     with pytest.raises(tfckpt.UntrackedError) as error:
         checkpoint.epoch = value
     assert str(error.value) == (
-        f"`epoch` is {kind}, which no checkpoint saves\n  make it a variable: checkpoint.epoch = "
-        f"{instead}; checkpoint.epoch.assign(…) changes it"
+        f"`epoch` is {kind}, which a checkpoint does not save\n  make it a variable: "
+        f"checkpoint.epoch = {instead}; checkpoint.epoch.assign(…) changes it"
     )
     assert isinstance(error.value, ValueError)
     assert not hasattr(checkpoint, "epoch")
@@ -71,10 +71,10 @@ OTHERS = {
     "function": (build_model, "`model` is a function\n  call it: model=build_model()"),
     "lambda": (lambda: None, "`model` is a function\n  call it: model=build()"),
     "class": (State, "`model` is the class State\n  call it: model=State()"),
-    "None": (None, "`model` is None\n  give variables, Keras models"),
+    "None": (None, "`model` is None\n  pass variables, Keras models"),
     "text": ("runs/ckpt-1", "`model` is plain text ('runs/ckpt-1')"),
-    "dataclass": (State(1), "`model` is a State, which TensorFlow does not track\n  give var"),
-    "set": ({1}, "`model` is a set, which TensorFlow does not track\n  give variables"),
+    "dataclass": (State(1), "`model` is a State, which TensorFlow does not track\n  pass var"),
+    "set": ({1}, "`model` is a set, which TensorFlow does not track\n  pass variables"),
 }
 
 
@@ -125,7 +125,7 @@ def test_numbers_alone_in_a_container_are_refused(state, told) -> None:
         checkpoint.state = state
     for error in (given, assigned):
         assert str(error.value).startswith(
-            f"{told}, which no checkpoint saves\n  write tf.Variable("
+            f"{told}, which a checkpoint does not save\n  use tf.Variable("
         )
 
 
@@ -148,8 +148,8 @@ def test_numbers_beside_variables_are_said_once(way, caplog, tmp_path) -> None:
         path = checkpoint.save(str(tmp_path / "ckpt"))
         checkpoint.restore(path).assert_consumed()
     assert [record.getMessage() for record in caplog.records] == [
-        "state/epoch is a plain number (7) (and 1 more in `state`), which no checkpoint saves: "
-        "write tf.Variable(7) in its place"
+        "state/epoch is a plain number (7) (and 1 more in `state`), which a checkpoint does not "
+        "save: use tf.Variable(7) instead"
     ]
 
 

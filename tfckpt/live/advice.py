@@ -73,7 +73,7 @@ def advising(call: PolicyCall) -> Iterator[None]:
         if refused or "policy" in error.hint:
             rules = renamed(error.plan) if isinstance(error, RefusedError) else ""
             policy = f'"rename": [{rules}]' if rules else "…"
-            advice = f"keys of a policy are given to {call.by(policy)}"
+            advice = f"to restore with a policy, call {call.by(policy)}"
             error.hint = f"{error.hint}\n  {advice}".strip()
             error.args = (f"{error}\n  {advice}",)
         raise
@@ -101,7 +101,7 @@ def say(status: LoadStatus, call: PolicyCall, told: set[str], *, returned: bool)
         rules = renamed(report.plan) or '{"checkpoint": …, "model": …}'
         rename = call.by(f'"rename": [{rules}]')
         advice = (
-            f". Where layers were renamed: {rename}. To refuse that anything is missing: "
+            f". If layers were renamed: {rename}. To fail when a value is missing: "
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
         _say_once(told, report.path, left, advice)
@@ -118,8 +118,8 @@ def say_other_keyword(prepared: Prepared, told: set[str]) -> None:
     saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
     if saved and live and saved != live:
         text = (
-            f"the model was saved as `{saved}=` and is restored as `{live}=`; it is the only one "
-            "on both sides, so it was restored all the same, where TensorFlow restores nothing"
+            f"the model was saved as `{saved}=` and restored as `{live}=`, since it is the only "
+            "model in the checkpoint and among the objects given; TensorFlow restores nothing here"
         )
         _say_once(told, prepared.stored.prefix, text)
 

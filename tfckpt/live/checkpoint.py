@@ -296,7 +296,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == EXTRA:
-            raise NamingError(f"the keyword {EXTRA!r} is reserved; give the object another one")
+            raise NamingError(f"the keyword {EXTRA!r} is reserved; use another keyword")
         if type(self) is Checkpoint and "_saver" in self.__dict__ and name[0] != "_":
             check_attribute(name, value)
         super().__setattr__(name, value)

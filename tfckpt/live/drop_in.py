@@ -99,7 +99,7 @@ def _restore_optimizer(
         prepare([choice], objects, root, **known, workers=workers) as prepared,
     ):
         if prepared.stored.values.digest != digest:
-            raise RestoreError(f"{choice.place} was overwritten since the restore")
+            raise RestoreError(f"{choice.place} was overwritten after the restore")
         undo = carry_out(prepared, workers, keep_all=may_fail_an_assertion(prepared.plan))
         report = prepared.report()
     restored = {step.source for step in prepared.plan.assignments}

@@ -48,7 +48,7 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
             model = alone[0] if len(alone) == 1 else None
         if model is None:
             what = _given(models, objects)
-            raise NotBuiltError(f"build: no Keras model or layer was given as {keyword!r}, {what}")
+            raise NotBuiltError(f"build: no Keras model or layer was given as {keyword!r}; {what}")
         if all(layer.built for layer in model._flatten_layers()):
             continue
         try:
@@ -57,15 +57,15 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
                 model(_zeros(spec), training=False)
         except Exception as error:
             raise NotBuiltError(
-                f"build: {keyword!r} cannot be called on zeros of the declared shape: {error}",
-                hint="the spec is that of one batch, the batch size first: {shape: [null, 28, 28]}",
+                f"build: calling {keyword!r} on zeros of the declared shape failed: {error}",
+                hint="declare the spec of one batch, batch size first: {shape: [null, 28, 28]}",
             ) from error
 
 
 def _given(models: Collection[str], objects: Collection[str]) -> str:
     if models:
-        return f"only as {', '.join(models)}"
-    return f"only others as {', '.join(objects)}" if objects else "and nothing else"
+        return f"models and layers given: {', '.join(models)}"
+    return f"other objects given: {', '.join(objects)}" if objects else "no objects were given"
 
 
 def _is_layer(obj: Any) -> bool:
@@ -98,10 +98,10 @@ def build_by_step(model: Any, spec: Any) -> None:
             tf.function(step, autograph=converts).get_concrete_function(spec)
     except Exception as error:
         raise NotBuiltError(
-            f"{type(model).__name__} {model.name!r} has variables that its first step makes, and "
-            f"the step cannot be traced on the data of `fit`: {error}",
-            hint="call the model once on a batch before `fit`, and each optimizer's "
-            "`build(variables)` with the variables that it trains",
+            f"{type(model).__name__} {model.name!r} creates variables in its first training step, "
+            f"and tracing that step on the data of `fit` failed: {error}",
+            hint="before `fit`, call the model once on a batch, and `build(variables)` of each "
+            "optimizer with the variables that it trains",
         ) from error
 
 
@@ -240,7 +240,7 @@ def check_built(live: Live, plan: Plan) -> None:
             f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy"
         )
         if hasattr(layer, "set_vocabulary"):
-            hint = "give it its vocabulary before restoring: set_vocabulary(words, idf_weights)"
+            hint = "set its vocabulary before restoring: set_vocabulary(words, idf_weights)"
         if hasattr(layer, "get_encoded_features"):
             hint = "adapt it before restoring: feature_space.adapt(dataset)"
         weights = [step for step in left if step.entry.role is not Role.SLOT]
@@ -251,7 +251,7 @@ def check_built(live: Live, plan: Plan) -> None:
             continue
         legacy = hasattr(optimizer, "_create_all_weights")
         how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
-        hint = f"{how} before restoring; or give the model it trains to the checkpoint, too"
+        hint = f"{how} before restoring; or pass the model it trains to the checkpoint, too"
         slots = [step for step in left if step.entry.role is Role.SLOT]
         _refuse(f"{path} ({type(optimizer).__name__})", path, slots, tree, hint)
 
@@ -266,16 +266,19 @@ def _refuse(about: str, path: str, left: list[Step], tree: _NameTree | None, hin
         tree: of what is restored; None where only the name counts.
         hint: what to do.
     """
-    for which, found in (
-        ("for it", [step for step in left if step.target.startswith(path + "/")]),
-        ("that may be for it", [step for step in left if tree and tree.beside(path, step.target)]),
-    ):
+    certain = [step for step in left if step.target.startswith(path + "/")]
+    possible = [step for step in left if tree and tree.beside(path, step.target)]
+    for which, found in (("for it", certain), ("that may belong to it", possible)):
         if found:
             raise NotBuiltError(
-                f"{about} has no variables yet, and the checkpoint has {len(found)} {which}, "
-                f"{found[0].source} the first",
+                f"{about} has no variables yet, but the checkpoint has {_count(len(found))} "
+                f"{which}, the first is '{found[0].source}'",
                 hint=hint,
             )
+
+
+def _count(values: int) -> str:
+    return "1 value" if values == 1 else f"{values} values"
 
 
 class _NameTree:

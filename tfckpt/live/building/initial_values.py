@@ -35,9 +35,9 @@ def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
         fresh = collect_as({**live.models, path: _twin(optimizer, path, live)}).variables
         if lost := own - fresh.keys():
             raise RestoreError(
-                f"{min(lost)}: a new {type(optimizer).__name__} of the same config has no such "
-                "value, so it cannot be reset",
-                hint="exclude it in the policy to leave it as it is",
+                f"{min(lost)} cannot be reset: a new {type(optimizer).__name__} with the same "
+                "config does not have this value",
+                hint="exclude it in the policy to keep its current value",
             )
         values |= {name: raw(fresh[name]).read_value() for name in own}
     return values
@@ -51,8 +51,8 @@ def _twin(optimizer: Any, path: str, live: Live) -> Any:
         build_for(twin, variables)
     except Exception as error:
         raise RestoreError(
-            f"{path} ({type(optimizer).__name__}) cannot be reset, since none like it can be built "
-            f"from its config: {error}",
+            f"{path} ({type(optimizer).__name__}) cannot be reset: building a new one from its "
+            f"config failed: {error}",
         ) from error
     return twin
 

@@ -118,7 +118,8 @@ class Late:
     def _take(self, keyword: str, obj: Any) -> None:
         if collect({keyword: obj}).keras_roots:
             logging.warning(
-                "%s: %s is not restored: a Keras object is not restored late; call restore again",
+                "%s: '%s' was not restored: it is a Keras object that was added after the restore; "
+                "call restore again",
                 self._prefix,
                 keyword,
             )

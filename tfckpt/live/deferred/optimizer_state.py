@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Restore = Callable[[str], set[str] | None]
 
 _SHOWN = 3
-_HINT = "To restore all of it, compile the model as it was saved, and before it is restored"
+_HINT = "To restore all of it, compile the model before the restore, as it was when saved"
 
 
 class HeldOptimizer(NamedTuple):
@@ -143,12 +143,17 @@ class _Waiting:
         except (CheckpointError, RestoreError) as error:
             plan = error.plan if isinstance(error, RefusedError) else None
             why = plan.errors[0].reason if plan is not None and plan.errors else str(error)
-            logging.warning("%s begins anew: %s. %s", self._path, one_line(why), _HINT)
+            logging.warning(
+                "%s was not restored and starts from scratch: %s. %s",
+                self._path,
+                one_line(why),
+                _HINT,
+            )
             return
         # Keras 3 puts a loss-scale optimizer around it only then, which is not waited for.
         left = sorted(set(self._names) - restored) if restored is not None else []
         if left:
-            what = f"{len(left)} values not restored: {', '.join(left[:_SHOWN])}"
+            what = f"{len(left)} values were not restored: {', '.join(left[:_SHOWN])}"
             logging.warning("%s: %s. %s", self._path, what, _HINT)
 
 

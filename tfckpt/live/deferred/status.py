@@ -128,7 +128,7 @@ class LoadStatus:
 
     def _asserted(self, name: str, wrong: Callable[[], list[str]]) -> Self:
         if self._rolled_back:
-            raise StatusAssertionError(f"{name}: an earlier assertion failed, nothing is restored")
+            raise StatusAssertionError(f"{name}: an earlier assertion failed and undid the restore")
         problems = []
         if self._plain:
             try:
@@ -141,8 +141,10 @@ class LoadStatus:
             self._fail(name, problems)
         came = self._came() if self._came and name != "assert_nontrivial_match" else []
         if came:
-            told = [f"{value}: came since, and the checkpoint has nothing for it" for value in came]
-            self._raise(name, "what was restored stays", told)
+            told = [
+                f"{value}: created after the restore, and not in the checkpoint" for value in came
+            ]
+            self._raise(name, "the restored values were kept", told)
         return self
 
     def _fail(self, name: str, problems: list[str]) -> None:
@@ -151,7 +153,7 @@ class LoadStatus:
             step.status is Status.UNEXPECTED for step in self.report.plan.steps
         )
         if waiting:
-            what = "values wait for their variables, and nothing was put back"
+            what = "values still wait for their variables, so nothing was put back"
         else:
             what = self._take_back()
         self._raise(name, what, problems)
@@ -171,7 +173,7 @@ class LoadStatus:
         if self._undo.take_back() and later:
             self._forget()
             return "every variable has its old value again"
-        return "variables were changed since the restore, and none was put back"
+        return "variables have changed since the restore, so none was put back"
 
     def _missing(self) -> list[str]:
         # What its writer could not save is no fault of anybody's.
@@ -196,7 +198,7 @@ class LoadStatus:
             return []
         if self._later is not None and any(step.status is Status.UNEXPECTED for step in plan.steps):
             return []  # TensorFlow has bound objects, whose variables may come
-        return ["nothing but the root object matched"]
+        return ["no value was restored: only the root object matched"]
 
     @property
     def _complete(self) -> bool:

@@ -77,9 +77,9 @@ class Agreement:
             if other != heard[0]:
                 self._left = 0
                 raise SaveError(
-                    f"worker {index} would save other values than the chief, by names, types or "
+                    f"the values of worker {index} differ from the chief's in names, dtypes or "
                     "shapes; nothing was written",
-                    hint="every worker builds the same objects; tfckpt.inventory shows its own",
+                    hint="build the same objects in every worker; tfckpt.inventory lists them",
                 )
 
     def by_chief(
@@ -183,10 +183,10 @@ class Restoring:
             if digest != digests[0]:
                 self._left = 0
                 raise RestoreError(
-                    f"nothing was restored: the plan of worker {index} is another than the "
-                    "chief's, in values, shapes or the checkpoint itself",
-                    hint="every worker builds the same objects and restores the same checkpoint; "
-                    "`tfckpt plan` or the report of `plan()` shows what one of them would do",
+                    f"nothing was restored: the plan of worker {index} differs from the chief's, "
+                    "in values, shapes or the checkpoint itself",
+                    hint="build the same objects and restore the same checkpoint in every worker; "
+                    "`tfckpt plan` or the report of `plan()` shows what one worker would do",
                 )
 
     def ready(self) -> None:
@@ -235,9 +235,7 @@ class Restoring:
             raise PassedOverError(text)
         if failed is not None:
             return []
-        raise RestoreError(
-            f"nothing was restored by any worker, since worker {index} cannot: {text}"
-        )
+        raise RestoreError(f"no worker restored anything, because worker {index} failed: {text}")
 
 
 class PassedOverError(RestoreError):
@@ -297,9 +295,9 @@ def workers_of(variables: Iterable[Any]) -> Workers | None:
             continue
         if not context.context().coordination_service.service_type:
             raise TfckptError(
-                "the workers of this strategy cannot agree on a save or a restore: TensorFlow's "
+                "the workers of this strategy cannot coordinate a save or restore: TensorFlow's "
                 "coordination service is off",
-                hint="do not turn it off by configure_coordination_service",
+                hint="do not turn it off with configure_coordination_service",
             )
         return _known.setdefault("workers", Workers(strategy.extended))
     return None

@@ -106,8 +106,8 @@ class Workers:
                 verdict = self._wait(f"{place}/verdict", 0, PATIENCE)
                 if verdict is None:
                     text = (
-                        f"the chief did not come to the {what} of worker {self.index} within "
-                        f"{PATIENCE:g} seconds: every worker is to make the same calls"
+                        f"the chief did not join the {what} of worker {self.index} within "
+                        f"{PATIENCE:g} seconds; every worker must make the same calls"
                     )
                     verdict = self._resolved(place, _refusal(text, self.index))
             if last or "refused" in verdict:
@@ -154,13 +154,13 @@ class Workers:
             answer = self._wait(f"{key}/told", 0, seconds)
             if answer is None:
                 raise failing(
-                    f"{what}: worker {self.index} heard nothing of the chief for {seconds:g} s",
-                    hint="whether there is a new checkpoint, the directory says",
+                    f"{what}: worker {self.index} received nothing from the chief in {seconds:g} s",
+                    hint="check in the directory whether the checkpoint was written",
                 )
             self._part(key)
         kind, text = answer
         if kind:
-            raise _as_said(kind, f"the chief failed, and so does every worker: {text}", failing)
+            raise _as_said(kind, f"the chief failed, so every worker fails: {text}", failing)
 
     def key(self) -> str:
         """Of what the chief is to tell; the same in all workers between two meetings."""
@@ -183,8 +183,8 @@ class Workers:
                 if (told := _get(f"{place}/verdict", 0)) is not None:
                     return told
                 return _refusal(
-                    f"worker {index} of {self.count} did not come to the {what} within "
-                    f"{PATIENCE:g} seconds: every worker is to make the same calls",
+                    f"worker {index} of {self.count} did not join the {what} within "
+                    f"{PATIENCE:g} seconds; every worker must make the same calls",
                     index,
                 )
             heard.append(found)
@@ -193,8 +193,8 @@ class Workers:
         for index, (came_for, _) in enumerate(heard):
             if came_for != what:
                 return _refusal(
-                    f"worker {index} came for the {came_for}, the chief for the "
-                    f"{what}: every worker is to make the same calls",
+                    f"worker {index} joined for the {came_for}, the chief for the "
+                    f"{what}; every worker must make the same calls",
                     index,
                 )
         return {"heard": [said for _, said in heard]}
@@ -212,7 +212,7 @@ class Workers:
             return list(verdict["heard"])
         text, index, kind = verdict["refused"]
         who = "the chief" if index == 0 else f"worker {index}"
-        told = f"{who} failed, and so does every worker: {text}" if kind else text
+        told = f"{who} failed, so every worker fails: {text}" if kind else text
         raise _as_said(kind, told, failing)
 
     def _wait(self, key: str, of: int, seconds: float, unless: str = "") -> Any:
@@ -245,9 +245,9 @@ class Workers:
             yield
         except tf.errors.OpError as error:
             raise failing(
-                f"worker {self.index} of {self.count} has lost the chief, or another worker: "
-                f"{error}",
-                hint="start all workers again: they go on from the last checkpoint",
+                f"worker {self.index} of {self.count} lost its connection to the chief or another "
+                f"worker: {error}",
+                hint="restart all workers; they resume from the last checkpoint",
             ) from error
 
 

@@ -34,8 +34,10 @@ def readable(prefix: str) -> str:
     if not _PATTERN & set(prefix):
         return prefix
     if "://" in prefix:
-        message = "TensorFlow, which is to read it, takes *, ?, [ and \\ for a pattern"
-        raise UnsupportedCheckpointError(message, path=prefix, hint="Copy it to another path.")
+        message = "TensorFlow must read this file, and treats *, ?, [ and \\ as a pattern"
+        raise UnsupportedCheckpointError(
+            message, path=prefix, hint="Copy it to a path without these characters."
+        )
     return _linked(absolute(prefix))
 
 
@@ -61,7 +63,7 @@ def eager_source(path: Any, method: str) -> str | None:
     if path is None and tf.executing_eagerly():
         logging.warning(
             "%s(None): no checkpoint was given, so nothing is restored and training starts from "
-            "the initial values (tf.train.latest_checkpoint returns None where it finds none)",
+            "the initial values (tf.train.latest_checkpoint returns None if it finds none)",
             method,
         )
     return _eager(path)
@@ -70,10 +72,10 @@ def eager_source(path: Any, method: str) -> str | None:
 def eager_prefix(path: Any, argument: str) -> str | None:
     """Where to save to, as text; None in graph mode."""
     if path is None:  # TensorFlow would write a checkpoint called `None`
-        raise TypeError(f"{argument} is a path such as 'run/ckpt', found None")
+        raise TypeError(f"{argument} must be a path such as 'run/ckpt', not None")
     text = _eager(path)
     if text and "://" in text and "/" not in text.partition("://")[2]:
-        raise ValueError(f"{argument} is a path such as 'gs://bucket/ckpt', found {text!r}")
+        raise ValueError(f"{argument} must be a path such as 'gs://bucket/ckpt', not {text!r}")
     return text
 
 

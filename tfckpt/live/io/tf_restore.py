@@ -68,14 +68,14 @@ def not_taken(prefix: str, error: Exception) -> RestoreError:
     if found is None:
         text = re.sub(r"\{\{.*?\}\} ", "", str(error))
         return RestoreError(
-            f"{prefix}: an object that is no variable (an iterator, a table) does not take what "
-            f"is stored for it, and no variable was changed: {text}",
+            f"{prefix}: an object other than a variable (an iterator or a table) rejected its "
+            f"stored state, and no variable was changed: {text}",
             hint="exclude it by its name in the policy to restore the rest",
         )
     return RestoreError(
-        f"{prefix}: an iterator does not take the place that is stored for it: its data set is "
-        f"made otherwise than when it was saved, at {found[1]}. Nothing was restored; the iterator "
-        "goes on from where it was",
-        hint="make the data set as it was; or exclude the iterator by its name in a policy, or do "
-        "not give it to the checkpoint: then the data begin anew",
+        f"{prefix}: the stored position of an iterator does not fit its dataset, whose pipeline "
+        f"differs from the saved one at {found[1]}. Nothing was restored; the iterator continues "
+        "from where it was",
+        hint="build the dataset as it was when saved; or exclude the iterator by its name in a "
+        "policy, or do not pass it to the checkpoint: the data then start from the beginning",
     )

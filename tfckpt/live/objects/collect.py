@@ -230,9 +230,9 @@ def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
         if other != keyword and given[other] is not given[keyword]:
             loser = keyword if keyword == component else other
             raise NamingError(
-                f"the keyword {loser!r} is the name of the only "
-                f"{'model' if component == names.MODEL else 'optimizer'} here; "
-                "give the object another keyword"
+                f"the keyword {loser!r} is reserved for the only "
+                f"{'model' if component == names.MODEL else 'optimizer'} given; "
+                "use another keyword for this object"
             )
     kinds = dict.fromkeys(models.values(), names.MODEL)
     kinds |= dict.fromkeys(solvers.values(), names.OPTIMIZER)

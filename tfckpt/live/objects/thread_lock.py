@@ -58,9 +58,9 @@ def live_objects() -> Iterator[None]:
     with _objects.held():
         if _objects.assigning:
             raise TfckptError(
-                "a restore is assigning values, and the same thread asked for another save or "
-                "restore in the middle of it",
-                hint="a signal handler sets a flag, and the program saves after the restore; "
+                "this thread started a save or restore while one of its restores was assigning "
+                "values",
+                hint="in a signal handler, only set a flag, and save after the restore; "
                 "`on_signal` in a config does that",
             )
         yield

@@ -208,7 +208,7 @@ def _copy(value: Any) -> Any:
 def _refill(old: Any, new: Any) -> None:
     kind = dict if isinstance(old, dict) else list
     if type(new) is not kind:
-        raise TypeError(f"a {kind.__name__} is wanted, found a {type(new).__name__}")
+        raise TypeError(f"expected a {kind.__name__}, found a {type(new).__name__}")
     old.clear()
     old.extend(new) if isinstance(old, deque) else old.update(new)
 

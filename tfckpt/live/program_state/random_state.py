@@ -97,7 +97,7 @@ def _python_state(packed: Any) -> tuple[Any, ...]:
 def _state_of(numbers: Any, shape: Any) -> np.ndarray[Any, Any]:
     state = np.asarray(numbers)
     if state.shape != tuple(shape) or state.dtype.kind not in "iu":
-        raise ValueError(f"{tuple(shape)} whole numbers are expected")
+        raise ValueError(f"expected integers of shape {tuple(shape)}")
     return state
 
 

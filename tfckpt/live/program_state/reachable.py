@@ -301,4 +301,4 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse(_: Any) -> None:
-    raise TypeError("nothing else can be put into its place")
+    raise TypeError("this value cannot be replaced")

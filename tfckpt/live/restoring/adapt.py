@@ -152,7 +152,7 @@ def _call(name: str, function: str, to: ValueSpec, values: Sequence[Any]) -> Any
     if (made.shape, made.dtype) != (to.shape, _numpy_dtype(to)):
         raise RestoreError(
             f"{name}: the function registered as {function!r} returned {made.dtype.name} "
-            f"{show_shape(made.shape)}, and the value here is {to.dtype} {show_shape(to.shape)}; "
+            f"{show_shape(made.shape)}, but the model needs {to.dtype} {show_shape(to.shape)}; "
             "nothing was changed"
         )
     return made
@@ -268,7 +268,7 @@ def _filled(place: _Operation) -> Any:
         return np.array(made, place.dtype)
     except Exception as error:
         raise RestoreError(
-            f"{place.name}: the initializer {fill!r} makes nothing of the shape "
+            f"{place.name}: the initializer {fill!r} failed for the shape "
             f"{show_shape(place.to.shape)}, and nothing was changed: {error}"
         ) from error
 

@@ -299,12 +299,12 @@ def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
         undo.roll_back()
         if undo.complete:
             raise
-        left = "when some variables had their new values already, and not all could be put back"
+        left = "some variables had new values already, and not all could be put back"
         hint = "restore again, from this or another checkpoint, before using the model"
         if not isinstance(error, Exception):
-            logging.error("%s: the restore was ended %s\n  %s", source, left, hint)
+            logging.error("%s: the restore was interrupted; %s\n  %s", source, left, hint)
             raise
-        message = f"the files changed or failed after they had been checked, {left}: {error}"
+        message = f"the files changed or failed after they were checked; {left}: {error}"
         raise RestoreError(f"{source}: {message}", hint=hint) from error
 
 
@@ -337,11 +337,11 @@ def _assign_direct(undo: Undo, one: Direct, buffer: buffers.Buffer) -> None:
 
 
 def _refused(name: str, error: Exception) -> RestoreError:
-    return RestoreError(f"{name}: the variable does not take the value: {error}")
+    return RestoreError(f"{name}: the variable rejected the value: {error}")
 
 
 def _compare(name: str, variable: Any, expected: Any) -> None:
     for part, piece in pieces(variable, expected):
         value = buffers.array_of(part.read_value())
         if not _same_bytes(value, np.asarray(piece).astype(value.dtype, copy=False)):
-            raise RestoreError(f"{name}: the variable does not hold the value that was read for it")
+            raise RestoreError(f"{name}: the variable does not hold the value that was assigned")

@@ -38,9 +38,9 @@ def cast(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
     if not held.all():
         lost = value[~held].flat[0]
         raise RestoreError(
-            f"{name}: {dtype.name} cannot hold {lost}, which the checkpoint has as "
-            f"{value.dtype.name}; nothing was changed",
-            hint="exclude it, or give the variable a wider type",
+            f"{name}: {dtype.name} cannot hold {lost}, which is {value.dtype.name} in the "
+            "checkpoint; nothing was changed",
+            hint="exclude it, or give the variable a wider dtype",
         )
     return cast
 

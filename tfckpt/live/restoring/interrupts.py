@@ -32,7 +32,7 @@ def interrupt_waits() -> Iterator[None]:
         nonlocal came
         came = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        logging.warning("interrupted: first, all values are assigned; once more ends it at once")
+        logging.warning("interrupted: the restore ends first; press Ctrl-C again to stop at once")
 
     signal.signal(signal.SIGINT, wait)
     try:

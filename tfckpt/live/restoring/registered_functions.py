@@ -37,7 +37,7 @@ def register_adaptation(name: str) -> Callable[[_Function], _Function]:
     def register(function: _Function) -> _Function:
         other = FUNCTIONS.get(name)
         if other is not None and _place(other) != _place(function):  # a cell may be run again
-            raise ValueError(f"{name!r} is registered already, as {'.'.join(_place(other))}")
+            raise ValueError(f"{name!r} is already registered, for {'.'.join(_place(other))}")
         FUNCTIONS[name] = function
         return function
 

@@ -95,9 +95,9 @@ class Background:
         """
         if self._is_here:
             raise SaveError(
-                "a callback of a save in the background asked for the next save by the same "
-                "checkpoint, which would wait for this one",
-                hint="save in the thread that trains, or by a tfckpt.Checkpoint of its own",
+                "a callback of a background save started another save of the same checkpoint, "
+                "which would wait for this one forever",
+                hint="save in the training thread, or with a separate tfckpt.Checkpoint",
             )
         error = self.failure()
         self._work = None
@@ -174,4 +174,4 @@ if hasattr(os, "register_at_fork"):
 def _say_at_exit() -> None:
     for each in tuple(_unreported):
         if (error := each.failure()) is not None:
-            logging.error("the last save, in the background, failed: %s", error)
+            logging.error("the last background save failed: %s", error)

@@ -122,8 +122,8 @@ def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, E
         found = bundle.entries.get(key)
         as_it_was = found is not None and (found.dtype, found.shape) == (entry.dtype, entry.shape)
         if entry.shape is not None and key and not as_it_was:  # a registered saver has its own keys
-            wrong = "is not there" if found is None else f"is {found.dtype} {found.shape} there"
-            message = f"read back after writing, {entry.dtype} {entry.shape} {wrong}"
+            actual = "is missing" if found is None else f"is {found.dtype} {found.shape}"
+            message = f"{actual} when read back after writing, not {entry.dtype} {entry.shape}"
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
         nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, entry.crc32c)
         _, role, dtype, shape, _, _, slot, of, _ = entry

@@ -107,7 +107,7 @@ def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None
         prefix.encode()
     except UnicodeEncodeError:
         raise SaveError(
-            f"{prefix!r}: TensorFlow writes to paths in UTF-8, which this is not"
+            f"{prefix!r}: the path is not valid UTF-8, as TensorFlow requires"
         ) from None
     try:
         yield
@@ -118,7 +118,7 @@ def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None
         more = f"; {text}" if full and (text := room()) else ""
         failed = SaveError(
             f"{prefix}: the checkpoint could not be written: {error}{more}",
-            hint="nothing of it is left; the checkpoints before it are as they were",
+            hint="no files of it were left, and earlier checkpoints are unchanged",
         )
         theirs = isinstance(error, tf.errors.OpError)
         raise (also(failed, error) if theirs else failed) from error
@@ -187,11 +187,11 @@ def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
     names = ", ".join(nonfinite[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     if how == "refuse":
         raise SaveError(
-            f"{prefix}: is not saved, since not all numbers are finite: {names}",
-            hint="nothing of it is left; on_nonfinite: warn saves all the same",
+            f"{prefix}: not saved, because values are NaN or infinite: {names}",
+            hint="no files were left; set on_nonfinite: warn to save anyway",
         )
     if how == "warn":
-        logging.warning("%s: not all numbers are finite: %s", prefix, names)
+        logging.warning("%s: values are NaN or infinite: %s", prefix, names)
 
 
 def synchronous(options: Any) -> Any:

@@ -188,10 +188,12 @@ def _without_values(live: Live) -> dict[str, str]:
     empty = {path.partition("/")[0] for path in live.unbuilt} - begun
     if not empty and begun <= {"save_counter"}:
         return {
-            "the checkpoint": "holds no values: nothing that was given to it has any; give it what "
-            "is to be saved, as in tfckpt.Checkpoint(model=model)"
+            "the checkpoint": "holds no values, because the objects given have none; pass what to "
+            "save, e.g. tfckpt.Checkpoint(model=model)"
         }
-    message = "has no variables yet, so nothing of it is saved: call it once on a batch before"
+    message = (
+        "has no variables yet, so nothing of it is saved: call it once on a batch before saving"
+    )
     return dict.fromkeys(empty, message)
 
 
@@ -220,8 +222,8 @@ def _without(live: Live, names: Mapping[str, str]) -> tuple[Live, list[Any]]:
 def _refused(left_out: Mapping[str, str], error: Exception) -> TfckptError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
     refused = SaveError(
-        f"cannot be saved: {reasons}",
-        hint="nothing was written; do not give it to the checkpoint, or, where it is not all that "
-        "you give, set on_unsavable: warn",
+        f"these objects cannot be saved: {reasons}",
+        hint="nothing was written; do not pass them to the checkpoint, or set on_unsavable: warn "
+        "to save the other objects",
     )
     return also(refused, error) if isinstance(error, tf.errors.OpError) else refused

@@ -30,7 +30,7 @@ _ARRAYS = (np.ndarray, tf.Tensor)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _SHOWN = 40
 _HINT = (
-    "give variables, Keras models, layers and optimizers, tf.Modules, iterators, or lists and "
+    "pass variables, Keras models, layers and optimizers, tf.Modules, iterators, or lists and "
     "dicts of them"
 )
 
@@ -56,7 +56,7 @@ def check_attribute(name: str, value: Any) -> None:
     """
     if isinstance(value, (*_NUMBERS, *_ARRAYS)):
         raise UntrackedError(
-            f"`{name}` is {_kind(value)}, which no checkpoint saves",
+            f"`{name}` is {_kind(value)}, which a checkpoint does not save",
             hint=f"{_instead(f'checkpoint.{name} = ', value)}; "
             f"checkpoint.{name}.assign(…) changes it",
         )
@@ -71,10 +71,10 @@ def _check_inside(name: str, obj: Any) -> None:
         return
     path, first = plain[0]
     more = f" (and {len(plain) - 1} more in `{name}`)" if len(plain) > 1 else ""
-    message = f"{path} is {_kind(first)}{more}, which no checkpoint saves"
+    message = f"{path} is {_kind(first)}{more}, which a checkpoint does not save"
     if not any(isinstance(each, _TRACKED) for _, each in found):
-        raise UntrackedError(message, hint=f"write {_variable(first)} in its place")
-    logging.warning("%s: write %s in its place", message, _variable(first))
+        raise UntrackedError(message, hint=f"use {_variable(first)} instead")
+    logging.warning("%s: use %s instead", message, _variable(first))
 
 
 def _inside(path: str, obj: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -98,8 +98,8 @@ def _kind(obj: Any) -> str:
     for kinds, told in (
         (bool, "a plain bool ({shown})"),
         (_NUMBERS, "a plain number ({shown})"),
-        (np.ndarray, "an array, and no variable"),
-        (tf.Tensor, "a tensor, and no variable"),
+        (np.ndarray, "an array, not a variable"),
+        (tf.Tensor, "a tensor, not a variable"),
         ((str, bytes), "plain text ({shown})"),
         (_FUNCTIONS, "a function"),
         (type, "the class {name}"),

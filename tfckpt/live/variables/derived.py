@@ -58,8 +58,8 @@ def _derive_again(layer: Any) -> None:
         layer.load_own_variables(values)
     except Exception as error:
         logging.warning(
-            "the layer %r has the values of its variables; what it makes from them may still be "
-            "of earlier ones, since its own loading raised %s: %s",
+            "the variables of the layer %r were restored, but what it computes from them may be "
+            "out of date, because its own loading raised %s: %s",
             layer.name,
             type(error).__name__,
             error,

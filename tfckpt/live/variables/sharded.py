@@ -39,9 +39,9 @@ def refuse_spread(variables: Mapping[str, Any], error: type[TfckptError]) -> Non
     for name, variable in variables.items():
         if isinstance(variable, DVariable) and _is_spread(variable.layout.mesh):
             raise error(
-                f"{name}: is on a mesh of several processes, of which each has a part only",
+                f"{name}: its mesh spans several processes, and each holds only a part of it",
                 hint="nothing was done; relayout it to a mesh of this process, or use "
-                "tf.train.Checkpoint in all of them",
+                "tf.train.Checkpoint in all processes",
             )
 
 

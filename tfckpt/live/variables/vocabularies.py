@@ -84,7 +84,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
             self._take_back()
             return
         if now.size:
-            raise ValueError("the layer has other words, or in another order")
+            raise ValueError("the layer already has other words, or another order of them")
         self._before.append({name: getattr(self._layer, name) for name in self._attributes()})
         try:
             self._fill(new)
@@ -103,10 +103,10 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
         layer = self._layer
         count = len(words) + layer._token_start_index()
         if layer.max_tokens is not None and count > layer.max_tokens:
-            raise ValueError(f"{count} words, and max_tokens is {layer.max_tokens}")
+            raise ValueError(f"{count} words, but max_tokens is {layer.max_tokens}")
         if layer.output_mode == "tf_idf":
             raise ValueError(
-                "in the mode tf_idf a vocabulary comes with its weights: call "
+                "with output_mode='tf_idf' a vocabulary needs its weights: call "
                 "set_vocabulary(words, idf_weights) before restoring"
             )
         layer.lookup_table = layer._lookup_table_from_tokens(tf.constant(words, self.dtype))
