@@ -97,7 +97,7 @@ def test_old_values_are_put_back_however_they_were_read(tmp_path, monkeypatch, o
     before = content(restored)
     monkeypatch.setattr(buffers, "_READ_MANY", operation)
     monkeypatch.setattr(buffers, "read_variable_op", read)
-    monkeypatch.setattr(buffers, "_TOGETHER", 7)
+    monkeypatch.setattr(buffers, "_PARALLEL", 7)
     status = tfckpt.Checkpoint(**restored, more=tf.Variable(1.0)).read(path)
     assert content(restored) == content(saved)
     assert bool(alone) == (operation == "NoSuchOperation")
