@@ -1,4 +1,4 @@
-"""What lives in memory: the only room that imports TensorFlow and Keras."""
+"""Live objects: models, optimizers, variables; the only room besides `training` with TensorFlow."""
 
 from tfckpt.live.io.versions import require
 

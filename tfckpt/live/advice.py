@@ -1,7 +1,7 @@
-"""What the drop-in classes say, to people who have no policy and print no report.
+"""Log messages of the drop-in classes, for callers who use no policy and print no report.
 
-``Checkpoint.restore`` takes no policy. Whatever one would help with, a refusal or what was left
-out, is said with the call that does: ``tfckpt.restore``, given the same objects.
+``Checkpoint.restore`` takes no policy. Where a policy would help, on a refusal or when values were
+left out, the message shows the equivalent call of ``tfckpt.restore`` with the same objects.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
 @dataclasses.dataclass(frozen=True)
 class PolicyCall:
-    """The call that restores the same checkpoint into the same objects by a policy."""
+    """The call that restores the same checkpoint into the same objects with a policy."""
 
     prefix: str
     given: tuple[str, ...]
 
     @classmethod
     def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> PolicyCall:
-        """``objects`` and ``root`` as given to the drop-in class."""
+        """From the arguments of the drop-in class."""
         model = ["…"] if is_model(root) else []
-        # What a root that is no model leads to has the names that it has as a keyword.
+        # The children of a root that is not a model have the same names as keywords.
         below = [] if root is None or model else tf.train.TrackableView.children(root)
         keywords = (f"{keyword}=…" for keyword in (*objects, *below) if keyword != SAVE_COUNTER)
         return cls(prefix, (*model, *keywords))
 
     def by(self, policy: str) -> str:
-        """The call with a policy of those keys, as Python.
+        """The call with these policy keys, as Python code.
 
         >>> print(PolicyCall("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
         `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
@@ -65,7 +65,7 @@ class PolicyCall:
 
 @contextlib.contextmanager
 def advising(call: PolicyCall) -> Iterator[None]:
-    """An error that names keys of a policy says where to give them."""
+    """Add the call that takes a policy to errors that suggest one."""
     try:
         yield
     except RestoreError as error:
@@ -80,20 +80,17 @@ def advising(call: PolicyCall) -> Iterator[None]:
 
 
 def say_replaced(report: RestoreReport, call: PolicyCall) -> None:
-    """Log what a restore replaced in the code."""
+    """Log the hyperparameters set in code that a restore has replaced."""
     if report.replaced:
         keeps = call.by(_KEEPS_SETTINGS)
         logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
 
 
 def say(status: LoadStatus, call: PolicyCall, told: set[str], *, returned: bool) -> None:
-    """Log what a restore replaced in the code, and what it left out.
+    """Log what a restore replaced and what it left out.
 
-    Args:
-        status: of the restore.
-        call: restores the same by a policy.
-        told: what was said of left-out values before, which is not said again; added to.
-        returned: whether the caller gets the status, and may assert on it.
+    Texts in ``told`` were logged before and are not repeated; new ones are added. ``returned`` says
+    whether the caller gets the status and can assert on it.
     """
     report = status.report
     say_replaced(report, call)
@@ -114,7 +111,7 @@ def say(status: LoadStatus, call: PolicyCall, told: set[str], *, returned: bool)
 
 
 def say_other_keyword(prepared: Prepared, told: set[str]) -> None:
-    """Log once that a lone model was saved under another keyword; TensorFlow would not find it."""
+    """Log once that the only model was saved under another keyword."""
     saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
     if saved and live and saved != live:
         text = (
@@ -125,13 +122,13 @@ def say_other_keyword(prepared: Prepared, told: set[str]) -> None:
 
 
 def _say_once(told: set[str], path: str, text: str, advice: str = "") -> None:
-    """Log a text that was not told yet: an evaluation restores hundreds of checkpoints."""
+    """Log a text unless it was logged before: an evaluation restores hundreds of checkpoints."""
     if text not in told:
         told.add(text)
         logging.warning("%s: %s%s", path, text, advice)
 
 
 def _lone_model(side: Inventory | Live) -> str:
-    """What the only model was given as; "" where there are several, or it was given by itself."""
+    """The keyword of the only model; "" if there are several, or it has no keyword."""
     found = [k for k, root in side.roots.items() if root.kind == root.component == MODEL]
     return found[0] if len(found) == 1 else ""

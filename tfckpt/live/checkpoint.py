@@ -1,11 +1,11 @@
 """``tfckpt.Checkpoint``: TensorFlow's constructor, methods and files, safer underneath.
 
-It is a ``tf.train.Checkpoint``, so that whatever takes one takes it too, and what it writes is an
-ordinary checkpoint. Four things are different. A save has every variable, is on disk when ``save``
-returns, and is told by its commit record. A restore matches by canonical name, is checked against
-the structure, and happens completely or not at all.
+It subclasses ``tf.train.Checkpoint``, so it works wherever that one does, and it writes ordinary
+TensorFlow checkpoints. Two things are different. A save holds every variable, is on disk when
+``save`` returns, and has a commit record. A restore matches by canonical name, is checked against
+the model's structure, and happens completely or not at all.
 
-Graph mode (``tf.compat.v1``) is TensorFlow's own business as before.
+In graph mode (``tf.compat.v1``) every call goes to TensorFlow unchanged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions
 executing_eagerly = tf.executing_eagerly
-# What is missing or left over is for the status's assertions to judge, as in TensorFlow.
+# Missing and unused values are left to the assertions of the status, as in TensorFlow.
 _READ = Policy(name="tfckpt.Checkpoint.read", api="read", expect_partial=True)
 RESTORE = Policy(name="tfckpt.Checkpoint.restore", expect_partial=True)
 
@@ -69,14 +69,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     r"""Saves and restores models, optimizers and other trackables, completely or not at all.
 
     Args:
-        root: one object whose children are the checkpoint's, as in ``tf.train.Checkpoint``.
+        root: one object whose children are saved, as in ``tf.train.Checkpoint``.
         **kwargs: objects by keyword: Keras models and optimizers of either flavour, variables,
             ``tf.Module``\ s, iterators, lists and dicts of them.
 
     Raises:
-        UntrackedError: an argument is a plain number, a function or the like. So is an attribute
-            that is set to a number later; classes of your own may have such attributes.
-        ValueError: ``root`` has another child of that name.
+        UntrackedError: an argument is a plain number, a function or the like. Also raised when an
+            attribute is set to a number later, except in your own subclasses.
+        ValueError: ``root`` already has another child with the name of a keyword.
 
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -92,20 +92,20 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     @in_turn("_tfckpt_background")
     def save(self, file_prefix: Any, options: Any = None) -> str:
-        """Save under the next number that no file beside ``file_prefix`` has used.
+        """Save under the next number that no file next to ``file_prefix`` uses.
 
         Args:
             file_prefix: ``directory/ckpt`` becomes ``directory/ckpt-12``.
             options: ``tf.train.CheckpointOptions``. With ``experimental_enable_async_checkpoint``
-                the files are written in the background: they are there once ``sync`` returns.
+                the files are written in the background and are complete once ``sync`` returns.
 
         Returns:
             The path, without ``.index``. The checkpoint is complete and on disk.
 
         Raises:
             InUseError: another process saves into that directory.
-            SaveError: it could not be written, or, in the background, the one before could not; no
-                file of that is left, no counter has moved.
+            SaveError: the checkpoint, or the previous one in the background, could not be written.
+                Its files are removed and no counter has changed.
         """
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
@@ -137,25 +137,25 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         return path
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
-        """Write under exactly this name: as ``save``, without number and state file.
+        """Write under exactly this name, without a number and without the state file.
 
-        A checkpoint of that name is replaced at one moment: readers see the old one or the new.
+        An existing checkpoint of that name is replaced atomically: readers see the old or the new.
         """
         return self._write(file_prefix, options)
 
     @in_turn("_tfckpt_background")
     def sync(self) -> None:
-        """Wait for a save in the background.
+        """Wait for a background save to finish.
 
         Raises:
-            SaveError: it failed.
+            SaveError: the background save failed.
         """
         self._tfckpt_background.finish()
         super().sync()
 
     @in_turn("_tfckpt_background")
     def _write(self, file_prefix: Any, options: Any = None) -> str:
-        # TensorFlow's CheckpointManager comes in here.
+        # TensorFlow's CheckpointManager calls this.
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             _drop_record(file_prefix)
@@ -179,14 +179,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """Take a snapshot now, and write it now or in the background.
 
         Args:
-            prefix: where to, as the caller spells it.
-            place: the same, whatever the working directory becomes.
+            prefix: the path as the caller spells it, for messages and callbacks.
+            place: the same path, absolute.
             options: ``tf.train.CheckpointOptions``.
             terms: how to save.
-            about: what the record says.
-            first: moves the counters that are saved, too.
+            about: what the commit record says besides the values.
+            first: called before the snapshot; advances counters that are saved too.
             then: called after the commit, by the thread that wrote.
-            undo: called where it failed before the commit, by the thread that tried.
+            undo: called by the thread that wrote if the save fails before the commit.
         """
         with _or(undo), saving(self._tfckpt_workers(), meetings=2) as agreement, live_objects():
             if first is not None:
@@ -207,12 +207,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 about = about_now(about, snapshot, self._tfckpt_lineage, place)
             agreement.meet(None)
 
-        in_background = in_background and not snapshot.savers  # they write live objects themselves
+        in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:
             terms = dataclasses.replace(terms, pace=BACKGROUND)
 
         def commit() -> None:
-            # Savers of the user's own read what they write.
+            # Registered savers read live objects while they write.
             with _or(undo), live_objects() if snapshot.savers else contextlib.nullcontext():
                 write(place, snapshot, options, terms, about)
             if then is not None:
@@ -226,12 +226,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             work()
 
     def _tfckpt_workers(self) -> Workers | None:
-        """The workers that make the same calls, None where this process is alone."""
+        """The workers that make the same calls; None for a single process."""
         return workers_among(*self._tfckpt_objects())
 
     @property
     def _tfckpt_lineage(self) -> Lineage:
-        """What was restored."""
+        """Where the values of the objects come from."""
         found: Lineage = self.__dict__.setdefault("_tfckpt_from", Lineage())
         return found
 
@@ -240,7 +240,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         self.__dict__["_tfckpt_from"] = lineage
 
     def _tfckpt_comes_from(self, prepared: Prepared) -> Callable[[], None]:
-        """Note what was restored; returns what forgets it."""
+        """Record the restore in the lineage; returns a function that undoes that."""
         before = self._tfckpt_lineage
         self._tfckpt_lineage = before.after(prepared)
         return partial(setattr, self, "_tfckpt_lineage", before)
@@ -253,7 +253,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     @property
     def _tfckpt_background(self) -> Background:
-        if "_tfckpt_saving" not in self.__dict__:  # past the tracking of attributes
+        if "_tfckpt_saving" not in self.__dict__:  # not a tracked attribute
             self.__dict__["_tfckpt_saving"] = Background()
         return self.__dict__["_tfckpt_saving"]  # type: ignore[no-any-return]
 
@@ -262,19 +262,19 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """Restore from what ``save`` wrote, completely or not at all.
 
         Args:
-            save_path: the path that ``save`` returned, or the directory of a SavedModel. None means
-                that there is none, as from ``tf.train.latest_checkpoint``: a warning says so.
+            save_path: the path that ``save`` returned, or the directory of a SavedModel. None, as
+                ``tf.train.latest_checkpoint`` returns, restores nothing and logs a warning.
             options: ``tf.train.CheckpointOptions``.
 
         Returns:
             A status with TensorFlow's four assertions, and ``report``.
 
         Raises:
-            CheckpointNotFoundError: there is no checkpoint of that name.
-            DamagedCheckpointError: a needed value cannot be trusted.
+            CheckpointNotFoundError: no checkpoint has that name.
+            DamagedCheckpointError: the checksum of a needed value does not match.
             NotBuiltError: a Keras object has no variables yet; the message says how to build it.
-            RefusedError: shapes or dtypes differ, somebody else's weights stand at a layer's
-                position, or nothing would be restored.
+            RefusedError: shapes or dtypes differ, the values at a layer's position belong to
+                another layer, or nothing would be restored.
         """
         prefix = eager_source(save_path, "restore")
         if prefix is None and not executing_eagerly():
@@ -287,7 +287,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     @in_turn("_tfckpt_background")
     def read(self, save_path: Any, options: Any = None) -> Any:
-        """Restore from what ``write`` wrote: as ``restore``, without ``save_counter``."""
+        """Restore from what ``write`` wrote: like ``restore``, but without ``save_counter``."""
         prefix = eager_source(save_path, "read")
         if prefix is None:
             return super().read(save_path, options)
@@ -313,7 +313,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         *,
         returned: bool = True,
     ) -> LoadStatus:
-        """Restore, together with other workers where there are any."""
+        """Restore, in step with the other workers if there are any."""
         with advising(call := PolicyCall.of(prefix, *self._tfckpt_objects())):
             status = restore(self, prefix, policy, options, workers)
         say(status, call, self._tfckpt_known.told, returned=returned)
@@ -339,7 +339,7 @@ def _or(undo: Callable[[], object] | None) -> Iterator[None]:
 
 
 def _drop_record(file_prefix: Any) -> None:
-    """Where TensorFlow writes alone, an older record of that name would vouch for it: remove it."""
+    """Remove an older record of that name, which does not describe what TensorFlow writes now."""
     if isinstance(file_prefix, (str, os.PathLike)):
         with contextlib.suppress(FileNotFoundError):
             files_of(os.fspath(file_prefix)).remove(path_of(os.fspath(file_prefix)))

@@ -1,4 +1,4 @@
-"""One restore of ``tfckpt.Checkpoint``: what is there is assigned, what may come is waited for."""
+"""``tfckpt.Checkpoint.restore``: assigns existing variables, and waits for those created later."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def restore(
     checkpoint: Checkpoint, prefix: str, policy: Policy, options: Any, workers: Restoring | None
 ) -> LoadStatus:
-    """Restore the objects of a checkpoint, together with other workers where there are any."""
+    """Restore the objects of a checkpoint, in step with the other workers if there are any."""
     objects, root = checkpoint._tfckpt_objects()
     skip_slots = options is not None and options.experimental_skip_slot_variables
     known: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
@@ -73,7 +73,7 @@ def restore(
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
         again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
         late.held = hold_optimizers(prepared, to_come, again)
-        checkpoint.__dict__["_tfckpt_late"] = late  # past the tracking of attributes
+        checkpoint.__dict__["_tfckpt_late"] = late  # not a tracked attribute
         say_other_keyword(prepared, checkpoint._tfckpt_known.told)
         came = (lambda: came_since(prepared.live, now())) if plain else None
         return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
@@ -82,12 +82,12 @@ def restore(
 def _restore_optimizer(
     checkpoint: Checkpoint, late: Late, choice: Choice, digest: str, path: str, *, known: Any
 ) -> set[str] | None:
-    """Restore an optimizer that came after the rest was restored, from the same checkpoint.
+    """Restore an optimizer that was created after the restore, from the same checkpoint.
 
-    Returns the names of the stored values, None where the restore was taken back.
+    Returns the names of the stored values; None if the restore was undone.
 
     Raises:
-        RestoreError: it cannot be, or the checkpoint is another one now.
+        RestoreError: it cannot be restored, or the checkpoint has been overwritten.
     """
     if late.stopped:
         return None
@@ -111,11 +111,11 @@ def _restore_optimizer(
 def _plain(
     checkpoint: Checkpoint, prepared: Prepared, options: Any, workers: Restoring
 ) -> LoadStatus:
-    """No Keras object, and values that may come later, which TensorFlow waits for."""
+    """Restore objects without Keras; TensorFlow waits for values that may be created later."""
     workers.meet_once_more()
     prepared = permitted(prepared, may_come=may_come(prepared, *checkpoint._tfckpt_objects()))
     live, assignments = prepared.live.variables, prepared.plan.assignments
-    # Tables and iterators are TensorFlow's, too; those of a table have keys of its own choice.
+    # TensorFlow restores tables and iterators too; a table chooses its own keys.
     theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
     prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
     undo = carry_out(prepared, workers, keep_all=True, objects=False)
@@ -127,24 +127,24 @@ def _plain(
         later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
         workers.done()
     undo.resolve()
-    checkpoint.__dict__.pop("_tfckpt_late", None)  # what is to come, comes of this checkpoint
+    checkpoint.__dict__.pop("_tfckpt_late", None)  # later values come from this checkpoint
     forget = checkpoint._tfckpt_comes_from(prepared)
     return LoadStatus(prepared.report(), undo, forget, later=later)
 
 
 @contextlib.contextmanager
 def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
-    """Whatever ends this early has old values put back."""
+    """Put old values back if the body raises."""
     try:
         with assigning():
             yield
     except BaseException as error:
         undo.roll_back()
-        if isinstance(error, tf.errors.OpError):  # whose NotFoundError means no checkpoint
+        if isinstance(error, tf.errors.OpError):  # its NotFoundError would mean: no checkpoint
             raise not_taken(prefix, error) from error
         raise
 
 
 def _now(checkpoint: Checkpoint) -> Live:
-    """The values that there are now."""
+    """The current values of the objects."""
     return checkpoint._tfckpt_known.live(*checkpoint._tfckpt_objects())

@@ -1,4 +1,4 @@
-"""One restore: the plan is made, values are read and checked, then assigned, all or none.
+"""One restore: plan, read, check, then assign all values or none.
 
 May import `live/building` and below.
 """

@@ -1,19 +1,19 @@
-"""Carrying out a plan, all of it or none of it: the only place that assigns a restored value.
+"""Applies a plan, all of it or none of it: the only module that assigns restored values.
 
-All that is needed is read and checked before the first assignment. What it is kept in meanwhile is
-bounded: small values are kept, and the larger ones as far as ``limit`` goes; the others are checked
-in small pieces, and read again, a few at a time, when their turn comes. Between the check and the
-first assignment, what is no variable is restored, by TensorFlow.
+Every needed value is read and checked before the first assignment. The memory for that is bounded:
+small values are kept, and larger ones up to ``limit``; the others are checked in small pieces and
+read again, a few at a time, before they are assigned. Between the check and the first assignment
+TensorFlow restores what is not a variable.
 
-A variable's old value is kept by reference, which costs memory only once the variable has a new
-one: always for the first ``UNDO_BYTES``, and beyond that only where the caller says that an
-assertion may still ask for it; then the new values are all kept too, since that costs the same, and
-nothing is read twice. Past the check, only a device that fails between two reads of the same bytes
-could need more, or who presses Ctrl-C twice, and that is reported as what it is.
+The old value of a variable is kept by reference, which costs memory only once the variable has a
+new one. The first ``UNDO_BYTES`` are always kept, the rest only if the caller may still need it for
+an assertion; then all new values are kept too, which costs the same, and nothing is read twice.
+Without them a rollback can be incomplete only if a device fails between two reads of the same
+bytes, or if Ctrl-C is pressed twice; the error then says so.
 
-Values as they are stored go the short way (:mod:`tfckpt.live.restoring.buffers`). What is adapted
-or cast, strings, slices, other formats and variables with an ``assign`` of their own go the long
-one.
+Values that need no change are read straight into a buffer that the variable takes over
+(:mod:`tfckpt.live.restoring.buffers`). Adapted and cast values, strings, slices, other formats and
+variables with their own ``assign`` are assigned through ``assign``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _REFUSALS = (ValueError, TypeError, tf.errors.OpError)
 
 @dataclasses.dataclass(slots=True)
 class _Kept:
-    """A variable's old value, and the new one: None while that is being assigned."""
+    """A variable's old value, and its new one (None during the assignment)."""
 
     variable: Any
     old: tf.Tensor
@@ -62,12 +62,12 @@ class _Kept:
 
 @dataclasses.dataclass
 class Undo:
-    """Old values, and what they were replaced with.
+    """Old values of variables, and the new ones that replaced them.
 
     Attributes:
-        keep_all: whether they are kept whatever their size.
-        complete: whether every one has been kept, and, once rolled back, put back.
-        follow: called once variables have other values: what is made from them is made again.
+        keep_all: whether old values are kept whatever their size.
+        complete: whether every old value was kept and, after a rollback, put back.
+        follow: called after variables changed, to recompute what layers derive from them.
     """
 
     keep_all: bool = False
@@ -79,7 +79,7 @@ class Undo:
     _freed: int = 0
 
     def assign(self, variable: Any, value: Any) -> None:
-        """Give a variable a new value, by its own method, and remember the old one."""
+        """Assign a value through the variable's own method, and keep the old one."""
         for part, piece in pieces(raw(variable), value):
             self._assign(part, piece)
 
@@ -96,7 +96,7 @@ class Undo:
             self.freed(nbytes)
 
     def look_ahead(self, values: Iterable[Direct]) -> None:
-        """Read old values of plain variables, as many as are kept, before the first is assigned."""
+        """Read the old values of plain variables in parallel, before the first is assigned."""
         found, nbytes = [], 0
         for one in values:
             nbytes += one.entry.nbytes
@@ -107,7 +107,7 @@ class Undo:
         self._ahead = buffers.read_parallel(found)
 
     def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
-        """The same by the short way."""
+        """Let a plain variable take over a buffer, and keep the old value."""
         old = self._ahead.pop(id(inner), None)
         if self._keeps(nbytes):
             kept = _Kept(inner, buffers.read_plain(inner) if old is None else old)
@@ -126,10 +126,10 @@ class Undo:
         return False
 
     def freed(self, nbytes: int) -> None:
-        """What is not needed any more goes back to the system; glibc would keep it.
+        """Return freed memory to the system from time to time.
 
-        In pieces too short for new values: measured on 768 MiB in values of 16 MiB, 600 MiB of
-        holes (malloc_trim(3); others have none).
+        glibc keeps it in holes too small for new values: 600 MiB of them, measured on 768 MiB in
+        values of 16 MiB. Other C libraries have no malloc_trim(3).
         """
         self._freed += nbytes
         if self._freed >= TRIM_BYTES:
@@ -139,20 +139,20 @@ class Undo:
                 trim(0)
 
     def watch(self, variables: Iterable[Any]) -> None:
-        """Remember variables that something else is about to assign."""
+        """Keep the old values of variables that other code is about to assign."""
         inner = [part for variable in variables for part in parts(raw(variable))]
         self._kept += [_Kept(part, part.read_value()) for part in inner]
 
     def resolve(self) -> None:
-        """What is watched has been assigned."""
+        """Note the new values of watched variables, once they are assigned."""
         for kept in self._kept:
             if kept.new is None:
                 kept.new = kept.variable.read_value()
 
     def take_back(self) -> bool:
-        """Put every value back, or none where one was changed since; whether that was done.
+        """Put all values back; none if one has changed since, which would mix two models.
 
-        A model of which one half was trained on and the other put back would be neither.
+        Returns whether all were put back.
         """
         changed = any(
             kept.new is not None and not _same(kept.variable.read_value(), kept.new)
@@ -171,7 +171,7 @@ class Undo:
                 continue
             try:
                 kept.variable.assign(kept.old)
-            except Exception:  # the others are put back all the same
+            except Exception:  # go on with the others
                 self.complete = False
         self.follow()
         self.forget()
@@ -182,7 +182,7 @@ class Undo:
 
 
 def _same(one: tf.Tensor, other: tf.Tensor) -> bool:
-    """Whether two tensors hold the same bytes; the same buffer, on a CPU that is all it takes."""
+    """Whether two tensors hold the same bytes; on a CPU, usually the same buffer."""
     return _same_bytes(buffers.array_of(one), buffers.array_of(other))
 
 
@@ -206,26 +206,26 @@ def apply(
     follow: Callable[[], None] = lambda: None,
     workers: Restoring = ALONE,
 ) -> Undo:
-    """Assign what the plan says.
+    """Assign the values of a plan without errors.
 
     Args:
-        plan: one without errors.
-        stored: source → the checkpoint it was made from, still open.
+        plan: the plan.
+        stored: source → its open checkpoint.
         variables: canonical name → variable.
         verify: ``checksums`` checks all values on disk before the first is assigned; ``values``
             also compares every variable with the file afterwards; ``none`` leaves the checking to
             the reads.
-        keep_all: whether the old values are kept whatever their size.
-        resets: canonical name → the value that a reset gives back.
-        objects: prefix → checkpoint key → what is no variable. TensorFlow restores it, before the
-            first assignment, since that cannot be undone and is likelier to fail than one.
-        follow: called once all variables have their values, or the old ones again.
-        workers: which do the same; they assign once all have checked everything.
+        keep_all: whether old values are kept whatever their size.
+        resets: canonical name → initial value, for variables that are reset.
+        objects: prefix → checkpoint key → iterator, table or the like. TensorFlow restores these
+            before the first assignment, since this cannot be undone and fails more often.
+        follow: called after all variables have their new values, or their old ones again.
+        workers: the workers that do the same; they assign once all have checked everything.
 
     Raises:
-        DamagedCheckpointError: a value is not what its checksum says; nothing was changed.
-        RestoreError: a variable or another object would not take its value, or its type cannot
-            hold it; no variable was changed.
+        DamagedCheckpointError: the checksum of a value does not match; nothing was changed.
+        RestoreError: a variable or another object rejected its value, or its dtype cannot hold it;
+            no variable was changed.
     """
     steps = _read(plan)
     undo = Undo(keep_all=keep_all or verify == "none", follow=follow)
@@ -264,11 +264,11 @@ def check_values(
     variables: Mapping[str, Any],
     workers: Restoring = ALONE,
 ) -> None:
-    """What :func:`apply` does before it assigns; nothing is changed.
+    """The checks of :func:`apply`; changes nothing.
 
     Raises:
-        DamagedCheckpointError: a value is not what its checksum says.
-        RestoreError: the type of a variable cannot hold a value.
+        DamagedCheckpointError: the checksum of a value does not match.
+        RestoreError: the dtype of a variable cannot hold a value.
     """
     steps = _read(plan)
     values = Incoming(plan.source, stored, variables, keep=False)
@@ -282,16 +282,16 @@ def check_values(
 
 
 def _read(plan: Plan) -> list[Step]:
-    """The assignments of variables; what is no variable, TensorFlow reads."""
+    """The assignments of variables; TensorFlow reads everything else."""
     return [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
 
 
 @contextlib.contextmanager
 def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
-    """Whatever ends this early has old values put back.
+    """Put old values back if the body raises.
 
     Raises:
-        RestoreError: not all could be; where an interrupt is raised, that is logged.
+        RestoreError: not all could be put back; for an interrupt this is only logged.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """One restore from start to end: open, name, plan, apply.
 
-``tfckpt.Checkpoint`` and the functions that follow a config both come through here, so there is one
-place where a checkpoint meets live objects.
+``tfckpt.Checkpoint`` and the functions that take a config both use this module, so there is one
+path from a checkpoint to live objects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution.agreement import Restoring
     from tfckpt.policy import Policy
 
-_LITTLE = 64 << 20  # bytes for which nothing need be let go of
+_LITTLE = 64 << 20  # bytes; a larger restore collects garbage first
 _CARE = ("none", "checksums", "values")
 
 
@@ -52,9 +52,9 @@ class Choice:
     """One checkpoint to restore from, or the average of several.
 
     Attributes:
-        place: its path, or what is averaged.
-        policy: what may be restored of it, as it was declared.
-        leave: keywords whose values are left in it, besides those that the policy excludes.
+        place: its path, or the average to compute.
+        policy: the policy as declared.
+        leave: keywords whose stored values are excluded, besides those that the policy excludes.
     """
 
     place: str | Average
@@ -64,7 +64,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One open checkpoint of a restore, by what the plan calls it, and the policy for it."""
+    """One open checkpoint of a restore, its name in the plan, and its policy."""
 
     source: str
     stored: StoredCheckpoint
@@ -73,14 +73,14 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """Everything that is known before the first assignment.
+    """A restore that is ready to be carried out.
 
     Attributes:
-        plan: what will be done.
+        plan: what will be assigned.
         live: the objects' values.
-        parts: the checkpoints that are open.
-        settings: the hyperparameters that will be assigned, as they are until then.
-        unbuilt: the optimizers that were built for it, as they are again where nothing is assigned.
+        parts: the open checkpoints.
+        settings: the current values of the hyperparameters that will be assigned.
+        unbuilt: puts optimizers that were built for the plan back if nothing is assigned.
     """
 
     plan: Plan
@@ -91,25 +91,25 @@ class Prepared:
 
     @property
     def stored(self) -> StoredCheckpoint:
-        """The checkpoint, where there is but one."""
+        """The only checkpoint."""
         (part,) = self.parts
         return part.stored
 
     @property
     def policy(self) -> Policy:
-        """The policy, where there is but one checkpoint."""
+        """The policy of the only checkpoint."""
         (part,) = self.parts
         return part.policy
 
     @property
     def prefix(self) -> str | None:
-        """Of the checkpoint that is restored as it is, None where several are put together."""
+        """The prefix of the only checkpoint; None if several are combined or averaged."""
         first, *others = self.parts
         averaged = isinstance(first.stored.values, AveragedValues)
         return None if others or averaged else first.stored.prefix
 
     def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
-        """What was done, once it is."""
+        """The report, once the plan was carried out."""
         record = self.stored.record if len(self.parts) == 1 else None
         return RestoreReport(
             self.plan,
@@ -134,24 +134,15 @@ def prepare(
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
-    No other thread saves or restores in it.
-
-    Models that a policy says how to build are built; nothing is assigned. Optimizers are built, and
-    put back where nothing is assigned inside the context.
-
-    Args:
-        choices: what to restore from; several are one transaction.
-        objects: live objects by keyword.
-        root: one that was given without a keyword.
-        skip_slots: whether optimizer slots are left out on both sides, as
-            ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` has it.
-        named: names the values of the objects.
-        workers: which do the same.
+    Inside the context no other thread saves or restores. Models with an input spec in the policy
+    are built; optimizers are built, and put back if nothing is assigned in the context. Several
+    ``choices`` are one transaction. ``skip_slots`` leaves optimizer slots out on both sides, as
+    ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` does.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
-        NotBuiltError: it has values for something that has no variables yet.
-        PolicyError: a file of words that the policy names is none.
+        CheckpointError: the checkpoint does not exist or is damaged.
+        NotBuiltError: the checkpoint has values for an object without variables.
+        PolicyError: a vocabulary file that the policy names is not valid.
         RestoreError: a variable has parts in other processes.
     """
     given = {"model": root, **objects} if root is not None else objects
@@ -188,7 +179,7 @@ def _planned(
     *,
     skip_slots: bool,
 ) -> tuple[tuple[Part, ...], Plan]:
-    """The open checkpoints, and what restoring them would do."""
+    """The open checkpoints, and the plan of their restore."""
     parts, plans = [], []
     for choice, stored in zip(choices, opened, strict=True):
         policy = _in_effect(choice, stored, alone=len(choices) == 1)
@@ -218,7 +209,7 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
 
 
 def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
-    """The policy of a choice; what is put together of several has no training to go on with."""
+    """The policy of a choice; a combination of several checkpoints has no training state."""
     update: dict[str, Any] = {}
     tops = {name.partition("/")[0] for name in stored.inventory.entries}
     if left := [f"{keyword}/**" for keyword in choice.leave if keyword in tops]:
@@ -229,7 +220,7 @@ def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Poli
 
 
 def _held_against_locks(plan: Plan, choices: Sequence[Choice]) -> Plan:
-    """The plan, with what it resolves otherwise than the locks of its policies say."""
+    """The plan, with its differences from the lock files of its policies."""
     found: list[Problem] = []
     for policy in {choice.policy.lock: choice.policy for choice in choices}.values():
         if policy.lock is not None:
@@ -238,10 +229,10 @@ def _held_against_locks(plan: Plan, choices: Sequence[Choice]) -> Plan:
 
 
 def _content(lock: str) -> str | None:
-    """What a lock says, None where it is not there.
+    """The text of a lock file; None if it does not exist.
 
     Raises:
-        RestoreError: it cannot be read.
+        RestoreError: the file cannot be read.
     """
     try:
         handle = files_of(lock).open_read(lock)
@@ -277,7 +268,7 @@ def refuse(plan: Plan) -> None:
 
 
 def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
-    """Refuse a plan with errors; that nothing is restored is none where values may come later."""
+    """Refuse a plan with errors; an empty restore is allowed if values may be created later."""
     if may_come and not prepared.plan.errors:
         return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, problems=()))
     refuse(prepared.plan)
@@ -285,11 +276,11 @@ def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
 
 
 def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
-    """All that :func:`carry_out` does before the first assignment; nothing is changed.
+    """Everything that :func:`carry_out` does before the first assignment; changes nothing.
 
     Raises:
         RefusedError: the plan has errors.
-        DamagedCheckpointError: a needed value is not what its checksum says.
+        DamagedCheckpointError: the checksum of a needed value does not match.
     """
     plan, live = prepared.plan, prepared.live
     refuse(plan)
@@ -309,14 +300,14 @@ def carry_out(
     """Apply a plan, all of it or none of it.
 
     Args:
-        prepared: the plan, and what it is of.
-        workers: which do the same.
-        keep_all: whether the old values are kept whatever their size.
-        objects: whether objects that are no variables are restored, too.
+        prepared: the restore.
+        workers: the workers that do the same.
+        keep_all: whether old values are kept whatever their size.
+        objects: whether iterators, tables and the like are restored too.
 
     Raises:
         RefusedError: the plan has errors.
-        DamagedCheckpointError: a needed value is not what its checksum says.
+        DamagedCheckpointError: the checksum of a needed value does not match.
     """
     plan, live = prepared.plan, prepared.live
     refuse(plan)
@@ -348,7 +339,7 @@ def carry_out(
 
 @contextlib.contextmanager
 def _by_name(parts: Sequence[Part]) -> Iterator[None]:
-    """An error of the files names a value by its canonical name, not by its key."""
+    """Make errors about files name a value by its canonical name, not by its key."""
     try:
         yield
     except CheckpointError as error:
