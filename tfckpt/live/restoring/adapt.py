@@ -1,7 +1,7 @@
-"""Carrying out what a plan does to values before they are assigned.
+"""Applies the changes of a plan to values before they are assigned.
 
-NumPy does all of it but two things: ``resize`` is ``tf.image.resize``, which works in float32, and
-initializers are Keras's.
+NumPy does everything except ``resize``, which is ``tf.image.resize`` (in float32), and
+initializers, which are Keras's.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _WORDS = {"initialize", "zeros", "mean"}
 
 
 def known(policy: Policy) -> PlanContext:
-    """What the rules of a policy speak of, as it is here.
+    """The vocabularies, functions and initializers that the rules of a policy can use.
 
     Raises:
-        PolicyError: a file of words cannot be read, or is none.
+        PolicyError: a vocabulary file cannot be read or is not valid.
     """
     files = dict.fromkeys(
         path
@@ -50,7 +50,7 @@ def known(policy: Policy) -> PlanContext:
     )
     words = {path: read_words(path, files_of(path)) for path in files}
     names = set(_initializer_names(policy)) - _WORDS
-    state = random.getstate()  # an unseeded initializer draws a seed as soon as it is made
+    state = random.getstate()  # an unseeded initializer draws a seed when it is created
     found = frozenset(name for name in names if _initializer(name) is not None)
     random.setstate(state)
     return PlanContext(words, frozenset(FUNCTIONS), found)
@@ -65,7 +65,7 @@ def _initializer_names(policy: Policy) -> Iterator[str]:
 
 
 def unrepeatable(step: Step) -> bool:
-    """Whether its value is the program's or an initializer's, which may fail or change."""
+    """Whether a registered function or an initializer computes it, which may fail or differ."""
     return any(
         change.how == "function" or _drawn(options)
         for change in step.changes
@@ -79,7 +79,7 @@ def _drawn(options: Mapping[str, Any]) -> bool:
 
 
 def may_fail(step: Step) -> bool:
-    """Whether its value may be one that the live value does not take."""
+    """Whether the dtype of the variable may not be able to hold its value."""
     if not step.changes or step.live is None:
         return False
     casts = step.changes[-1].after[0].dtype != step.live.dtype
@@ -87,22 +87,19 @@ def may_fail(step: Step) -> bool:
 
 
 def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
-    """What a plan makes of the stored values of a step.
+    """The value that the changes of a step make of the stored arrays of ``step.reads``.
 
-    Args:
-        step: with changes.
-        values: arrays, those of ``step.reads``.
-        variable: the live one, whose present values a change may ask for.
+    A change may use the current value of ``variable``.
 
     Raises:
-        RestoreError: a type cannot hold a value, a function or an initializer failed.
+        RestoreError: a dtype cannot hold a value, or a function or an initializer failed.
     """
     values = list(values)
     for change in step.changes:
         if len(change.after) < len(change.before):
             values = [_join(step.name, change, values)]
             continue
-        for i, kind in enumerate(change.after):  # one by one: the old one is let go
+        for i, kind in enumerate(change.after):  # one by one, to free each old one
             place = _Operation(step.name, change, change.options[i], kind, variable)
             values[i] = _ONE[change.how](values[i], place)
     return values[0]
@@ -112,11 +109,11 @@ class _Operation(NamedTuple):
     """One operation on one value.
 
     Attributes:
-        name: of the live value.
-        change: the operation.
-        options: what is settled for this value.
-        to: what it is to become.
-        variable: the live one.
+        name: canonical name of the variable.
+        change: the change in the plan.
+        options: the resolved options for this value.
+        to: the dtype and shape of the result.
+        variable: the variable, for ``fill: initialize``.
     """
 
     name: str
@@ -225,10 +222,7 @@ def _resize(value: Any, place: _Operation) -> Any:
 
 
 def _interpolated(value: Any, axes: Sequence[int], sizes: Sequence[int], method: str) -> Any:
-    """The axes come first, as rows and columns of one image, and all the others are its channels.
-
-    An axis alone is the rows of an image that is one column wide.
-    """
+    """Resize one or two axes as rows and columns of one image, with all other axes as channels."""
     front = tuple(range(len(axes)))
     moved = np.moveaxis(value, axes, front)
     rest = moved.shape[len(axes) :]
@@ -257,7 +251,7 @@ def _box(start: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
 
 
 def _filled(place: _Operation) -> Any:
-    """A new array of what the rest of a value holds."""
+    """A new array of the target shape, filled as the options say."""
     fill = place.options["fill"]
     if not isinstance(fill, str):
         return np.full(place.to.shape, fill, place.dtype)
@@ -274,7 +268,7 @@ def _filled(place: _Operation) -> Any:
 
 
 def _initializer(name: str) -> Any:
-    """The initializer that a Keras in use has under a name; None where there is none."""
+    """The initializer of that name in an imported Keras, or None."""
     names = [flavour.name for flavour in flavours()] or ["keras"]
     for module in names if re.fullmatch(r"\w+", name, re.ASCII) else ():
         with contextlib.suppress(ValueError, TypeError, AttributeError):

@@ -1,14 +1,13 @@
-"""Memory that a variable takes over as it is, and the shortest ways to a variable and back.
+"""Memory that a variable takes over without a copy, and fast reads and assignments.
 
-A value that is read into a tensor's own buffer is never copied: an assignment makes the buffer the
-variable's, and where somebody else still holds it, TensorFlow copies before it updates in place
-(tensorflow/core/kernels/training_op_helpers.h), so nothing that trains can be seen through it.
-TensorFlow has no call for writing to a tensor; an array over a tensor that no operation has seen is
-the way, and it is tried out for each dtype before it is trusted. Small values, and types that
-TensorFlow makes no empty tensor of (the quantized, float8), go through NumPy's memory and are
-copied.
+A value that is read into a tensor's buffer is never copied: assigning the tensor makes its buffer
+the variable's. While somebody else still holds the buffer, TensorFlow copies it before an in-place
+update (tensorflow/core/kernels/training_op_helpers.h), so training is never visible through it.
+TensorFlow has no call that writes to a tensor, so a NumPy array over a new, empty tensor is filled
+instead; this is tested once for each dtype before it is used. Small values, and dtypes without
+empty tensors (quantized types, float8), go through NumPy's memory and are copied.
 
-Anything but TensorFlow's own plain variable is read and assigned by its own methods.
+Everything except TensorFlow's own ``ResourceVariable`` is read and assigned by its own methods.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
 
 
 class Buffer(NamedTuple):
-    """Memory for a value that is yet to be read.
+    """Memory for a value that will be read.
 
     Attributes:
-        value: what is assigned, once it is there: a tensor, or an array.
-        content: its bytes, flat.
+        value: the tensor or array to assign.
+        content: its bytes as a flat array.
     """
 
     value: Any
@@ -54,15 +53,10 @@ class Buffer(NamedTuple):
 
 
 def is_plain(variable: Any, dtype: str) -> bool:
-    """Whether TensorFlow's operation is all there is to its assignment.
-
-    Args:
-        variable: a tf.Variable.
-        dtype: what it is to have, by TensorFlow's name.
-    """
+    """Whether one TensorFlow operation assigns a value of that dtype to a tf.Variable."""
     return (
         type(variable) is _PLAIN
-        and _PLAIN.assign is _ASSIGN  # nobody has put another in its place
+        and _PLAIN.assign is _ASSIGN  # not patched
         and tf.executing_eagerly()
         and variable.dtype is _dtype(dtype)
         and variable.shape.is_fully_defined()
@@ -76,26 +70,26 @@ def read_plain(variable: Any) -> Any:
 
 
 def read_parallel(variables: Sequence[Any]) -> dict[int, Any]:
-    """The values of plain variables by the variables' ``id``, as :func:`read_plain` gives each.
+    """Variable ``id`` → value of each plain variable, as :func:`read_plain` returns it.
 
-    TensorFlow has an operation for it, and no function. Those that it does not read, since they are
-    on several devices or one has no value yet, are not among them.
+    TensorFlow has an operation for this but no public function. Variables that it cannot read
+    together (on several devices, or without a value) are left out.
     """
     found: dict[int, Any] = {}
     for start in range(0, len(variables), _PARALLEL):
         some = variables[start : start + _PARALLEL]
         what = [variable.handle for variable in some], "dtypes", [each.dtype for each in some]
-        with contextlib.suppress(Exception):  # what is amiss is told when each is read alone
+        with contextlib.suppress(Exception):  # the single reads report what is wrong
             values = pywrap_tfe.TFE_Py_FastPathExecute(context.context(), _READ_MANY, None, *what)
             found.update(zip(map(id, some), values, strict=True))
     return found
 
 
 def assign_plain(variable: Any, value: Any) -> Any:
-    """Give a plain variable a value that nobody writes to any more; returns it as a tensor.
+    """Assign a value that nobody writes to any more; returns it as a tensor.
 
     Raises:
-        InvalidArgumentError: it has another shape; of :mod:`tensorflow.errors`.
+        tf.errors.InvalidArgumentError: the shapes differ.
     """
     if isinstance(value, np.ndarray):
         device = context.context().device_name or None  # TensorFlow would look for one called ""
@@ -105,7 +99,7 @@ def assign_plain(variable: Any, value: Any) -> Any:
 
 
 def array_of(value: Any) -> np.ndarray:
-    """What a tensor or an array holds, not copied if it is on a CPU."""
+    """A tensor or array as a NumPy array, without a copy if it is on a CPU."""
     if not hasattr(value, "_numpy"):
         return np.asarray(value)
     try:
@@ -115,8 +109,8 @@ def array_of(value: Any) -> np.ndarray:
 
 
 def empty(entry: BundleEntry, *, plain: bool) -> Buffer:
-    """Memory for a value as it is stored, for a plain variable or for another."""
-    # Over a scalar there is no array; the operation takes the sides as int32.
+    """Memory for a stored value; ``plain`` if a plain variable may take it over."""
+    # A scalar has no array over it; the operation takes dimensions as int32.
     if plain and entry.shape and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
         return _empty_tensor(entry.shape, entry.dtype)
     content = np.empty(entry.nbytes, np.uint8)
@@ -135,16 +129,16 @@ def _empty_tensor(shape: Shape, dtype: str) -> Buffer:
 
 @lru_cache(256)
 def _as_tensor(shape: Shape) -> tf.Tensor:
-    """From Python's numbers TensorFlow would make one each time, four times as slowly."""
+    """Cached: TensorFlow would convert the Python numbers each time, four times as slowly."""
     return tf.constant(shape, tf.int32)
 
 
 @lru_cache(64)
 def _shares_memory(dtype: str) -> bool:
-    """Whether what is written to an empty tensor of that dtype is then in it."""
+    """Whether bytes written through the array appear in an empty tensor of that dtype."""
     try:
         tensor, content = _empty_tensor((3, 2), dtype)
-        content[:] = np.arange(content.size) % 2  # a bool is no other
+        content[:] = np.arange(content.size) % 2  # valid bytes for bool, too
         return bool(tensor.numpy().tobytes() == content.tobytes())
     except (tf.errors.OpError, AttributeError, TypeError, ValueError):
         return False

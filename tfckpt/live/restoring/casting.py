@@ -1,4 +1,4 @@
-"""Values of one type as values of another, or the number that does not go in."""
+"""Casts values between dtypes; refuses a number that the new dtype cannot hold."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from tfckpt.stored.casting import kept
 
 
 def cast(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
-    """The value in another type.
+    """An array in another dtype; ``name`` is for the message.
 
-    Args:
-        name: whose value it is.
-        value: an array.
-        dtype: NumPy's.
-        lossy: whether fractions and imaginary parts are cut off, whole numbers wrap, and what is
-            too large becomes infinite. What has no defined outcome is refused all the same.
+    With ``lossy``, fractions and imaginary parts are cut off, integers wrap, and too large numbers
+    become infinite. Casts without a defined result are still refused.
 
     Raises:
-        RestoreError: the type cannot hold it: 1e6 in float16, 0.5 or NaN in an integer.
+        RestoreError: the dtype cannot hold a number: 1e6 in float16, 0.5 or NaN in an integer.
     """
     dtype = np.dtype(dtype)
     if value.dtype in (dtype, object):
@@ -46,7 +42,7 @@ def cast(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
 
 
 def _within(value: Any, dtype: Any) -> Any:
-    """Where a cast to whole numbers has an outcome; from outside of the range it has none in C."""
+    """Where a cast to an integer dtype is defined; out of range, C leaves it undefined."""
     if value.dtype.kind in "iub":
         return np.ones(value.shape, bool)
     limits = np.iinfo(dtype)

@@ -1,8 +1,8 @@
-"""What a restore assigns: read, checked, and in memory no more of it than a bound says.
+"""Reads and checks the values that a restore assigns, within a bound on memory.
 
-A value that a variable takes as it is stored is read straight into what becomes the variable's
-memory, several at once (:mod:`tfckpt.stored.bundles.parallel_read`). What is adapted or cast,
-strings, slices and other formats are read one after the other by what opened them.
+A value that needs no change is read straight into the future memory of its variable, several in
+parallel (:mod:`tfckpt.stored.bundles.parallel_read`). Adapted and cast values, strings, slices and
+other formats are read one by one through the open checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT_BYTES = 96 << 20
 
 
 def limit(sizes: Sequence[int]) -> int:
-    """How many bytes a restore of values of these sizes may need besides the variables.
+    """The bytes that a restore of values of these sizes may use besides the variables.
 
     >>> limit([64 << 20] * 16) >> 20, limit([1 << 20]) >> 20
     (230, 96)
@@ -40,15 +40,15 @@ def limit(sizes: Sequence[int]) -> int:
 
 @dataclasses.dataclass(slots=True)
 class Direct:
-    """A value that a variable takes as it is stored.
+    """A value that is assigned as it is stored.
 
     Attributes:
-        step: of the plan.
-        variable: TensorFlow's.
-        plain: whether TensorFlow's operation is all there is to its assignment.
-        source: what the plan calls the checkpoint.
-        entry: of its index.
-        buffer: where the value is, None while it is nowhere.
+        step: its step in the plan.
+        variable: the tf.Variable.
+        plain: see :func:`tfckpt.live.restoring.buffers.is_plain`.
+        source: the checkpoint's name in the plan.
+        entry: its entry in the index.
+        buffer: the memory for the value; None while it is not in memory.
     """
 
     step: Step
@@ -60,7 +60,7 @@ class Direct:
 
 
 class Incoming:
-    """What the steps of a plan assign."""
+    """The values that the steps of a plan assign."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Incoming:
         self._ready: dict[str, Any] = {}
 
     def direct(self, steps: Iterable[Step]) -> dict[str, Direct]:
-        """The steps that need nothing but a place to be read to, by their names."""
+        """The steps whose values are assigned as they are stored, by name."""
         found = {}
         for step in steps:
             source = step.origin or self._source
@@ -94,9 +94,9 @@ class Incoming:
         return found
 
     def keep(self, direct: Iterable[Direct], bound: int | None) -> None:
-        """Have what is read stay in memory as far as the bound goes, or all of it.
+        """Allocate memory for values, the smallest first, up to ``bound`` bytes (None: all).
 
-        The small ones first: it is their number that takes time.
+        Small values first, because their number takes the time.
         """
         kept = 0
         for one in sorted(direct, key=lambda one: one.entry.nbytes):
@@ -106,10 +106,10 @@ class Incoming:
             one.buffer = buffers.empty(one.entry, plain=one.plain)
 
     def read(self, steps: Iterable[Step], direct: Mapping[str, Direct]) -> None:
-        """Check what is stored, of each checkpoint at once, and read what is kept.
+        """Check the stored values of each checkpoint, and read those that have memory.
 
         Raises:
-            DamagedCheckpointError: the first value that is not what it was.
+            DamagedCheckpointError: for the first value whose checksum does not match.
         """
         wanted: dict[str, list[tuple[str, Any]]] = {}
         for step in steps:
@@ -127,7 +127,7 @@ class Incoming:
     def in_turn(
         self, direct: Iterable[Direct], room: int
     ) -> Iterator[tuple[Direct, buffers.Buffer]]:
-        """Each value while it is in memory: those that are kept, then the others as they go in."""
+        """Each value with its memory: those already read, then the others in batches."""
         rest = []
         for one in direct:
             if one.buffer is None:
@@ -141,14 +141,14 @@ class Incoming:
             yield from self.in_turn(batch, room)
 
     def check(self, step: Step) -> None:
-        """Compute a value that may fail; one that would be another the next time is kept."""
+        """Compute a value that may fail; keep it if computing it again could give another one."""
         if step.status is Status.CAST or may_fail(step):
             value = cast_for(step.name, self._variables[step.name], self._compute(step))
             if unrepeatable(step):
                 self._ready[step.name] = value
 
     def take(self, step: Step) -> Any:
-        """The value of a step, for the last time unless all of them are compared later."""
+        """The value of a step; it is freed unless all values are compared later."""
         if step.name not in self._ready:
             return self._compute(step)
         return self._ready[step.name] if self._keep else self._ready.pop(step.name)
@@ -160,7 +160,7 @@ class Incoming:
 
 
 def _batches(rest: Iterable[Direct], room: int) -> Iterator[list[Direct]]:
-    """As many at a time as there is room for, and one at least."""
+    """Batches of at most ``room`` bytes, with at least one value each."""
     batch: list[Direct] = []
     nbytes = 0
     for one in rest:
@@ -174,9 +174,9 @@ def _batches(rest: Iterable[Direct], room: int) -> Iterator[list[Direct]]:
 
 
 def cast_for(name: str, variable: Any, value: Any) -> Any:
-    """A value in the type of a variable.
+    """A value in the dtype of a variable.
 
     Raises:
-        RestoreError: the type cannot hold it.
+        RestoreError: the dtype cannot hold it.
     """
     return cast(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)

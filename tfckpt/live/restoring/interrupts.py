@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of what must not be left half done."""
+"""Delays Ctrl-C during work that must not stop halfway."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def interrupt_waits() -> Iterator[None]:
-    """KeyboardInterrupt comes at the end, and for a second Ctrl-C at once.
+    """Raise KeyboardInterrupt after the body; a second Ctrl-C raises it at once.
 
-    Where Python's own handler would raise it: in the main thread, unless somebody else handles
-    SIGINT.
+    Only in the main thread, and only if Python's own handler is installed for SIGINT.
     """
     if (
         threading.current_thread() is not threading.main_thread()

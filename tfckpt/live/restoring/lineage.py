@@ -1,8 +1,8 @@
-"""What live objects were restored from, for the records of the checkpoints that are saved of them.
+"""The lineage of live objects: which checkpoints their values were restored from.
 
-A run that goes on from a checkpoint of its own directory has the lineage of that checkpoint; values
-that come from elsewhere, or by ``api: read``, begin one. Several restores add up as long as each
-leaves weights of the one before.
+Commit records store it. A run that resumes from a checkpoint in its own directory inherits that
+checkpoint's lineage; values from elsewhere, or restored with ``api: read``, start a new one.
+Restores add up as long as each leaves some weights of the previous one in place.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class _Came:
     """One restore.
 
     Attributes:
-        restored: what a record says of it.
-        prefix: of the checkpoint that a run goes on from, ``""`` where it begins with it.
+        restored: its entry for a commit record.
+        prefix: of the checkpoint that a run resumes from; "" if the run starts with this restore.
         inherited: the lineage in that checkpoint's own record.
     """
 
@@ -41,22 +41,22 @@ class Lineage:
     """Where the values of live objects come from.
 
     Attributes:
-        prefix: of the checkpoint that was restored last; None for several at once.
+        prefix: of the checkpoint that was restored last; None if several were combined.
     """
 
     prefix: str | None = None
     _came: tuple[_Came, ...] = ()
-    # What the paths of numbered checkpoints begin with → the order of the run's first save there.
+    # Path of numbered checkpoints without the number → the order of the run's first save there.
     _first_saves: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
     def after(self, prepared: Prepared) -> Lineage:
-        """The descent after a restore."""
+        """The lineage after a restore."""
         plan, prefix = prepared.plan, prepared.prefix
         goes_on = prefix is not None and prepared.policy.api == "restore"
         record = prepared.stored.record if goes_on else None
         base = None if prefix is None else _base(prefix)
         first_saves = {at: first for at, first in self._first_saves.items() if at != base}
-        if base is not None and goes_on:  # of a record that does not say, all before is its run
+        if base is not None and goes_on:  # without a record, all earlier ones are its run
             first_saves[base] = (record and record.run_first) or (0, 0)
         if not plan.assignments:
             return dataclasses.replace(self, prefix=prefix, _first_saves=first_saves)
@@ -69,7 +69,7 @@ class Lineage:
         return Lineage(prefix, all_came, first_saves)
 
     def lineage(self, directory: str) -> tuple[Restored, ...]:
-        """What a checkpoint that is saved there says of it."""
+        """The entries for the record of a checkpoint that is saved in this directory."""
         found: list[Restored] = []
         for came in self._came:
             own = came.prefix and same_directory(came.prefix, directory)
@@ -77,11 +77,11 @@ class Lineage:
         return tuple(found)
 
     def goes_on(self, prefix: str) -> bool:
-        """Whether the run that saves under a numbered prefix has saved or was restored there."""
+        """Whether the run has saved under this numbered prefix, or was restored from it."""
         return _base(prefix) in self._first_saves
 
     def first_save(self, prefix: str, order: tuple[int, int]) -> tuple[int, int]:
-        """The order of the first save of the run that now saves under a numbered prefix."""
+        """The order of the run's first save under a numbered prefix; set by the first call."""
         return self._first_saves.setdefault(_base(prefix), order)
 
 
@@ -91,7 +91,7 @@ def _base(prefix: str) -> str:
 
 
 def _gives_all(plan: Plan) -> bool:
-    """Whether no weight keeps what an earlier restore gave it."""
+    """Whether the plan assigns every weight, so that earlier restores no longer count."""
     return all(
         step.status in ASSIGNED
         for step in plan.steps

@@ -1,6 +1,6 @@
-"""Functions that a program gives to the rules of ``adapt``, by name.
+"""Functions that a program registers for the rules of ``adapt``.
 
-A config never names code to import: it names what the program has registered before.
+A config never names code to import, only functions that the program has registered.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 def register_adaptation(name: str) -> Callable[[_Function], _Function]:
     """Register a function for ``how: function``.
 
-    It takes the stored values as NumPy arrays, one or as many as the rule lists under
-    ``checkpoint``, and returns one of the shape and type of the live value. It is called once for
-    each live value, before any variable changes.
+    The function takes the stored values as NumPy arrays, as many as the rule lists under
+    ``checkpoint``, and returns an array of the shape and dtype of the model's variable. It is
+    called once for each variable, before any variable changes.
 
     Args:
-        name: what the rule calls it.
+        name: the name that a rule uses.
 
     Raises:
-        ValueError: another function has the name.
+        ValueError: another function is registered under the name.
 
     >>> import tfckpt
     >>> @tfckpt.register_adaptation("mirrored")

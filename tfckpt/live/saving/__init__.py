@@ -1,4 +1,4 @@
-"""One save: a snapshot of the values, the files, the commit, in the foreground or background.
+"""One save: snapshot, write files, commit, in the foreground or the background.
 
 May import `live/restoring` and below.
 """

@@ -1,9 +1,9 @@
-"""Nothing is left out of a save: what TensorFlow's object graph does not reach is added to it.
+"""Completes a save: adds what TensorFlow's object graph does not reach.
 
-TensorFlow's keys stay as they are, so plain TensorFlow restores what tfckpt writes. What its graph
-misses in a Keras 3 object (variables and tables in lists and dicts, seed generators, metrics;
-keras#18398), and vocabularies hang under one extra child of the root, ``_tfckpt``, by canonical
-name.
+TensorFlow's keys stay unchanged, so plain TensorFlow restores what tfckpt writes. What its graph
+misses in Keras 3 objects (variables and tables in lists and dicts, seed generators, metrics;
+keras#18398), and vocabularies, are saved by canonical name under one extra child of the root,
+``_tfckpt``.
 """
 
 from __future__ import annotations
@@ -50,15 +50,10 @@ class _View(tf.__internal__.tracking.ObjectGraphView):  # type: ignore[misc]
 
 
 def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
-    """TensorFlow's view of the objects, and what of the live values it does not come by.
+    """TensorFlow's view of the objects, without ``hidden``, plus the values that it misses.
 
-    The extra child is there even where nothing hangs under it: a checkpoint that has it and no
-    commit record is one whose record was lost.
-
-    Args:
-        view: TensorFlow's.
-        live: the values that are to be saved.
-        hidden: objects that are not.
+    The extra child exists even when it is empty: a checkpoint that has it but no commit record has
+    lost its record.
     """
     ids = {id(meant(obj)) for obj in view.breadth_first_traversal()[0]}
     missed = {name: value for name, value in live.variables.items() if not ids & _identities(value)}
@@ -69,7 +64,7 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
 
 
 def _kept_as_slot(name: str, live: Live) -> bool:
-    """Legacy optimizers' slots are no children; TensorFlow saves them with their variables."""
+    """Whether TensorFlow saves it with its variable, as slots of legacy optimizers."""
     entry = live.inventory.entries[name]
     return bool(entry.of) and any(
         name.startswith(path + "/") and hasattr(optimizer, "_create_slots")
@@ -84,10 +79,7 @@ def _identities(value: Any) -> set[int]:
 def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str]:
     """Canonical name → checkpoint key, for every live value.
 
-    Args:
-        live: what is to be saved.
-        objects: TensorFlow's own order of the objects, which is that of the graph's nodes.
-        graph: what TensorFlow writes.
+    ``objects`` are in TensorFlow's order, which is the order of the nodes of ``graph``.
 
     Raises:
         CoverageError: a value would not be written.
@@ -111,10 +103,10 @@ def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str
 
 
 def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, Entry]:
-    """What the record is to say of each value, from what was read back.
+    """The record's entry for each value, from the index that was read back.
 
     Raises:
-        DamagedCheckpointError: a value is not in it as it was to be written.
+        DamagedCheckpointError: a value is missing or has another dtype or shape.
     """
     entries = {}
     for name, entry in live.inventory.entries.items():
@@ -132,7 +124,7 @@ def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, E
 
 
 def _legacy_slots(objects: list[Any], graph: ObjectGraph) -> Iterator[tuple[int, str]]:
-    """Slots of tf_keras's legacy optimizers, which are no children of anything."""
+    """The ids and keys of slots of tf_keras's legacy optimizers, which are nobody's children."""
     for obj, node in zip(objects, graph.nodes, strict=False):
         for slot in node.slot_variables:
             attributes = graph.nodes[slot.slot_variable_node_id].attributes

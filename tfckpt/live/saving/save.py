@@ -1,7 +1,7 @@
-"""One save from start to end, around TensorFlow's own writing of the files.
+"""Writes one checkpoint: files, fsync, read-back, commit record.
 
-TensorFlow writes data and index; here is what it does not do: refuse to leave a variable out,
-fsync, read back, commit by a record, and leave nothing behind when any of it fails.
+This adds what TensorFlow's own saver lacks: no variable is left out, files are synced and read
+back, a record commits the checkpoint, and a failure leaves no files behind.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
 @dataclasses.dataclass(frozen=True)
 class RecordMetadata:
-    """What the commit record says beside the values.
+    """What the commit record says besides the values.
 
     Attributes:
-        step: of training; the optimizer's iterations where not given.
+        step: of training; by default the optimizer's iterations.
         epoch: epochs finished.
         metrics: measured at this step.
         training: further state, as JSON values.
-        sequence: its place in the order of saves, where its number does not say it; see
+        sequence: its position in the order of saves, if its number does not give it; see
             ``CommitRecord``.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: the place in the order of saves of the run's first save.
-        preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
+        run_first: the position of the run's first save in the order of saves.
+        preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         lineage: the restores that the values come from.
     """
 
@@ -80,9 +80,9 @@ class SaveOptions:
     """How to save.
 
     Attributes:
-        files: where to.
-        on_nonfinite: what follows where weights or slots are not finite: save, warn or refuse.
-        on_unsavable: what follows where something cannot be saved: warn or error.
+        files: the file system.
+        on_nonfinite: what to do if weights or slots are NaN or infinite: save, warn or refuse.
+        on_unsavable: what to do if an object cannot be saved: warn or error.
         pace: how much is written at a time.
     """
 
@@ -94,11 +94,9 @@ class SaveOptions:
 
 @contextlib.contextmanager
 def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None]:
-    """Whatever the system says becomes a SaveError, which says where.
+    """Turn errors of the system and of TensorFlow into a SaveError that names the prefix.
 
-    Args:
-        prefix: of the checkpoint.
-        room: what is said of a full disk.
+    ``room`` returns text about the disk space, for a full disk.
 
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
@@ -130,8 +128,8 @@ def write(
     """Write a snapshot, make it durable, read it back, and commit it.
 
     Raises:
-        SaveError: it could not be written, does not read back as what was to be written, or holds
-            numbers that are not finite and the terms refuse that.
+        SaveError: the files could not be written, do not read back as written, or hold values
+            that are NaN or infinite while ``on_nonfinite`` is ``refuse``.
     """
     live, keys = snapshot.live, snapshot.keys
 
@@ -177,7 +175,7 @@ def write(
 
 
 def needed(inventory: Inventory) -> int:
-    """The bytes that a save of live objects takes at least: those of their numbers."""
+    """The least bytes that a save takes: those of the numbers."""
     entries = inventory.entries.values()
     return sum(math.prod(e.shape) * ITEM_BYTES.get(e.dtype, 0) for e in entries if e.shape)
 
@@ -195,14 +193,14 @@ def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
 
 
 def synchronous(options: Any) -> Any:
-    """A copy of the options without TensorFlow's own way of saving in the background."""
+    """A copy of the options without TensorFlow's own asynchronous saving."""
     options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
     options.experimental_enable_async_checkpoint = False
     return options
 
 
 def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
-    """What CheckpointOptions asks for after a write: callables of the path, or of nothing."""
+    """Call the write callbacks of CheckpointOptions, with the path or without arguments."""
     for callback in callbacks:
         callback(*(path,) if inspect.signature(callback).parameters else ())
 
@@ -215,7 +213,7 @@ def _number(prefix: str) -> int:
 def about_now(
     about: RecordMetadata | None, snapshot: Snapshot, descent: Lineage, prefix: str
 ) -> RecordMetadata:
-    """What the record says, with the step that the optimizer counts where none is given."""
+    """Complete the metadata with the lineage, and with the optimizer's step if none is set."""
     about = about or RecordMetadata()
     about = dataclasses.replace(
         about,
@@ -230,7 +228,7 @@ def _step(snapshot: Snapshot) -> int | None:
     counters = [name for name in variables if name.endswith("optimizer/iterations")]
     if len(counters) != 1:
         return None
-    # a variable that was read need not be read again, which takes longer
+    # The snapshot may hold the value already; reading it again takes longer.
     return as_int(snapshot.tensors.get(snapshot.keys[counters[0]], variables[counters[0]]))
 
 

@@ -1,9 +1,9 @@
-"""What a checkpoint is given and would forget: refused when it is given.
+"""Refuses objects that a checkpoint would silently not save, as soon as they are passed to it.
 
-TensorFlow saves what it tracks: variables, and objects that hold them. A plain number set as an
-attribute (``checkpoint.epoch = 7``) or standing in a dict is passed over in silence, and is what it
-was at the start after a restore. Numbers beside variables are a warning, as TensorFlow's own code
-has such lists. Text, None and any other object on an attribute are the program's own business.
+TensorFlow saves what it tracks: variables, and objects that hold them. It silently skips a plain
+number on an attribute (``checkpoint.epoch = 7``) or in a dict, which then has its initial value
+after a restore. Numbers next to variables only cause a warning, because TensorFlow's own code has
+such lists. Text, None and other objects on attributes are allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HINT = (
 
 
 def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
-    """Refuse what TensorFlow does not track among what a checkpoint is made with.
+    """Refuse arguments of a checkpoint that TensorFlow does not track.
 
     Raises:
         UntrackedError: with what to write instead.
@@ -49,7 +49,7 @@ def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
 
 
 def check_attribute(name: str, value: Any) -> None:
-    """Refuse a plain number, an array, or nothing but such, as an attribute of a checkpoint.
+    """Refuse a plain number, an array, or a container of only numbers as an attribute.
 
     Raises:
         UntrackedError: with what to write instead.
@@ -64,7 +64,7 @@ def check_attribute(name: str, value: Any) -> None:
 
 
 def _check_inside(name: str, obj: Any) -> None:
-    """Numbers in lists, dicts and dataclasses: refused alone, said beside what is saved."""
+    """Refuse containers of only numbers; warn about numbers next to trackable objects."""
     found = [*_inside(name, obj, set())]
     plain = [(path, each) for path, each in found if isinstance(each, _NUMBERS)]
     if not plain:
@@ -78,7 +78,7 @@ def _check_inside(name: str, obj: Any) -> None:
 
 
 def _inside(path: str, obj: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """What stands in an object's lists, dicts and dataclasses, each with its path."""
+    """The members of lists, dicts and dataclasses, recursively, each with its path."""
     if isinstance(obj, dict):
         members = [(str(key), value) for key, value in obj.items()]
     elif isinstance(obj, (list, tuple)):
@@ -111,7 +111,7 @@ def _kind(obj: Any) -> str:
 
 
 def _instead(place: str, obj: Any) -> str:
-    """What to write, as far as that can be told."""
+    """What to write instead."""
     if isinstance(obj, (*_NUMBERS, *_ARRAYS, str, bytes)):
         return f"make it a variable: {place}{_variable(obj)}"
     if isinstance(obj, (*_FUNCTIONS, type)):

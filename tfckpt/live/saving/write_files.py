@@ -1,11 +1,11 @@
-"""The files of a save: most values without TensorFlow, the rest by it, under one index.
+"""Writes the files of a save: most values without TensorFlow, the rest by it, under one index.
 
-What TensorFlow alone can write (slices of a variable, iterators, what registered savers have) it
-writes first, as a checkpoint of its own under the same prefix. Its data files then go by the number
-of all of them, ours follow, and an index of both takes the place of its own. Where the options ask
-for what only TensorFlow does, it writes everything.
+TensorFlow first writes what only it can write (slices of variables, iterators, registered savers),
+as a checkpoint under the same prefix. Its data files are then renamed for the total number of
+files, ours follow, and one index of both replaces its own. If the options ask for features that
+only TensorFlow has, it writes everything.
 
-What is on an accelerator is copied off when its turn comes, a large value piece by piece.
+Values on an accelerator are copied to the host when they are written, large ones in pieces.
 """
 
 from __future__ import annotations
@@ -41,26 +41,20 @@ PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
 
 
 def by_tensorflow(options: Any) -> bool:
-    """Whether ``tf.train.CheckpointOptions`` ask for what TensorFlow alone does."""
+    """Whether ``tf.train.CheckpointOptions`` ask for features that only TensorFlow has."""
     return bool(options.experimental_io_device or options.experimental_sharding_callback)
 
 
 def write_files(
     staging: Staging, snapshot: Snapshot, options: Any, terms: SaveOptions
 ) -> frozenset[str]:
-    """Write data files and index; when this returns, they are on disk.
+    """Write data files and index to disk; frees the tensors of the snapshot one by one.
 
-    Args:
-        staging: where to, and in which numbers of data files not.
-        snapshot: what to write; its tensors are let go one by one.
-        options: ``tf.train.CheckpointOptions``, for TensorFlow's part.
-        terms: how much at a time, and by which file system.
-
-    Returns:
-        The keys of the weights, slots and arrays of numbers that are not finite.
+    ``options`` are for TensorFlow's part. Returns the keys of weights, slots and arrays that hold
+    NaN or infinity.
 
     Raises:
-        OSError: it could not be written.
+        OSError: a file could not be written.
         tf.errors.OpError: TensorFlow could not write its part.
     """
     files, tensors = terms.files, snapshot.tensors
@@ -88,7 +82,7 @@ def write_files(
 
 
 def _sync_all(prefix: str, files: Files) -> None:
-    """What TensorFlow and registered savers wrote is on disk."""
+    """Sync the files that TensorFlow and registered savers wrote."""
     directory, name = os.path.split(prefix)
     for file in files.listdir(directory):
         if file.startswith(name) and file != f"{name}_temp":
@@ -102,7 +96,7 @@ def _value(key: str, tensor: Any, look: bool) -> BundleValue:
 
 
 def _pieces(value: BundleValue) -> Iterable[np.ndarray]:
-    """The bytes of an eager tensor: in place where it is on the CPU, else some at a time."""
+    """The bytes of an eager tensor: without a copy on the CPU, else in pieces."""
     tensor = value.held
     if value.dtype == "string":
         return (np.array(tensor._numpy_internal(), object),)
@@ -121,12 +115,12 @@ def _taken_off(tensor: Any, count: int) -> Iterator[np.ndarray]:
 
 
 class _OtherShards(tf.train.experimental.ShardByTaskPolicy):  # type: ignore[misc]
-    """Shards in another number than those that are in place, so that both can stand side by side.
+    """Writes another number of shards than the existing files have, so that both can coexist.
 
-    TensorFlow writes one data file for each shard; an empty one it cannot write.
+    TensorFlow writes one data file for each shard, and cannot write an empty one.
     """
 
-    description = "In another number than the checkpoint that is replaced has."
+    description = "Another number of shards than the checkpoint that is replaced."
 
     def __init__(self, base: Any, taken: frozenset[int]) -> None:
         self._base = base or tf.train.experimental.ShardByTaskPolicy()
