@@ -1,4 +1,4 @@
-"""Objects without variables yet: built before a restore, and their starting values.
+"""Objects without variables: building them before a restore, and their initial values.
 
 May import `live/distribution` and below.
 """

@@ -1,7 +1,7 @@
-"""Keras objects that have no variables yet: built where it is known how, else refused.
+"""Builds Keras objects that have no variables yet, or refuses them.
 
-TensorFlow would restore such an object later, when its variables appear; in Keras 3 that registers
-a kernel twice and leaves one of them random, without a word (tf#82209).
+TensorFlow would restore such an object later, when its variables are created; in Keras 3 that
+registers a kernel twice and silently leaves one of them random (tf#82209).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _OF_KERAS = frozenset({Role.WEIGHT, Role.SLOT})
 def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) -> None:
     """Call each unbuilt model or layer once on zeros of the declared shape.
 
-    Sizes that vary are taken as 1. One that is built is not called: a call may change its state, a
-    stateful RNN's for one.
+    Unknown dimensions are taken as 1. A built model is not called, since a call may change its
+    state, as that of a stateful RNN.
 
     Args:
         objects: keyword → object, as given to the checkpoint.
         specs: keyword → input spec (``.shape``, ``.dtype``), or a list or mapping of them.
 
     Raises:
-        NotBuiltError: a spec for something that is neither, or a call that fails.
+        NotBuiltError: a spec is for no model or layer, or the call fails.
     """
     models = {keyword: obj for keyword, obj in objects.items() if _is_layer(obj)}
     for keyword, spec in (specs or {}).items():
@@ -76,13 +76,9 @@ def _is_layer(obj: Any) -> bool:
 
 
 def build_by_step(model: Any, spec: Any) -> None:
-    """Create every variable that the first step of ``fit`` would create, as it would: by a trace.
+    """Create every variable of a compiled model by tracing its first step, as ``fit`` would.
 
-    Nothing runs but initializers: no batch is taken, no value is assigned.
-
-    Args:
-        model: compiled.
-        spec: of one batch.
+    ``spec`` is that of one batch. Only initializers run: no batch is taken, no value is assigned.
 
     Raises:
         NotBuiltError: the step cannot be traced.
@@ -91,7 +87,7 @@ def build_by_step(model: Any, spec: Any) -> None:
     def step(batch: Any) -> Any:
         return model.distribute_strategy.run(model.train_step, args=(batch,))
 
-    # Keras 3 traces a step as it is; one that runs eagerly may branch on a tensor.
+    # Keras 3 traces a step without AutoGraph; an eager one may branch on a tensor.
     converts = getattr(flavour_of(model), "name", "") == "tf_keras" or model.run_eagerly
     try:
         with model.distribute_strategy.scope():
@@ -114,19 +110,12 @@ def _zeros(spec: Any) -> Any:
 
 
 def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
-    """Create the variables of optimizers that slots are meant for.
+    """Build the optimizers that the checkpoint has slots for; returns how to put them back.
 
-    The variables are those that Keras would train: of the model that was compiled with the
-    optimizer, else of the models that the stored slots belong to, else the slots' own variables;
-    without those that only other optimizers have slots of, as where a GAN has one for each part.
-
-    Args:
-        live: the objects.
-        slots: live name that a stored slot is meant for → the variable it is of, "" where the
-            file does not say.
-
-    Returns:
-        The optimizers that were built, as they were.
+    Each is built for the variables that Keras would train: those of the model compiled with it,
+    else of the models that the stored slots belong to, else the slots' own variables; without
+    those that only other optimizers have slots for, as in a GAN. ``slots`` maps the name that a
+    stored slot would have to the name of its variable, "" if the file does not say.
     """
     before = Unbuilt()
     owned = _owned(live, slots)
@@ -149,7 +138,7 @@ def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
 
 
 def _owned(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
-    """Path of each optimizer → the variables that it has slots of, or is meant to have."""
+    """Path of each optimizer → the variables that it has slots for, or will have."""
     entries = live.inventory.entries.items()
     known = {**{name: entry.of for name, entry in entries if entry.of}, **slots}
     return {
@@ -163,10 +152,10 @@ def _owned(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
 
 
 def build_compiled(model: Any) -> None:
-    """Create the variables of the optimizer of a model, as Keras would in the first step.
+    """Create the variables of a model's optimizer, as Keras does in the first step.
 
-    A ``train_step`` of one's own may use other optimizers, as that of a GAN: Keras compiles the
-    model with one all the same, which never comes to have variables.
+    Not with a custom ``train_step``: it may use other optimizers, as in a GAN, and never build the
+    one that Keras compiled.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not model.built or _says_built(optimizer):
@@ -176,7 +165,7 @@ def build_compiled(model: Any) -> None:
 
 
 def build_for(optimizer: Any, variables: list[Any]) -> None:
-    """Create an optimizer's variables, in any flavour, under the strategy of the model's."""
+    """Create an optimizer's variables, in any flavor, under the strategy of the variables."""
     with strategy_of(variables).scope():
         if hasattr(optimizer, "_create_all_weights"):  # tf_keras legacy
             optimizer._create_all_weights(variables)
@@ -197,7 +186,7 @@ def _is_built(optimizer: Any, path: str, live: Live) -> bool:
 
 
 def _says_built(optimizer: Any) -> bool:
-    # tf_keras's legacy optimizers keep no such mark, and may be built any number of times.
+    # tf_keras's legacy optimizers have no such flag, and can be built any number of times.
     return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
 
 
@@ -209,13 +198,13 @@ def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
     if not models and not owners and len(live.models) == 1:
         models = [*live.models.values()]
     if models:
-        # tf_keras raises where it is asked for the variables of a model that is not built.
+        # tf_keras raises if the model is not built.
         return [variable for m in models if m.built for variable in m.trainable_variables]
     return [live.variables[name] for name in owners if name in live.variables]
 
 
 def waiting_slots(plan: Plan) -> dict[str, str]:
-    """The slots to restore or reset that have no live one, as :func:`build_optimizers` has them."""
+    """The stored slots that no optimizer has yet, as :func:`build_optimizers` takes them."""
     return {
         step.target: step.entry.of
         for step in plan.steps
@@ -224,7 +213,7 @@ def waiting_slots(plan: Plan) -> dict[str, str]:
 
 
 def check_built(live: Live, plan: Plan) -> None:
-    """Refuse where the checkpoint has, or may have, values for what has no variables yet.
+    """Refuse if the checkpoint has, or may have, values for an object without variables.
 
     Raises:
         NotBuiltError: with the line of code that builds it.
@@ -257,13 +246,13 @@ def check_built(live: Live, plan: Plan) -> None:
 
 
 def _refuse(about: str, path: str, left: list[Step], tree: _NameTree | None, hint: str) -> None:
-    """Raise where values are left that are, by their names, or may be, by their place, for it.
+    """Raise if unused stored values belong to the object at ``path``, or may by their position.
 
     Args:
-        about: what has no variables.
-        path: of that.
-        left: the stored values that nothing takes.
-        tree: of what is restored; None where only the name counts.
+        about: the object, for the message.
+        path: its path.
+        left: the unused stored values.
+        tree: the names that are restored; None if only the name counts.
         hint: what to do.
     """
     certain = [step for step in left if step.target.startswith(path + "/")]
@@ -282,18 +271,18 @@ def _count(values: int) -> str:
 
 
 class _NameTree:
-    """The names of what is restored, as a tree.
+    """The restored names as a tree.
 
-    What has no variables and what nothing takes may be one thing under two names where both leave
-    this tree at the same place: a model saved as ``net=`` and given as ``model=``, a layer whose
-    attribute was renamed.
+    An object without variables and an unused stored value may be the same thing under two names if
+    their paths leave the tree at the same node: a model saved as ``net=`` and given as ``model=``,
+    or a layer whose attribute was renamed.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._paths = {path for name in names for path in _above(name)}
 
     def beside(self, path: str, name: str) -> bool:
-        """Whether the value of that name may be below an object of that path."""
+        """Whether the value of that name may belong to the object of that path."""
         place = self._leaves_at(path)
         below = name.removeprefix(place).strip("/")
         return path not in self._paths and place == self._leaves_at(name) and "/" in below
@@ -303,13 +292,13 @@ class _NameTree:
 
 
 def _above(name: str) -> Iterator[str]:
-    """The paths that a name goes through, the longest first."""
+    """The ancestors of a name, the longest first."""
     while name := name.rpartition("/")[0]:
         yield name
 
 
 def _has_weights(layer: Any, path: str) -> bool:
-    """Whether it may come to have weights, as far as its class tells: an activation does not."""
+    """Whether its class may create weights; an activation's does not."""
     flavour = flavour_of(layer)
     default = getattr(flavour, "layer", type(layer)).build
     below = [layer, *layer._flatten_layers(include_self=False)]
@@ -319,7 +308,7 @@ def _has_weights(layer: Any, path: str) -> bool:
 
 
 def _left_over(plan: Plan) -> list[Step]:
-    """The stored values that the policy selects, and that nothing takes."""
+    """The stored weights and slots that the policy selects and nothing uses."""
     return [
         step
         for step in plan.steps

@@ -1,7 +1,7 @@
-"""Hyperparameters that the code sets and a restore replaces: the learning rate above all.
+"""Reports hyperparameters set in code that a restore replaces, above all the learning rate.
 
-That is what TensorFlow does, too, and what a training that is resumed wants whose callbacks have
-lowered it. Who has changed it in the code wants to know.
+TensorFlow restores them too, and a resumed training whose callbacks lowered the learning rate needs
+that. Whoever has changed it in the code needs to know.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from tfckpt.planning import Plan
 
-# tf_keras keeps what a schedule comes to at this step, which is nothing that the code says.
+# tf_keras stores the schedule's value at this step, which the code does not set.
 _COMPUTED = "current_learning_rate"
 
 
 def settings_of(plan: Plan, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of now of each hyperparameter that the plan assigns, by name."""
+    """Name → current value of each hyperparameter that the plan assigns."""
     return {
         step.name: _number(variables[step.name])
         for step in plan.assignments
@@ -36,7 +36,7 @@ def settings_of(plan: Plan, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replaced(before: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that have another value by now: the one before, and the one of now."""
+    """Name → old and new value of those that have changed."""
     pairs = {name: (value, _number(variables[name])) for name, value in before.items()}
     return {
         name: (float(str(old)), float(str(new)))  # 0.1 of float32 is 0.1

@@ -1,4 +1,4 @@
-"""What an optimizer starts from, for a policy that resets it."""
+"""The initial values of an optimizer, for a policy that resets it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
     """Canonical name → value, for every step that resets one.
 
-    A twin of the optimizer is built from its config, for the same variables, and asked; Keras keeps
-    no initial values, and not all of them are zero (Adagrad's are 0.1).
+    They are read from a copy of the optimizer that is built from its config for the same variables:
+    Keras keeps no initial values, and not all of them are zero (Adagrad's are 0.1).
 
     Raises:
         RestoreError: the optimizer cannot be built from its config; nothing was changed.

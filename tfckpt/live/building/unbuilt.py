@@ -1,9 +1,9 @@
-"""Optimizers as they were before they were built.
+"""Puts optimizers back into the state before they were built.
 
-Which slots an optimizer will have is its own business: a Keras optimizer says so by making them. So
-the live one is built for a plan, and is put back where nothing is restored into it. It would be
-built for all variables of its model, and the program may be about to train few of them. Keras has
-no such call; all that a build changes are attributes, and what stands in lists, dicts and sets.
+Only building a Keras optimizer shows which slots it has. So the live one is built for a plan, and
+put back if nothing is restored into it: it was built for all variables of its model, and the
+program may want to train only some of them. Keras has no call for this; a build changes only
+attributes and the contents of lists, dicts and sets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONTAINERS = (list, dict, set)
 
 
 class Unbuilt:
-    """Takes optimizers as they are, one by one, and puts them back."""
+    """Remembers the state of optimizers, and puts it back."""
 
     def __init__(self) -> None:
         self._put_back: list[Callable[[], object]] = []
@@ -29,7 +29,7 @@ class Unbuilt:
         return bool(self._put_back)
 
     def keep(self) -> None:
-        """They stay as they have become."""
+        """Forget the old state; the optimizers stay built."""
         self._put_back.clear()
 
     def put_back(self) -> None:
@@ -38,8 +38,8 @@ class Unbuilt:
         self.keep()
 
     def take(self, obj: Any) -> None:
-        """Remember an optimizer, and what belongs to it: lists, the optimizer inside, and so on."""
-        wrapper, obj = obj, getattr(obj, "__wrapped__", obj)  # a dict that TensorFlow tracks
+        """Remember an optimizer and what it holds: lists, the inner optimizer, and so on."""
+        wrapper, obj = obj, getattr(obj, "__wrapped__", obj)  # a dict tracked by TensorFlow
         if id(obj) in self._seen:
             return
         self._seen[id(obj)] = obj
@@ -47,10 +47,10 @@ class Unbuilt:
             if content is not None:
                 self._take_content(content)
         if wrapper is not obj:
-            self._put_back.append(wrapper._update_snapshot)  # else no save takes it any more
+            self._put_back.append(wrapper._update_snapshot)  # otherwise no save accepts it any more
 
     def _take_content(self, content: Any) -> None:
-        # By the methods of Python's own classes: those of Keras and TensorFlow note what they see.
+        # Python's own methods: those of Keras and TensorFlow track changes.
         if isinstance(content, dict):
             held = dict.copy(content)
             self._put_back.append(lambda: (dict.clear(content), dict.update(content, held)))
@@ -71,5 +71,5 @@ def _content(obj: Any) -> tuple[Any, ...]:
 
 
 def _is_tracker(obj: Any) -> bool:
-    """Whether it is what Keras 3 keeps its books of variables by (keras/src/utils/tracking.py)."""
+    """Whether it is Keras 3's tracker of variables (keras/src/utils/tracking.py)."""
     return type(obj).__name__ == "Tracker" and type(obj).__module__.startswith("keras.")

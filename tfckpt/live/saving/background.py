@@ -1,11 +1,11 @@
-"""One save at a time of a checkpoint, or beside the training, whose failure nobody can miss.
+"""Background saves, one at a time for each checkpoint, whose failures are always reported.
 
-A failure is raised by the next call that starts or waits for a save, and said at the end of the
-process at the latest, which waits for a save under way: the interpreter joins its threads first.
+The next call that starts or waits for a save raises the failure; at the latest it is logged when
+the process exits, which waits for a running save: the interpreter joins its threads first.
 
-Python runs one thread at a time. Beside a training loop that is busy in Python, each call that lets
-go of the interpreter, as a write does, would wait 5 ms to get it back. So while something runs
-here, threads take turns ten times as often.
+Python runs one thread at a time. Next to a busy training loop, each call that releases the
+interpreter lock, such as a write, would wait 5 ms to get it back. So the switch interval is ten
+times shorter while a background save runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _unreported: set[Background] = set()
 
 
 class Background:
-    """At most one piece of work at a time, in a thread."""
+    """Runs at most one function at a time, in a thread."""
 
     def __init__(self) -> None:
         self._work: Future[None] | None = None
@@ -43,9 +43,9 @@ class Background:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Other threads' saves and restores by the checkpoint wait; those that came first go first.
+        """Hold the checkpoint's lock, so that other threads' saves and restores wait.
 
-        The thread that writes has its turn by that: whoever has another waits for it.
+        The writing thread does not take the lock: its owner waits for that thread.
         """
         with contextlib.nullcontext() if self._is_here else self._lock.held():
             yield
@@ -60,7 +60,7 @@ class Background:
         return work is not None and not work.done()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Begin; what was under way is finished."""
+        """Run ``work`` in a thread; the previous one has finished."""
         future: Future[None] = Future()
 
         def run() -> None:
@@ -77,21 +77,21 @@ class Background:
 
         try:
             threading.Thread(target=run, name="tfckpt-save").start()
-        except RuntimeError:  # no more threads can be had
+        except RuntimeError:  # no more threads
             run()
         self._work = future
         _unreported.add(self)
 
     def failure(self) -> BaseException | None:
-        """Wait for what is under way; its failure, which :meth:`finish` is still to raise."""
+        """Wait for the running work; returns its error, which :meth:`finish` will raise."""
         work = self._work  # which another thread may have finished by the next line
         return None if work is None or self._is_here else work.exception()
 
     def finish(self) -> None:
-        """Wait for what is under way, and raise its failure.
+        """Wait for the running work, and raise its error.
 
         Raises:
-            SaveError: this is what is under way.
+            SaveError: called by the running work itself.
         """
         if self._is_here:
             raise SaveError(
@@ -107,7 +107,7 @@ class Background:
 
 
 def in_turn(background: str) -> Callable[[_Method], _Method]:
-    """A method in a :meth:`Background.turn` of its own, by the attribute that holds that."""
+    """Decorate a method to run in a :meth:`Background.turn` of the named attribute."""
     of = attrgetter(background)
 
     def decorate(method: _Method) -> _Method:
@@ -122,7 +122,7 @@ def in_turn(background: str) -> Callable[[_Method], _Method]:
 
 
 class _Turns:
-    """How long a thread runs before another one may: short while anybody needs that."""
+    """Python's switch interval: short while anybody needs that."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,13 +145,13 @@ class _Turns:
                     self._restore()
 
     def forget(self) -> None:
-        """Nobody needs it any more."""
+        """Forget all users, in a forked child."""
         if self._needed:
             self._restore()
         self._lock, self._needed = threading.Lock(), 0
 
     def _restore(self) -> None:
-        if abs(sys.getswitchinterval() - TURN) < TURN / 100:  # else somebody else has set it
+        if abs(sys.getswitchinterval() - TURN) < TURN / 100:  # unless other code has set it
             sys.setswitchinterval(self._before)
 
 
@@ -159,7 +159,7 @@ _turns = _Turns()
 
 
 def _forget() -> None:
-    """In a forked child: the thread is the parent's, and so is what it does."""
+    """In a forked child: the thread and its work belong to the parent."""
     for each in _unreported:
         each._work = None
     _unreported.clear()

@@ -1,10 +1,9 @@
-"""What was found out about the objects of a checkpoint, for as long as they do not change.
+"""Caches the names of a checkpoint's values for as long as its objects do not change.
 
-Naming 10,000 values and gathering them for TensorFlow's saver takes a second; most saves of a run
-find what the one before found. So that is kept, beside a
-:class:`~tfckpt.live.objects.change_detection.Watch` of the objects, and used again where every one
-of them is as it was. What was found is held until the checkpoint looks again: an object that was
-taken away from a model lives until then.
+Naming 10,000 values and gathering them for TensorFlow's saver takes a second, and most saves of a
+run find the same as the one before. So the result is kept with a
+:class:`~tfckpt.live.objects.change_detection.Watch` of the objects, and reused if none of them has
+changed. It is held until the next look: an object removed from a model lives until then.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
 class NameCache:
     """The names of a checkpoint's values, and where TensorFlow's saver finds them.
 
-    Attributes:
-        told: what was said of what is left out, each of which is said once.
+    Without ``keep`` no object is referenced, and nothing is cached.
 
-    Args:
-        keep: whether the objects may be held; otherwise all is found out each time.
+    Attributes:
+        told: the warnings that were logged, each of which is logged once.
     """
 
     def __init__(self, *, keep: bool = True) -> None:
@@ -51,7 +49,7 @@ class NameCache:
         return NameCache(keep=self._keep)  # a copy's objects are others
 
     def live(self, objects: Mapping[str, Any], root: Any = None) -> Live:
-        """What :func:`~tfckpt.live.objects.collect.collect` says of these objects."""
+        """The result of :func:`~tfckpt.live.objects.collect.collect` for these objects."""
         with live_objects():
             live = self._live_still(objects, root)
             if live is None:
@@ -68,7 +66,7 @@ class NameCache:
         leave_out: bool,
         by_tensorflow: bool,
     ) -> Snapshot:
-        """What ``snapshot.take`` gives, with as little gathering as may be."""
+        """The result of ``snapshot.take``; gathers again only if something has changed."""
         live = self._live_still(objects, root)
         gathered = self._gathered
         if gathered is not None and not by_tensorflow and not any_registered():
@@ -84,7 +82,7 @@ class NameCache:
         return snapshot
 
     def _live_still(self, objects: Mapping[str, Any], root: Any) -> Live | None:
-        """The names, where everything is as it was; nothing is known any more where it is not."""
+        """The cached names if nothing has changed; else clears the cache."""
         try:
             same = (
                 self._watch is not None
@@ -92,7 +90,7 @@ class NameCache:
                 and all(map(is_, (root, *objects.values()), self._given))
                 and self._watch.unchanged()
             )
-        except Exception:  # an object that cannot be looked at is not known
+        except Exception:  # an object that raises counts as changed
             same = False
         if not same:
             self._forget()
@@ -109,7 +107,7 @@ class NameCache:
         if not self._keep or untested():
             return
         given = (root, *objects.values())
-        with contextlib.suppress(Exception):  # whatever an object says to being looked at
+        with contextlib.suppress(Exception):  # whatever a user's object raises
             self._watch = Watch(given)
             self._keywords, self._given = tuple(objects), given
             self._live, self._gathered = live, gathered

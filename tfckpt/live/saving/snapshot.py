@@ -1,8 +1,8 @@
-"""Everything a save writes, taken at one moment: afterwards training may go on.
+"""A snapshot of everything that a save writes; training may continue once it is taken.
 
-TensorFlow's own saver gathers the tensors and their keys; here they are read, which on a CPU shares
-memory with the variables until the next update (tensorflow/core/kernels/training_op_helpers.h:
-updates copy a buffer that somebody else holds). What TensorFlow cannot save, such as an iterator
+TensorFlow's own saver gathers the tensors and their keys. Reading them on a CPU shares memory with
+the variables until the next update, which copies a buffer that somebody else holds
+(tensorflow/core/kernels/training_op_helpers.h). What TensorFlow cannot save, such as an iterator
 over a generator, is left out or refused before anything is written.
 """
 
@@ -38,15 +38,14 @@ _COMPUTED = (Role.WEIGHT, Role.SLOT)
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """What is to be written.
+    """The values to write.
 
     Attributes:
         live: the values by name.
         keys: canonical name → checkpoint key.
-        tensors: key → eager tensor, on the device of its variable, of what is stored whole and in
-            a dtype that a bundle has; the object graph is among them.
-        others: trackable → key → what holds the tensor, as TensorFlow's saver takes it: what only
-            that can write.
+        tensors: key → eager tensor on the device of its variable, for whole values of a dtype that
+            a bundle can hold, and for the object graph.
+        others: trackable → key → tensor or spec, for values that only TensorFlow can write.
         savers: registered savers and their objects, which write by themselves.
     """
 
@@ -57,14 +56,14 @@ class Snapshot:
     savers: Any
 
     def write_others(self, prefix: str, options: Any) -> None:
-        """Write what TensorFlow alone can, data and index; registered savers write now, too."""
+        """Write data and index of what only TensorFlow can write; registered savers write too."""
         saver = functional_saver.MultiDeviceSaver(self.others, self.savers)
         saver.save(tf.constant(prefix), options)
 
     def computed(self) -> frozenset[str]:
-        """The keys of the weights, slots and other arrays: numbers that should be finite.
+        """The keys of weights, slots and arrays, which should be finite.
 
-        Not so numbers of the program's own, such as a best loss that begins at infinity.
+        Scalars of the program need not be: a best loss may start at infinity.
         """
         return frozenset(
             self.keys[name]
@@ -73,7 +72,7 @@ class Snapshot:
         )
 
     def nonfinite_others(self) -> list[str]:
-        """The keys of those among ``others`` that hold an infinity or a NaN."""
+        """The keys of those among ``others`` that hold NaN or infinity."""
         computed = self.computed()
         return [
             key
@@ -85,14 +84,7 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True)
 class Gathered:
-    """What TensorFlow's saver has found to write.
-
-    Attributes:
-        live: the values by name.
-        keys: canonical name → checkpoint key.
-        sources: what each tensor is read from.
-        savers: registered savers and their objects.
-    """
+    """What TensorFlow's saver has gathered, ready to be read."""
 
     live: Live
     keys: Mapping[str, str]
@@ -101,18 +93,18 @@ class Gathered:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a later save of the same objects needs no more than to read them again."""
+        """Whether a later save of the same objects only needs to read them again."""
         return self.sources.repeatable and not self.savers and not self.live.inventory.left_out
 
     def snapshot(self, gathered: Any = None) -> Snapshot:
         """Read everything; ``gathered`` is what TensorFlow's saver has just gathered, if it has.
 
         Raises:
-            ChangedError: something has other values than it had.
+            ChangedError: an object has other values to save than before.
         """
         own, others = self.sources.read(gathered)
         if self.savers and own and not others:
-            # TensorFlow's saver needs a tensor that says where it runs.
+            # TensorFlow's saver needs at least one tensor to choose its device.
             others[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
         return Snapshot(self.live, self.keys, own, others, self.savers)
 
@@ -130,13 +122,13 @@ def take(
     Args:
         checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
         live: its values.
-        leave_out: go on without what cannot be saved.
-        told: names of what was said to be left out, or to have no values; added to.
-        by_tensorflow: TensorFlow is to write everything.
+        leave_out: whether to leave out what cannot be saved.
+        told: names for which a warning was logged; added to.
+        by_tensorflow: whether TensorFlow writes everything.
 
     Raises:
-        SaveError: something cannot be saved.
-        CoverageError: a live value is out of TensorFlow's reach.
+        SaveError: an object cannot be saved.
+        CoverageError: a value has no checkpoint key.
     """
     refuse_spread(live.variables, SaveError)
     left_out: dict[str, str] = {}
@@ -183,7 +175,7 @@ def _finite(spec: Any) -> bool:
 
 
 def _without_values(live: Live) -> dict[str, str]:
-    """The models that have no variables yet, or that there is no value at all, and what to do."""
+    """Name → warning, for models without variables, or if there is no value at all."""
     begun = {name.partition("/")[0] for name in live.variables}
     empty = {path.partition("/")[0] for path in live.unbuilt} - begun
     if not empty and begun <= {"save_counter"}:
@@ -198,13 +190,13 @@ def _without_values(live: Live) -> dict[str, str]:
 
 
 def _unsavable(live: Live) -> dict[str, str]:
-    """The objects that TensorFlow raises for when it is asked for their state, and what it says."""
+    """Name → error text of each object that TensorFlow cannot save."""
     found = {}
     for name, value in live.variables.items():
         if not is_variable(value):
             try:
                 value._serialize_to_tensors()
-            except NotImplementedError:  # it has another way, which is not to blame
+            except NotImplementedError:  # it is saved in another way, which is not the cause
                 continue
             except Exception as error:
                 found[name] = str(error).split("\n")[0]

@@ -1,11 +1,11 @@
-"""Where each tensor of a save is read from, for this save and those that follow.
+"""Reads the tensors of a save, now and again at later saves.
 
-TensorFlow reads a variable by three operations inside two device scopes, some 20 µs. Here plain
-variables of one device and dtype are read many at a time by one operation, which gives what
-``ReadVariableOp`` gives: the variable's own buffer, which the next update leaves alone and copies
+TensorFlow reads a variable with three operations inside two device scopes, in about 20 µs. Here one
+operation reads many plain variables of one device and dtype. It returns what ``ReadVariableOp``
+returns: the variable's own buffer, which the next update copies instead of changing it
 (tensorflow/core/kernels/training_op_helpers.h), or a copy where sparse updates write in place.
-Whatever is no plain variable of this process is asked for its tensors by TensorFlow's own methods
-at each save: distributed and sharded variables, tables, iterators, state of Python's.
+Everything else (distributed and sharded variables, tables, iterators, Python state) is asked for
+its tensors by TensorFlow's own methods at each save.
 """
 
 from __future__ import annotations
@@ -31,21 +31,13 @@ from tfckpt.stored.bundles.index import ITEM_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SAVED_AS = "_serialize_to_tensors"  # on an object of its own, which says what is saved of it
+_SAVED_AS = "_serialize_to_tensors"  # set on an instance, it overrides what is saved
 _PARALLEL = "_ReadVariablesOp"
 _AT_ONCE = 256
 
 
 class _Batch(NamedTuple):
-    """Plain variables that are read by one operation.
-
-    Attributes:
-        device: of all of them.
-        dtype: likewise.
-        keys: of the checkpoint.
-        handles: what the operation takes.
-        trackables: the variables.
-    """
+    """Plain variables of one device and dtype, which one operation reads."""
 
     device: str
     dtype: Any
@@ -55,17 +47,14 @@ class _Batch(NamedTuple):
 
 
 class ChangedError(Exception):
-    """An object has other values to save than it had."""
+    """An object has other values to save than when they were gathered."""
 
 
 class Sources:
-    """The values that TensorFlow's saver has gathered, each with what reads it.
-
-    Args:
-        gathered: trackable → key → what holds the tensor.
+    """Reads the values that TensorFlow's saver has gathered (trackable → key → tensor or spec).
 
     Attributes:
-        repeatable: whether the same can be read again without gathering.
+        repeatable: whether they can be read again without gathering.
     """
 
     def __init__(self, gathered: Any) -> None:
@@ -93,13 +82,12 @@ class Sources:
         )
 
     def read(self, gathered: Any = None) -> tuple[dict[str, Any], Any]:
-        """The tensors of now: key → tensor of what anybody can write, and the others' specs.
+        """Current tensors by key, and the specs that only TensorFlow can write.
 
-        Args:
-            gathered: what TensorFlow's saver has just gathered, if it has.
+        ``gathered`` is what TensorFlow's saver has just gathered, if it has.
 
         Raises:
-            ChangedError: it has to gather again.
+            ChangedError: the saver has to gather again.
         """
         own = dict(self._constant)
         others = ObjectIdentityDictionary()
@@ -121,7 +109,7 @@ class Sources:
 
 
 def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
-    """Whether all there is to it is a buffer of this process."""
+    """Whether it is just one buffer on a device of this process."""
     inner = trackable
     if type(trackable) is getattr(sys.modules.get("keras"), "Variable", None):
         inner = trackable._value
@@ -148,13 +136,13 @@ def _read_parallel(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[
 
 @functools.cache
 def _can_read_parallel() -> bool:
-    """Whether this TensorFlow has that operation, and as it is known here."""
+    """Whether this TensorFlow has the operation, with the attributes used here."""
     operation = op_def_registry.get(_PARALLEL)
     return operation is not None and {each.name for each in operation.attr} == {"N", "dtypes"}
 
 
 def _specs(trackable: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """What holds the tensors of a trackable, by key, as TensorFlow's saver asks for it."""
+    """Key → tensor or spec of a trackable, as TensorFlow's saver gathers them."""
     answers = trackable._serialize_to_tensors()
     ends = ["/" + escape_local_name(name) for name in answers]
     if len(keys) != len(ends) or not all(map(str.endswith, keys, ends)):
@@ -167,18 +155,18 @@ def _specs(trackable: Any, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def read_specs(specs: dict[str, Any]) -> None:
-    """Put the tensors of now in the place of what reads them when they are written."""
+    """Replace specs that read when they are written by the current tensors."""
     for key, spec in list(specs.items()):
         if isinstance(spec, dict):  # the parts of a sliced variable
             read_specs(spec)
-        elif isinstance(spec, (tf.Variable, Sharded)):  # Keras 3 gives those of a strategy as such
+        elif isinstance(spec, (tf.Variable, Sharded)):  # Keras 3 under a strategy
             specs[key] = raw(spec).read_value()
         elif isinstance(spec, SaveSpec):
             with tf.device(spec.device):
                 tensor = spec.tensor
-            if isinstance(tensor, tf.Variable):  # of what only the first replica says
+            if isinstance(tensor, tf.Variable):  # as for a value of the first replica only
                 tensor = raw(tensor).read_value()
-            if tensor is None:  # it is in the graph, and has no value
+            if tensor is None:  # in the object graph, but without a value
                 del specs[key]
             elif is_sharded(spec):
                 specs[key] = whole(key, tensor)
@@ -187,7 +175,7 @@ def read_specs(specs: dict[str, Any]) -> None:
 
 
 def _taken_out(tensors: Any) -> dict[str, Any]:
-    """Takes out the tensors that can be written without TensorFlow; by key."""
+    """Remove and return, by key, the tensors that can be written without TensorFlow."""
     own: dict[str, Any] = {}
     devices = _devices()
     for trackable, specs in list(tensors.items()):
@@ -202,12 +190,12 @@ def _taken_out(tensors: Any) -> dict[str, Any]:
 
 
 def _is_whole(spec: Any) -> bool:
-    """Whether it says no more of a tensor than its key does."""
+    """Whether a spec is for a whole tensor under a constant name."""
     return isinstance(spec, SaveSpec) and not spec.slice_spec and isinstance(spec.name, str)
 
 
 def _is_plain(tensor: Any, devices: frozenset[str]) -> bool:
-    """Whether it has a value, on one of these devices, of a dtype that a bundle has."""
+    """Whether it is an eager tensor on one of these devices, of a dtype that a bundle can hold."""
     if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "numpy"):
         return False
     return _is_stored(tensor.dtype) and tensor.device in devices
@@ -218,6 +206,6 @@ def _is_stored(dtype: Any) -> bool:
 
 
 def _devices() -> frozenset[str]:
-    """The devices of this process, as a tensor calls them; not those that others have made up."""
+    """The names of this process's devices, as tensors have them; no custom devices."""
     task = tf.constant(0).device.partition("/device:")[0]
     return frozenset(task + device.name for device in tf.config.list_logical_devices())
