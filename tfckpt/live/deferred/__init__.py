@@ -1,4 +1,4 @@
-"""What comes to exist after a restore, and the status that knows of it.
+"""Values that are created after a restore, and the status that reports them.
 
 May import `live/saving` and below.
 """

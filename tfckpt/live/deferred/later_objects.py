@@ -1,9 +1,9 @@
-"""What appears after a restore, beside Keras objects.
+"""Values that are created after a restore, next to Keras objects.
 
-What is not Keras's is TensorFlow's to delay: a ``tf.Module`` that makes its variables when it is
-called, the slots of an optimizer of ``tf.compat.v1.train``. Each is bound to what is stored for it,
-wherever a Keras object stands; an optimizer that a model is compiled with later is restored by
-name (:mod:`tfckpt.live.deferred.optimizer_state`).
+TensorFlow delays what does not belong to Keras: a ``tf.Module`` that creates its variables in its
+first call, the slots of a ``tf.compat.v1.train`` optimizer. Each is bound to its stored values
+wherever it hangs. An optimizer that a model is compiled with later is restored by name
+(:mod:`tfckpt.live.deferred.optimizer_state`).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class Late:
-    """What is restored later.
+    """What a restore has left to be restored later.
 
     Attributes:
-        objects: keyword → plain trackable for which the checkpoint has values that it has no
-            variables for yet, those given and those that came since.
+        objects: keyword → plain trackable that lacks variables for some of its stored values,
+            including those added since the restore.
         held: the names of stored values that wait for an optimizer.
-        left_out: names of what the checkpoint's writer could not save, each with the reason.
-        stopped: whether nothing more is restored: the restore was taken back.
+        left_out: name → reason, for what could not be saved into the checkpoint.
+        stopped: whether the restore was undone, so that nothing more is restored.
     """
 
     held: Collection[str] = ()
@@ -53,21 +53,14 @@ class Late:
     def __init__(
         self, prepared: Prepared, objects: Mapping[str, Any], options: Any, now: Callable[[], Live]
     ) -> None:
-        """What may come after a restore.
-
-        Args:
-            prepared: the restore, before it is carried out.
-            objects: what was given, by keyword.
-            options: ``tf.train.CheckpointOptions``.
-            now: the values that there are when it is called.
-        """
+        """Before the restore is carried out; ``now`` returns the current values of the objects."""
         self._options, self._now = options, now
         graph = prepared.stored.graph
         self._wanted = {step.source.partition("/")[0] for step in _left_over(prepared)}
         self._wanted -= prepared.live.keras_roots | {"save_counter"}
         self.left_out = prepared.stored.inventory.left_out
         self._prefix = prepared.stored.prefix
-        self._since = sys.maxsize  # the number of TensorFlow's first restore of these
+        self._since = sys.maxsize  # TensorFlow's number of the first restore of these
         self._undone: list[Undo] = []
         self._restored: set[str] = set()
         self.objects = {n: obj for n, obj in objects.items() if graph and n in self._wanted}
@@ -77,19 +70,17 @@ class Late:
         }
 
     def __bool__(self) -> bool:
-        """Whether anything may come."""
+        """Whether anything may be created later."""
         return bool(self.objects or self._inner)
 
     def waits_for(self, name: str) -> bool:
-        """Whether a stored value may yet come to have a variable, below an object that is there."""
+        """Whether the variable of a stored value may still be created."""
         return name in self.held or self._is_below(name)
 
     def bind(self, prepared: Prepared, saver: Any) -> Any:
-        """TensorFlow's status of what it restores when it can, None where there is nothing.
+        """Let TensorFlow restore the rest when it can; returns its status, or None.
 
-        Args:
-            prepared: the restore, once it is carried out.
-            saver: TensorFlow's ``TrackableSaver`` of the objects.
+        Called after the restore was carried out; ``saver`` is TensorFlow's ``TrackableSaver``.
         """
         if not self:
             return None
@@ -109,9 +100,9 @@ class Late:
         return status
 
     def take(self, keyword: str, obj: Any) -> None:
-        """An object given to the checkpoint after the restore."""
+        """Restore an object that was added to the checkpoint after the restore."""
         if keyword not in self._wanted or keyword in self.objects:
-            return  # as for attributes that TensorFlow sets while it restores
+            return  # e.g. attributes that TensorFlow sets during a restore
         with live_objects():
             self._take(keyword, obj)
 
@@ -128,18 +119,18 @@ class Late:
         self._since = min(self._since, self._read({keyword: obj})._checkpoint.restore_uid)
 
     def add(self, undo: Undo, names: Iterable[str]) -> None:
-        """An optimizer has come, and was restored from stored values of these names."""
+        """Note an optimizer that was restored later, from stored values of these names."""
         self._undone.append(undo)
         self._restored.update(names)
 
     def take_back(self) -> bool:
-        """Restore nothing more, and put back what has come; whether all of it could be."""
+        """Restore nothing more and undo what was restored later; whether all of it was undone."""
         self._wanted, self.stopped = set(), True
-        put_back = [undo.take_back() for undo in self._undone]  # each of them, whatever one says
+        put_back = [undo.take_back() for undo in self._undone]  # every one, even if one fails
         return all(put_back)
 
     def created(self) -> set[str]:
-        """The names of the values that have come to exist, and were restored."""
+        """The names of the values that were created and restored later."""
         come = {n: v for n, v in self._now().variables.items() if self._is_below(n)}
         inner = {name: raw(v) if is_variable(v) else v for name, v in come.items()}
         restored = {n for n, v in inner.items() if getattr(v, "_update_uid", -1) >= self._since}
@@ -160,10 +151,7 @@ def _left_over(prepared: Prepared) -> list[Any]:
 
 
 def _inner(prepared: Prepared, objects: Mapping[str, Any]) -> Found:
-    """Path of a plain object → the edges that lead to what is stored for it, and the object.
-
-    Those for which something stored is left over.
-    """
+    """Path of each plain object with unused stored values → its stored edges, and the object."""
     live, found = prepared.live, {}
     for step in _left_over(prepared):
         if step.status is not Status.UNEXPECTED or step.stored is None:

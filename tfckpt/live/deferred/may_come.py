@@ -1,7 +1,7 @@
-"""What may come to exist after a restore, and is left to TensorFlow's delayed restoration.
+"""Which values may be created after a restore, and so are left to TensorFlow's delayed restoration.
 
-Plain trackables some of whose variables may come to exist later are given to it as a whole; a Keras
-object never is.
+It gets plain trackables as a whole if some of their variables may be created later, but never a
+Keras object.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def may_come(prepared: Prepared, objects: Mapping[str, Any], root: Any) -> bool:
-    """Whether TensorFlow may find a value where no name matches.
-
-    It may where an object given has no variable yet for a value that is stored below its keyword.
-    """
+    """Whether an object has no variable yet for a value that is stored below its keyword."""
     if nothing_here(prepared):
         return True
     given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
@@ -38,7 +35,7 @@ def may_come(prepared: Prepared, objects: Mapping[str, Any], root: Any) -> bool:
 
 
 def nothing_left(prepared: Prepared) -> bool:
-    """Whether every stored value is for a variable of its own that exists: none can come later."""
+    """Whether every stored value has a variable of its own, so that none is created later."""
     steps, variables = prepared.plan.steps, prepared.live.variables
     sources = {step.source for step in steps}
     return len(sources) == len(steps) == len(variables) and all(
@@ -48,23 +45,23 @@ def nothing_left(prepared: Prepared) -> bool:
 
 
 def is_tensor(step: Step) -> bool:
-    """Whether what is stored is a tensor; what an object or its saver wrote, TensorFlow reads."""
+    """Whether a tensor is stored, and not the state of an object, which TensorFlow reads."""
     return step.stored is None or step.stored.shape is not None
 
 
 def nothing_here(prepared: Prepared) -> bool:
-    """Whether there is no variable yet."""
+    """Whether the objects have no variables yet."""
     return not prepared.live.variables.keys() - {"save_counter"}
 
 
 def nothing_at_all(prepared: Prepared) -> bool:
-    """Whether there is no variable, and the checkpoint has no value that one could be given."""
+    """Whether the objects have no variables, and the checkpoint no values for them."""
     left = any(step.status is Status.UNEXPECTED for step in prepared.plan.steps)
     return prepared.stored.graph and nothing_here(prepared) and not left
 
 
 def came_since(before: Live, now: Live) -> list[str]:
-    """The values that objects have now and had not then."""
+    """The names of values that were created since ``before``."""
     known = {id(variable) for variable in before.variables.values()}
     found = (name for name, variable in now.variables.items() if id(variable) not in known)
     roles = {name: entry.role for name, entry in now.inventory.entries.items()}
@@ -72,18 +69,13 @@ def came_since(before: Live, now: Live) -> list[str]:
 
 
 def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Iterable[str]) -> Any:
-    """What TensorFlow restores now and later, past the variables that have their values already.
+    """Have TensorFlow (``read``) restore everything except the variables named in ``restored``.
 
-    It passes over an object with a higher ``_update_uid`` than its own
-    (tensorflow/python/checkpoint/restore.py), and takes one with that very number for restored.
-
-    Args:
-        read: calls TensorFlow.
-        live: canonical name → variable or other trackable.
-        restored: the names of those variables.
+    It skips an object with a higher ``_update_uid`` than its own
+    (tensorflow/python/checkpoint/restore.py), and takes one with the same number for restored.
     """
     inner = [raw(live[name]) for name in restored]
-    for variable in inner:  # a slot may never have been asked for its parts
+    for variable in inner:  # a slot may not be initialized as a trackable
         variable._maybe_initialize_trackable()
     before = [variable._update_uid for variable in inner]
     for variable in inner:

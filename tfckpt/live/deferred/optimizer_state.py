@@ -1,8 +1,8 @@
-"""The state of an optimizer that a model is compiled with after its restore.
+"""Restores an optimizer that a model is compiled with after its restore.
 
-TensorFlow waits for an object where it is attached to one that was restored
-(``Trackable._deferred_dependencies``), and then restores it by position. That is used to hear of
-the optimizer; it is restored by name, like one that was there from the start.
+TensorFlow waits for an object to be attached to a restored one
+(``Trackable._deferred_dependencies``), and then restores it by position. Here that only serves as
+the notification; the optimizer is restored by name, as if it had existed from the start.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _HINT = "To restore all of it, compile the model before the restore, as it was w
 
 
 class HeldOptimizer(NamedTuple):
-    """An optimizer that only the checkpoint has, and where it may be attached.
+    """An optimizer that only the checkpoint has, and the model attribute where it may appear.
 
     Attributes:
         path: its canonical path.
-        model: what it is attached to.
+        model: the model that it would be attached to.
         edge: the attribute.
-        names: of its stored values.
+        names: the names of its stored values.
     """
 
     path: str
@@ -51,10 +51,10 @@ class HeldOptimizer(NamedTuple):
 def optimizers_to_come(prepared: Prepared) -> list[HeldOptimizer]:
     """The optimizers that only the checkpoint has, each as an attribute of a restored model.
 
-    One that was given a keyword of its own is not the model's, which TensorFlow compiles anew.
+    An optimizer that was saved under its own keyword does not belong to the model.
 
     Raises:
-        DamagedCheckpointError: the object graph, which tells that, is damaged.
+        DamagedCheckpointError: the object graph is damaged.
     """
     live, stored = prepared.live, prepared.stored.inventory
     unused = {s.source for s in prepared.plan.steps if s.status is Status.UNEXPECTED}
@@ -102,13 +102,9 @@ def hold_optimizers(
 ) -> set[str]:
     """Wait for optimizers; returns the names of their values.
 
-    What an earlier restore waits for in the same place is of another checkpoint, and let go.
-
-    Args:
-        prepared: the restore that was carried out.
-        held: what to wait for.
-        restore: restores the optimizer of a canonical path, which is there now; returns the names
-            of what it restored, None where the restore was taken back.
+    Replaces what an earlier restore waits for on the same models. ``restore`` takes the path of an
+    optimizer that exists by then, and returns the names that it restored, or None if the restore
+    was undone.
     """
     for model in prepared.live.models.values():
         for edge, waiting in list(model._deferred_dependencies.items()):
@@ -120,7 +116,7 @@ def hold_optimizers(
 
 
 class _Waiting:
-    """What TensorFlow calls when the object comes, in the place of a ``CheckpointPosition``."""
+    """Stands in for a ``CheckpointPosition``; TensorFlow calls it when the object is attached."""
 
     def __init__(
         self, model: Any, edge: str, path: str, names: Collection[str], restore: Restore
@@ -134,8 +130,8 @@ class _Waiting:
         return False
 
     def restore(self, optimizer: Any, reader: Any = None) -> None:
-        """Restore the optimizer before it is used."""
-        if optimizer._update_uid > self.restore_uid:  # TensorFlow has, from another checkpoint
+        """Restore the optimizer, before its first use."""
+        if optimizer._update_uid > self.restore_uid:  # restored since, from another checkpoint
             return
         try:
             with _attached(self._model, self._edge, optimizer):
@@ -150,7 +146,7 @@ class _Waiting:
                 _HINT,
             )
             return
-        # Keras 3 puts a loss-scale optimizer around it only then, which is not waited for.
+        # Keras 3 wraps it into a loss-scale optimizer later; that one is not waited for.
         left = sorted(set(self._names) - restored) if restored is not None else []
         if left:
             what = f"{len(left)} values were not restored: {', '.join(left[:_SHOWN])}"
@@ -159,7 +155,7 @@ class _Waiting:
 
 @contextlib.contextmanager
 def _attached(model: Any, edge: str, optimizer: Any) -> Iterator[None]:
-    """Keras sets the attribute when TensorFlow has restored what it is set to."""
+    """Set the attribute temporarily: Keras sets it only after TensorFlow's restore."""
     attributes = vars(model)
     before = {edge: attributes[edge]} if edge in attributes else {}
     attributes[edge] = optimizer

@@ -1,9 +1,8 @@
-"""What ``restore`` and ``read`` return: TensorFlow's four assertions, about every variable.
+"""The status that ``restore`` and ``read`` return: TensorFlow's four assertions.
 
-They mean what TensorFlow's mean, with three differences, each for a silence of TensorFlow's: an
-assertion that fails puts every variable back, unless one was changed since, or TensorFlow's delayed
-restoration still waits for variables; ``assert_nontrivial_match`` wants a value and not only an
-object to match; a value that hangs in a Python list counts.
+They differ from TensorFlow's in three ways. A failed assertion puts every variable back, unless one
+has changed since or TensorFlow still waits for variables; ``assert_nontrivial_match`` requires a
+value to match, not only an object; and values in Python lists count.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ class LoadStatus:
         late: Late | None = None,
         came: Callable[[], list[str]] | None = None,
     ) -> None:
-        """The status of a restore that has happened.
+        """The status of a restore that was carried out.
 
         Args:
             report: what was restored.
-            undo: the values before.
-            forget: called where they have been put back.
-            later: TensorFlow's own status, where its delayed restoration goes on.
-            late: what it goes on for, beside Keras objects; without one TensorFlow's status speaks
-                of every object, and decides.
-            came: the values that plain objects have got since; TensorFlow's assertions would be
-                about them, too.
+            undo: the old values.
+            forget: called after they were put back.
+            later: TensorFlow's own status, if its delayed restoration continues.
+            late: what that waits for next to Keras objects; None if TensorFlow's status covers
+                every object and decides the assertions.
+            came: returns the values that plain objects got since, which TensorFlow's assertions
+                also check.
         """
         self.report = report
         self._undo = undo
@@ -68,48 +67,48 @@ class LoadStatus:
 
     @property
     def waiting(self) -> set[str]:
-        """The names of stored values whose variables TensorFlow may still make or find."""
+        """The names of stored values whose variables may still be created."""
         unused = (s.source for s in self.report.plan.steps if s.status is Status.UNEXPECTED)
         late = self._late
         return {name for name in unused if late is None or late.waits_for(name)}
 
     def assert_consumed(self) -> Self:
-        """Every value of the checkpoint has a variable, and every variable has a value.
+        """Assert that every value of the checkpoint has a variable, and every variable a value.
 
         Raises:
-            StatusAssertionError: not so; every variable has its old value again.
+            StatusAssertionError: if not; every variable then has its old value again.
         """
         return self._assert("assert_consumed", lambda: self._missing() + self._unexpected())
 
     def assert_existing_objects_matched(self) -> Self:
-        """Every variable has a value in the checkpoint.
+        """Assert that every variable has a value in the checkpoint.
 
         Raises:
-            StatusAssertionError: not so; every variable has its old value again.
+            StatusAssertionError: if not; every variable then has its old value again.
         """
         return self._assert("assert_existing_objects_matched", self._missing)
 
     def assert_nontrivial_match(self) -> Self:
-        """At least one value was restored; ``save_counter`` does not count.
+        """Assert that at least one value was restored; ``save_counter`` does not count.
 
         Raises:
-            StatusAssertionError: none was.
+            StatusAssertionError: no value was restored.
         """
         return self._assert("assert_nontrivial_match", self._nothing)
 
     def expect_partial(self) -> Self:
-        """Silence TensorFlow's warnings about what is left over; nothing else changes."""
+        """Silence TensorFlow's warnings about unused values."""
         if self._later is not None:
             self._later.expect_partial()
         return self
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Values were assigned when ``restore`` returned; with a session, TensorFlow's own."""
+        """For graph mode, as in TensorFlow; in eager mode ``restore`` has assigned all values."""
         if self._later is not None:
             self._later.run_restore_ops(session)
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """Values were assigned when ``restore`` returned; with a session, TensorFlow's own."""
+        """For graph mode, as in TensorFlow; in eager mode ``restore`` has assigned all values."""
         if self._later is not None:
             self._later.initialize_or_restore(session)
 
@@ -117,7 +116,7 @@ class LoadStatus:
         return f"<LoadStatus of {self.report!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        # TensorFlow's own tools look into the status it returned.
+        # TensorFlow's own tools use private attributes of its status.
         if name.startswith("__") or self.__dict__.get("_later") is None:
             raise AttributeError(name)
         return getattr(self._later, name)
@@ -148,7 +147,7 @@ class LoadStatus:
         return self
 
     def _fail(self, name: str, problems: list[str]) -> None:
-        """Raise; what was assigned is put back, unless TensorFlow may still assign the rest."""
+        """Raise, after putting values back unless TensorFlow may still assign the rest."""
         waiting = self._later is not None and any(
             step.status is Status.UNEXPECTED for step in self.report.plan.steps
         )
@@ -176,7 +175,7 @@ class LoadStatus:
         return "variables have changed since the restore, so none was put back"
 
     def _missing(self) -> list[str]:
-        # What its writer could not save is no fault of anybody's.
+        # What could not be saved may be missing.
         unsaved = {Role.METRIC, Role.VOCABULARY} | (set() if self._complete else {Role.SEED})
         left_out = self._late.left_out if self._late is not None else ()
         return [
@@ -197,7 +196,7 @@ class LoadStatus:
         if any(step.name != "save_counter" for step in plan.assignments):
             return []
         if self._later is not None and any(step.status is Status.UNEXPECTED for step in plan.steps):
-            return []  # TensorFlow has bound objects, whose variables may come
+            return []  # TensorFlow waits for variables of objects that matched
         return ["no value was restored: only the root object matched"]
 
     @property
@@ -210,7 +209,7 @@ class LoadStatus:
 
 
 def may_fail_an_assertion(plan: Plan) -> bool:
-    """Whether an assertion on the status could fail, and ask for the old values."""
+    """Whether an assertion on the status could fail, and so need the old values."""
     return any(step.status is Status.MISSING or _left_over(step) for step in plan.steps)
 
 

@@ -1,11 +1,10 @@
-"""TensorFlow's delayed restoration, begun without its own reading of what is stored.
+"""Starts TensorFlow's delayed restoration without its own reading of the checkpoint.
 
-``tf.train.Checkpoint.read`` opens the checkpoint, and makes three tables of all values, before it
-looks at the first object: of 10,000 values that takes longer than to restore a tenth of them. Their
-types and shapes are known here, so its parts are put together as it does
-(``TrackableSaver.restore`` of tensorflow/python/checkpoint/checkpoint.py), and look them up where
-one is asked for. Those parts are private: where they are not as they are known here, TensorFlow
-reads for itself.
+``tf.train.Checkpoint.read`` opens the checkpoint and builds three tables of all values before the
+first object: for 10,000 values that takes longer than restoring a tenth of them. Here the dtypes
+and shapes are already read, so TensorFlow's private parts are assembled as in
+``TrackableSaver.restore`` (tensorflow/python/checkpoint/checkpoint.py), with look-ups instead of
+tables. If those parts do not have the expected arguments, TensorFlow reads for itself.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _COORDINATOR = """
 
 
 def _known(part: str, parameters: str, module: Any = tensorflow_checkpoint) -> Any:
-    """A part of TensorFlow's that takes these arguments, None where there is no such."""
+    """A private class of TensorFlow with these constructor arguments, or None."""
     found = getattr(module, part, None)
     told = found and inspect.signature(found.__init__).parameters
     return found if told and [*told] == parameters.split() else None
@@ -49,7 +48,7 @@ _KNOWN = all((_Coordinator, _Status, _Position))
 
 
 class _Lookup:
-    """What TensorFlow has a table for, of each value when it is asked for."""
+    """A table of all values, computed on look-up."""
 
     def __init__(
         self, entries: Mapping[str, BundleEntry], of: Callable[[BundleEntry], Any]
@@ -62,7 +61,7 @@ class _Lookup:
 
 
 class _CheckpointReader:
-    """The part of TensorFlow's ``CheckpointReader`` that a restore asks for."""
+    """The methods of TensorFlow's ``CheckpointReader`` that a restore uses."""
 
     def __init__(self, prefix: str, entries: Mapping[str, BundleEntry]) -> None:
         self._prefix = prefix
@@ -79,19 +78,12 @@ class _CheckpointReader:
 
 
 def bind(saver: Any, prefix: str, values: Values, options: Any) -> Any:
-    """Tell TensorFlow which object is which stored one, and which to wait for.
+    """Bind live objects to stored ones in TensorFlow, and return TensorFlow's status.
 
-    Args:
-        saver: TensorFlow's ``TrackableSaver`` of the objects.
-        prefix: by which TensorFlow finds the checkpoint.
-        values: what it holds, still open.
-        options: ``tf.train.CheckpointOptions``.
-
-    Returns:
-        TensorFlow's status.
+    ``saver`` is TensorFlow's ``TrackableSaver``; TensorFlow opens the checkpoint under ``prefix``.
 
     Raises:
-        DamagedCheckpointError: the object graph is not what its checksum says.
+        DamagedCheckpointError: the checksum of the object graph does not match.
     """
     if not (_KNOWN and isinstance(values, Bundle)):
         return saver.restore(prefix, options)
@@ -100,7 +92,7 @@ def bind(saver: Any, prefix: str, values: Values, options: Any) -> Any:
     graph = coordinator.object_graph_proto
     _Position(coordinator, 0).restore(view.root, reader)
     numbers = {child.local_name: child.node_id for child in graph.nodes[0].children}
-    for attached in view.attached_dependencies or ():  # the root's children hang on nothing else
+    for attached in view.attached_dependencies or ():  # children of the root only
         number = None if attached.name == "root" else numbers.get(attached.name)
         if number is not None and number not in coordinator.object_by_proto_id:
             _Position(coordinator, number).restore(attached.ref, reader)
@@ -116,20 +108,10 @@ def bind_some(
     objects: Iterable[tuple[Sequence[str], Any]],
     variables: Iterable[tuple[Sequence[str], Any]],
 ) -> Any:
-    """The same for some objects alone, each with the edges that lead to it in the checkpoint.
+    """Like :func:`bind` for some objects, each with its path of edges in the checkpoint.
 
-    Keras objects below them are passed over.
-
-    Args:
-        saver: as for :func:`bind`, and so ``prefix``, ``values`` and ``options``.
-        prefix: of the checkpoint.
-        values: of the checkpoint.
-        options: of the restore.
-        objects: those that are bound.
-        variables: those that have been restored, and may have slots.
-
-    Returns:
-        TensorFlow's status; None where none of the objects is in the checkpoint.
+    Keras objects below them are skipped. ``variables`` are already restored, but may have slots.
+    Returns None if none of the objects is in the checkpoint.
     """
     if not (_KNOWN and isinstance(values, Bundle)):
         return None
@@ -148,7 +130,7 @@ def bind_some(
             continue
         if at in coordinator.slot_restorations:
             _Position(coordinator, at).restore(variable, reader)
-        coordinator.matched_proto_ids.add(at)  # else it is told to be restored by nothing
+        coordinator.matched_proto_ids.add(at)  # otherwise it counts as not restored
     view = saver._graph_view
     status = _Status(coordinator, feed_dict=None, graph_view=view, options=options)
     return status if found else None
@@ -176,7 +158,7 @@ def _coordinator(
 
 
 def _follow(edges: Sequence[Mapping[str, int]], path: Iterable[str]) -> int | None:
-    """The number of the stored object that a path leads to."""
+    """The node number at the end of a path, or None."""
     number: int | None = 0
     for edge in path:
         number = None if number is None else edges[number].get(edge)
@@ -186,7 +168,7 @@ def _follow(edges: Sequence[Mapping[str, int]], path: Iterable[str]) -> int | No
 def _pass_over_keras(
     coordinator: Any, edges: Sequence[Mapping[str, int]], number: int, obj: Any, seen: set[int]
 ) -> None:
-    """Let TensorFlow take the Keras objects below an object for restored."""
+    """Mark the Keras objects below an object as restored for TensorFlow."""
     if number in seen:
         return
     seen.add(number)

@@ -1,4 +1,4 @@
-"""The workers of a strategy, and how they come to agree.
+"""The workers of a strategy, and how they coordinate.
 
 May import `live/program_state` and below.
 """

@@ -1,12 +1,12 @@
-"""What all workers of a strategy agree on before anything is written or assigned.
+"""Agreement of all workers of a strategy before anything is written or assigned.
 
-Under ``tf.distribute.MultiWorkerMirroredStrategy`` every worker saves and restores by the same
-calls. The chief alone numbers, writes, commits and deletes; all take part in reading what is summed
-over replicas, and return when the chief has committed, or raise what made it fail. A restore is
-read and checked by all before the first assigns, and refused by all where one cannot, or has
-another plan. Under any other strategy one process does all, and nothing here does anything: the
-mirrored variables of one machine, TPUs, and parameter servers, whose coordinator saves and restores
-alone.
+Under ``tf.distribute.MultiWorkerMirroredStrategy`` every worker makes the same save and restore
+calls. Only the chief numbers, writes, commits and deletes. All workers take part in reading values
+that are summed over replicas, and return when the chief has committed, or raise the chief's error.
+A restore is read and checked by all before the first assigns, and refused by all if one fails or
+has another plan. Under any other strategy (mirrored variables of one machine, TPUs, and parameter
+servers, whose coordinator saves and restores alone) one process does everything, and this module
+does nothing.
 """
 
 from __future__ import annotations
@@ -36,11 +36,9 @@ _Result = TypeVar("_Result")
 
 
 class Agreement:
-    """What a save by all workers comes to; alone, there is nothing to agree on.
+    """One save by all workers, or by a single process (``workers`` is None).
 
-    Args:
-        workers: None for a process of its own.
-        meetings: how many there will be: a failure before the last one is told.
+    A failure before the last of ``meetings`` meetings is sent to the others.
     """
 
     _what = "save"
@@ -58,16 +56,16 @@ class Agreement:
         """See :meth:`Workers.meet`."""
         if self.workers is None:
             return [said]
-        left, self._left = self._left - 1, 0  # that a meeting fails is known to all
+        left, self._left = self._left - 1, 0  # a failed meeting is known to all
         heard = self.workers.meet(self._what, said, SaveError, last=not left)
         self._left = left
         return heard
 
     def same(self, inventory: Inventory) -> None:
-        """All are about to read what is to be saved; returns where that is the same in all.
+        """Check that all workers have the same values to save.
 
         Raises:
-            SaveError: it is not, or a worker failed or did not come.
+            SaveError: they differ, or a worker failed or did not join.
         """
         if self.workers is None:
             return
@@ -85,12 +83,12 @@ class Agreement:
     def by_chief(
         self, work: Callable[[], None], undo: Callable[[], object] | None, inventory: Inventory
     ) -> Callable[[], None]:
-        """The work where it is the chief's, else what waits for it, and raises if it fails.
+        """The chief's work; in other workers, a function that waits for it and raises its error.
 
         Args:
-            work: writes, and undoes what it did where it fails.
-            undo: of a worker that has waited in vain.
-            inventory: what there is to write.
+            work: writes, and cleans up after itself if it fails.
+            undo: called in a waiting worker if the chief fails.
+            inventory: the values to write, whose size extends the wait.
         """
         workers = self.workers
         if workers is None:
@@ -117,14 +115,14 @@ class Agreement:
         return work_and_tell if workers.chief else wait
 
     def told_of(self, error: BaseException) -> None:
-        """Make the others fail, too, where they wait."""
+        """Send the error to waiting workers, so that they fail too."""
         if self.workers is not None and self._left:
             self.workers.fail(self._what, error)
 
 
 @contextlib.contextmanager
 def saving(workers: Workers | None, meetings: int = 1) -> Iterator[Agreement]:
-    """One save of all workers, which fails in all of them where it fails in one."""
+    """One save of all workers; if it fails in one, it fails in all."""
     agreement = Agreement(workers, meetings)
     try:
         yield agreement
@@ -134,16 +132,16 @@ def saving(workers: Workers | None, meetings: int = 1) -> Iterator[Agreement]:
 
 
 class Restoring:
-    """A restore by all workers, who meet four times; alone, there is nothing to agree on.
+    """One restore by all workers, who meet four times, or by a single process.
 
-    Between two meetings they do the same, variables are made, which is a collective, included. One
-    that fails says so at the next meeting, and all end there: where it is the chief that tries one
-    checkpoint after the other, with the next one, else with an error in all.
+    Between two meetings all do the same work, including collectives such as creating variables. A
+    worker that fails reports it at the next meeting, where all end: with an error in all, or, if
+    the chief is trying one checkpoint after the other, with the next checkpoint.
 
     Args:
-        workers: None for a process of its own.
-        choice: what the chief tells of the checkpoint, where the others wait for that.
-        follows: whether this worker waits for the next choice where the chief passes on.
+        workers: None for a single process.
+        choice: what the chief sends about the checkpoint, if the others wait for that.
+        follows: whether this worker waits for another choice if the chief skips this one.
     """
 
     def __init__(self, workers: Workers | None, choice: Any = None, *, follows: bool = False):
@@ -154,10 +152,10 @@ class Restoring:
         self._left = 4
 
     def opened(self) -> None:
-        """The checkpoint is open; returns where it is so in all workers.
+        """Wait until all workers have opened the checkpoint.
 
         Raises:
-            RestoreError: a worker cannot open it, is dead, or did not come.
+            RestoreError: a worker cannot open it, died, or did not join.
         """
         if self._workers is not None and self._unnamed:
             self._unnamed = False
@@ -168,11 +166,11 @@ class Restoring:
         self._meet(None)
 
     def meet_once_more(self) -> None:
-        """``done`` will be called twice."""
+        """Expect two calls of ``done``."""
         self._left += 1
 
     def planned(self, plan: Plan) -> None:
-        """The plan is made and has no errors; returns where all have the same.
+        """Check that all workers have the same plan, without errors.
 
         Raises:
             RestoreError: a worker has another plan, or none.
@@ -190,18 +188,18 @@ class Restoring:
                 )
 
     def ready(self) -> None:
-        """Everything was read and checked; returns where all are about to assign.
+        """Wait until all workers have read and checked everything.
 
         Raises:
-            RestoreError: a worker cannot.
+            RestoreError: a worker failed.
         """
         self._meet(None)
 
     def done(self) -> None:
-        """All values are assigned; returns where they are in all workers.
+        """Wait until all workers have assigned all values.
 
         Raises:
-            RestoreError: a worker failed; nothing is to be left assigned.
+            RestoreError: a worker failed; the caller puts its values back.
         """
         self._meet(None)
 
@@ -209,10 +207,10 @@ class Restoring:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        """Say at the next meeting that this worker failed.
+        """Report at the next meeting that this worker failed.
 
         Raises:
-            PassedOverError: so did the chief, who tries another checkpoint.
+            PassedOverError: the chief failed too, and tries another checkpoint.
         """
         if isinstance(error, Exception) and self._workers and self._left and not self._unnamed:
             self._meet(None, error)
@@ -239,7 +237,7 @@ class Restoring:
 
 
 class PassedOverError(RestoreError):
-    """The chief cannot read a checkpoint; the next choice is to be waited for."""
+    """The chief cannot read a checkpoint; this worker waits for the next choice."""
 
 
 ALONE = Restoring(None)
@@ -253,13 +251,13 @@ def chosen(
     follow: Callable[[Any], _Result],
     nothing: Callable[[_Result], Any],
 ) -> _Result:
-    """What comes of a restore whose checkpoint the chief chooses.
+    """The result of a restore whose checkpoint the chief chooses.
 
     Args:
-        workers: None for a process of its own.
-        decide: tries and restores, where that is the chief's, each by ``Restoring`` with a choice.
-        follow: restores what was told.
-        nothing: what is told where ``decide`` chose nothing.
+        workers: None for a single process.
+        decide: the chief's part; tries checkpoints, each through ``Restoring`` with a choice.
+        follow: the other workers' part; restores the choice that they received.
+        nothing: what the chief sends if ``decide`` chose nothing.
     """
     if workers is None:
         return decide()
@@ -280,10 +278,10 @@ def chosen(
 
 
 def workers_of(variables: Iterable[Any]) -> Workers | None:
-    """The workers that hold copies of these variables; None where this process is alone.
+    """The workers that hold copies of these variables; None for a single process.
 
     Raises:
-        TfckptError: the strategy was told to do without the coordination service.
+        TfckptError: the coordination service was turned off.
     """
     if not in_cluster():
         return None
@@ -304,15 +302,15 @@ def workers_of(variables: Iterable[Any]) -> Workers | None:
 
 
 def workers_among(objects: Mapping[str, Any], root: Any = None) -> Workers | None:
-    """The same, of the variables that given objects have."""
+    """The workers that hold copies of the variables of these objects, or None."""
     return workers_of(collect(objects, root).variables.values()) if in_cluster() else None
 
 
 def strategy_without_fit(model: Any) -> tuple[str, bool]:
-    """The strategy under which a model has no ``fit`` with a callback, and whether it is Keras 3's.
+    """The model's strategy if ``fit`` with a callback does not work under it, and if it is Keras 3.
 
-    ``""`` for any other strategy, and for what is no model. Keras 3 has no ``fit`` there at all
-    (keras#20585), tf_keras calls no callback for batches of parameter servers
+    "" for any other strategy or object. Keras 3 has no ``fit`` under these strategies
+    (keras#20585); tf_keras calls no batch callbacks under parameter servers
     (tf_keras/src/callbacks.py).
     """
     flavour = flavour_of(model)
@@ -329,16 +327,16 @@ def strategy_without_fit(model: Any) -> tuple[str, bool]:
 
 
 def in_cluster() -> bool:
-    """Whether this process may be one of several workers; a look at what TensorFlow was told."""
+    """Whether this process may be one of several workers, by TensorFlow's configuration."""
     return context.context().coordination_service is not None
 
 
 _known: dict[str, Workers] = {}
-"""Meetings are counted for the process, whatever it saves and restores."""
+"""One object for the process: meetings are counted over all saves and restores."""
 
 
 def _digest(plan: Plan) -> str:
-    """What a plan comes to; paths may differ, since a directory may be mounted anywhere."""
+    """A checksum of a plan, without paths: a directory may be mounted elsewhere in each worker."""
     steps = [
         (s.status.value, s.name, s.source, *(_type(e) for e in (s.live, *s.reads)), str(s.changes))
         for s in plan.steps
