@@ -1,17 +1,17 @@
-"""The workers of a ``tf.distribute.MultiWorkerMirroredStrategy``, and how they come to agree.
+"""The workers of a ``tf.distribute.MultiWorkerMirroredStrategy``, and the messages between them.
 
-Every worker makes the same calls, and at some points all of them meet: each says what it has found,
-and one verdict holds for all. It is one key in the key-value store of TensorFlow's coordination
-service, which runs in the chief and which that strategy turns on; a key can be inserted once, so
-that the first verdict is the only one. The chief gives it when it has heard everybody; whoever
-fails, gives up waiting or finds a worker dead inserts a refusal, if it comes first. Collectives
-could not do that: one that a worker does not join hangs, and aborted ones end the job. TensorFlow's
-own barrier holds Python's lock while it waits, so that nothing else of the process goes on.
+Every worker makes the same calls, and at some points all of them meet: each sends a message, and
+one verdict holds for all. The verdict is a key in the key-value store of TensorFlow's coordination
+service, which runs in the chief and which that strategy turns on. A key can be inserted only once,
+so the first verdict wins. The chief inserts it when it has received all messages; a worker that
+fails, times out or finds another one dead inserts a refusal, unless there is a verdict already.
+Collectives do not work for this: one that a worker does not join hangs, and aborting one ends the
+job. TensorFlow's own barrier holds Python's interpreter lock while it waits.
 
-No wait is longer than ``PATIENCE``; for the end of a save, a second is added for every 10 MB. That
-a worker is dead is noticed after ``UNREACHABLE`` seconds. Under any other strategy one process does
-all, and none of this is used: mirrored variables of one machine, TPUs, parameter servers, whose
-coordinator saves and restores alone.
+No wait is longer than ``PATIENCE``; the wait for the end of a save gets another second for every
+10 MB. A dead worker is noticed after ``UNREACHABLE`` seconds. Under any other strategy (mirrored
+variables of one machine, TPUs, and parameter servers, whose coordinator saves and restores alone)
+this module is not used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PATIENCE = 600.0
 """Seconds that a worker waits for the others."""
 UNREACHABLE = 5.0
-"""Seconds after which a worker that does not answer is given up."""
+"""Seconds after which a worker that does not answer counts as dead."""
 _SLOWEST = 10_000_000  # bytes that a save writes in a second
 _POLL = 1.0
 _FAREWELL = 10.0
@@ -59,9 +59,9 @@ class Workers:
     """All workers, of which this process is one.
 
     Attributes:
-        index: which one this is; 0 is the chief.
-        count: how many there are.
-        meetings: how many there were.
+        index: of this process; 0 is the chief.
+        count: the number of workers.
+        meetings: the number of meetings so far.
         awaited: whether the others wait for the chief to choose a checkpoint.
     """
 
@@ -80,22 +80,23 @@ class Workers:
 
     @property
     def chief(self) -> bool:
-        """Whether this one decides, writes and deletes."""
+        """Whether this process decides, writes and deletes."""
         return self.index == 0
 
     def meet(
         self, what: str, said: Any, failing: type[TfckptError], *, last: bool = False
     ) -> list[Any]:
-        """Say something, and hear what all have said, in the order of the workers.
+        """Send a message, and return those of all workers, in the order of the workers.
 
         Args:
-            what: the name of the meeting, for messages.
-            said: what JSON can hold.
-            failing: class of the error where the workers do not come together.
-            last: whether the process may end next: the chief then waits until all have heard.
+            what: the name of the meeting, for error messages.
+            said: the message, a JSON value.
+            failing: the class of the error if the meeting fails.
+            last: whether the process may exit next: the chief then waits until all have received
+                the verdict.
 
         Raises:
-            TfckptError: another worker failed, is dead, did not come, or came for something else.
+            TfckptError: another worker failed, died, did not join, or joined another meeting.
         """
         place = self._place()
         with self._lost(failing):
@@ -115,7 +116,7 @@ class Workers:
         return self._said(verdict, failing)
 
     def fail(self, what: str, error: BaseException) -> None:
-        """Make a meeting that the others come to, or have come to, fail for all."""
+        """Make the meeting that the others join, or have joined, fail for all."""
         verdict = _refusal(f"{what}: {error}"[:_LONGEST], self.index, type(error).__name__)
         place = self._place()
         with contextlib.suppress(tf.errors.OpError):
@@ -123,9 +124,9 @@ class Workers:
             self._part(place)
 
     def _part(self, place: str) -> None:
-        """The chief waits until all have heard, or a short while.
+        """Have the chief wait briefly until all have received the verdict.
 
-        Without that, a chief whose process ends would take the answer along.
+        The verdict is lost if the chief's process exits earlier.
         """
         if not self.chief:
             _put(f"{place}/heard/{self.index}", True)
@@ -136,7 +137,7 @@ class Workers:
                 self._wait(f"{place}/heard/{index}", index, end - time.monotonic())
 
     def tell(self, key: str, error: BaseException | None) -> None:
-        """The chief says how something ended."""
+        """The chief sends the outcome of its work."""
         kind, text = ("", "") if error is None else (type(error).__name__, str(error)[:_LONGEST])
         with contextlib.suppress(tf.errors.OpError):
             _put(f"{key}/told", [kind, text])
@@ -144,10 +145,10 @@ class Workers:
             context.context().delete_config_key_value(key)
 
     def hear(self, key: str, what: str, failing: type[TfckptError], nbytes: int) -> None:
-        """Wait for what the chief tells.
+        """Wait for the outcome that the chief sends.
 
         Raises:
-            TfckptError: it failed, is dead, or did not end in time.
+            TfckptError: the chief failed, died, or did not finish in time.
         """
         seconds = PATIENCE + nbytes / _SLOWEST
         with self._lost(failing):
@@ -163,7 +164,7 @@ class Workers:
             raise _as_said(kind, f"the chief failed, so every worker fails: {text}", failing)
 
     def key(self) -> str:
-        """Of what the chief is to tell; the same in all workers between two meetings."""
+        """The key of the chief's next outcome; the same in all workers between two meetings."""
         return f"tfckpt/after/{self.meetings}"
 
     def _place(self) -> str:
@@ -188,7 +189,7 @@ class Workers:
                     index,
                 )
             heard.append(found)
-        if self.meetings > 1:  # everybody has come from there
+        if self.meetings > 1:  # all have left that meeting
             context.context().delete_config_key_value(f"tfckpt/{self.meetings - 1}")
         for index, (came_for, _) in enumerate(heard):
             if came_for != what:
@@ -200,7 +201,7 @@ class Workers:
         return {"heard": [said for _, said in heard]}
 
     def _resolved(self, place: str, verdict: Any) -> Any:
-        """The verdict that holds: the one given, unless there is one already."""
+        """Insert a verdict; returns the one that holds, which may be an earlier one."""
         try:
             _put(f"{place}/verdict", verdict)
         except tf.errors.AlreadyExistsError:
@@ -216,7 +217,7 @@ class Workers:
         raise _as_said(kind, told, failing)
 
     def _wait(self, key: str, of: int, seconds: float, unless: str = "") -> Any:
-        """A value that another worker puts, None where the time is up or ``unless`` is there."""
+        """The value that worker ``of`` puts; None after a timeout, or once ``unless`` exists."""
         end = time.monotonic() + seconds
         silent_since = None
         while True:
@@ -260,7 +261,7 @@ def _refusal(text: str, index: int, kind: str = "") -> dict[str, Any]:
 
 
 def _as_said(kind: str, text: str, failing: type[TfckptError]) -> TfckptError:
-    """The error of another worker; of its class where that is one that people catch."""
+    """The error of another worker, of the same class if callers may catch that."""
     return next((one for one in _RAISED_IN_ALL if one.__name__ == kind), failing)(text)
 
 
@@ -269,7 +270,7 @@ def _put(key: str, value: Any) -> None:
 
 
 def _get(key: str, seconds: float) -> Any:
-    """A value, None where it is not there in time."""
+    """The value of a key; None after a timeout."""
     try:
         text = context.context().get_config_key_value(key, max(int(seconds * 1000), 1))
     except tf.errors.DeadlineExceededError:

@@ -1,15 +1,15 @@
-"""Remote files, by ``tf.io.gfile``: whatever TensorFlow has a file system for, as ``gs://…``.
+"""Remote files through ``tf.io.gfile``: every file system that TensorFlow supports, as ``gs://…``.
 
-The same dozen calls as the local file system's, with the same errors: TensorFlow's become
-:class:`OSError`, so that a reader need not know where it reads. What such a file system does not
-have cannot be had here: nothing is synced (what was closed is as safe as the store makes it), an
-open file may go with its name, and a rename may be a copy.
+The interface is that of the local file system, with the same errors: TensorFlow's become
+:class:`OSError`, so readers do not depend on where they read. Some guarantees are weaker: there is
+no fsync (a closed file is as safe as the store makes it), an open file may disappear with its name,
+and a rename may be a copy.
 
-A store may list a new object late, and a deleted one for a while. What this process has made or
-deleted itself is remembered until a listing shows it, and asked after by name.
+A store may list a new object with a delay, and a deleted one for a while. So what this process has
+created or deleted is remembered until a listing shows it, and checked by name.
 
-``file://`` is the local file system in another spelling, and TensorFlow follows a link in it even
-to delete what it leads to. What reads, looks and deletes trees is left to the local calls there.
+``file://`` is the local file system, but TensorFlow follows links in it even when it deletes trees.
+So reading, looking up and deleting trees go through the local calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.io.files import Output
 
-_CHUNK = 1 << 20  # TensorFlow takes sixty times as long over 256 MiB in one piece
+_CHUNK = 1 << 20  # 256 MiB in one piece takes TensorFlow sixty times as long
 _FILE = "file://"
 _CODES = {
     tf.errors.NotFoundError: errno.ENOENT,
@@ -45,11 +45,9 @@ _CODES = {
 
 
 def files_of(path: str, *, durable: bool = True) -> Files:
-    """The file system that a path is on.
+    """The file system of a local path or ``scheme://…``.
 
-    Args:
-        path: a local path, or ``scheme://…``.
-        durable: whether what is written to a local one must survive a loss of power.
+    ``durable`` is whether local files must survive a power failure.
 
     >>> type(files_of("gs://bucket/run")).__name__, type(files_of("runs/flowers")).__name__
     ('RemoteFiles', 'LocalFiles')
@@ -60,7 +58,7 @@ def files_of(path: str, *, durable: bool = True) -> Files:
 
 
 class RemoteHandle(Handle):
-    """A remote file open for reading, by one thread at a time: TensorFlow's has a position."""
+    """An open remote file; one thread reads at a time, since TensorFlow's has a position."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -96,7 +94,7 @@ class RemoteHandle(Handle):
 
 
 class RemoteOutput:
-    """A new remote file; an object is there once it is closed."""
+    """A new remote file; an object store shows it once it is closed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -104,7 +102,7 @@ class RemoteOutput:
             self._file = tf.io.gfile.GFile(path, "wb")
 
     def reserve(self, nbytes: int) -> None:
-        """Nothing: there is no call for it."""
+        """Do nothing: there is no call for it."""
 
     def write(self, data: Buffer) -> None:
         rest = memoryview(data).cast("B")
@@ -113,7 +111,7 @@ class RemoteOutput:
                 self._file.write(bytes(rest[start : start + _CHUNK]))
 
     def sync(self) -> None:
-        """Nothing: what was closed is as safe as the file system makes it."""
+        """Do nothing: a closed file is as safe as the file system makes it."""
 
     def close(self) -> None:
         with _system_errors(self._path):
@@ -129,7 +127,7 @@ class RemoteFiles:
     """
 
     def __init__(self) -> None:
-        # Directory → name → whether it is there, of what was done here and is not listed so yet.
+        # Directory → name → whether it exists, for changes of this process not yet listed.
         self._done: dict[str, dict[str, bool]] = {}
 
     @property
@@ -148,9 +146,9 @@ class RemoteFiles:
         return RemoteOutput(path)
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """By a temporary file and a rename; directly where a rename is a copy.
+        """Write a temporary file and rename it; write directly where a rename is a copy.
 
-        An object store makes an object visible when it is closed, whole.
+        An object store shows a new object as a whole when it is closed.
         """
         self._note(path, there=True)
         with _system_errors(path):
@@ -177,14 +175,14 @@ class RemoteFiles:
             try:
                 names = [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
             except tf.errors.NotFoundError as error:
-                # It says so of a directory that it cannot reach or may not see, too; taken for
-                # absent, a run would start anew. `stat` tells them apart.
+                # Also raised for a directory that is unreachable or not permitted, where a run
+                # would then start from scratch. `stat` distinguishes these.
                 try:
                     there = tf.io.gfile.stat(path).is_directory
                 except tf.errors.NotFoundError:
                     if path not in self._done:
                         raise
-                    return self._as_done(path, [])  # made here, and nothing of it is listed yet
+                    return self._as_done(path, [])  # created here, and not listed yet
                 code = errno.EIO if there else errno.ENOTDIR
                 raise OSError(code, os.strerror(code), path) from error
         return self._as_done(path, names)
@@ -194,12 +192,12 @@ class RemoteFiles:
         self._done.setdefault(directory, {})[name] = there
 
     def _as_done(self, path: str, names: list[str]) -> list[str]:
-        """A listing with what this process has made since, without what it has deleted."""
+        """A listing, corrected for what this process has created and deleted since."""
         done = self._done.get(path, {})
         listed = set(names)
         for name, there in tuple(done.items()):
             if (name in listed) == there or self.exists(join(path, name)) != there:
-                done.pop(name, None)  # it is listed as it is, or somebody else came after
+                done.pop(name, None)  # listed correctly, or changed by others since
             elif there:
                 names.append(name)
             else:
@@ -252,10 +250,10 @@ class RemoteFiles:
         """None: there is no call for it."""
 
     def fsync(self, path: str) -> None:
-        """Nothing: what was closed is as safe as the file system makes it."""
+        """Do nothing: a closed file is as safe as the file system makes it."""
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 REMOTE = RemoteFiles()
@@ -267,7 +265,7 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _local(path: str) -> str | None:
-    """What a ``file://`` path means to TensorFlow, which ignores the host; else None."""
+    """The local path of a ``file://`` path, without the host as in TensorFlow; else None."""
     return "/" + path[len(_FILE) :].partition("/")[2] if path.startswith(_FILE) else None
 
 
@@ -278,5 +276,5 @@ def _system_errors(path: str) -> Iterator[None]:
     except tf.errors.OpError as error:
         code = _CODES.get(type(error), errno.EIO)
         raise OSError(code, error.message or os.strerror(code), path) from error
-    except UnicodeError as error:  # of a name that is no UTF-8
+    except UnicodeError as error:  # a name is not UTF-8
         raise OSError(errno.EILSEQ, str(error), path) from error

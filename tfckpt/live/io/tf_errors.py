@@ -1,4 +1,4 @@
-"""Errors that are TensorFlow's too, for code that already catches TensorFlow's."""
+"""Errors that are also TensorFlow's, for code that already catches TensorFlow's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
 
 def also(error: TfckptError, theirs: tf.errors.OpError) -> TfckptError:
-    """The same error, which ``except tf.errors.…`` catches as it would catch TensorFlow's.
+    """The same error (also an OSError) with TensorFlow's class as a base, for ``except tf.errors``.
 
-    Args:
-        error: tfckpt's, which also is an OSError.
-        theirs: what TensorFlow raises, or would raise, for the same fault.
+    ``theirs`` is what TensorFlow raises, or would raise, for the same problem.
     """
     classes: Any = type(error), type(theirs)
     return _both(*classes)(error, theirs)  # type: ignore[no-any-return]

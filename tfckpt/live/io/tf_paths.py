@@ -1,8 +1,8 @@
-r"""Paths as they are given, and paths that TensorFlow can read from.
+r"""Paths from callers, and paths that TensorFlow can read.
 
-TensorFlow takes ``*``, ``?``, ``[`` and ``\`` in the prefix that it opens for a pattern
-(tensorflow/core/util/tensor_slice_reader.cc), and then finds no checkpoint in ``run[1]``. What only
-TensorFlow restores is read there through links of another name.
+TensorFlow treats ``*``, ``?``, ``[`` and ``\`` in a prefix as a pattern
+(tensorflow/core/util/tensor_slice_reader.cc), and so finds no checkpoint in ``run[1]``. What only
+TensorFlow can restore is read there through symbolic links with another name.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _PATTERN = set("*?[\\")
 
 
 def readable(prefix: str) -> str:
-    """The prefix itself, or one by which TensorFlow finds the same files until the process ends.
+    """The prefix, or one with links to the same files, which exist until the process exits.
 
     Raises:
-        UnsupportedCheckpointError: it is remote, where there are no links.
+        UnsupportedCheckpointError: the prefix needs links and is remote.
 
     >>> readable("runs/flowers/ckpt-1")
     'runs/flowers/ckpt-1'
@@ -45,7 +45,7 @@ def _linked(prefix: str) -> str:
     directory, name = os.path.split(prefix)
     place = tempfile.mkdtemp(prefix="tfckpt-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    alias = os.path.join(place, "ckpt")  # noqa: PTH118  text, as the prefix
+    alias = os.path.join(place, "ckpt")  # noqa: PTH118  a string, as the prefix
     for file in os.listdir(directory):  # noqa: PTH208
         if file.startswith((f"{name}.", f"{name}-")):
             os.symlink(os.path.join(directory, file), alias + file.removeprefix(name))  # noqa: PTH118, PTH211
@@ -53,13 +53,13 @@ def _linked(prefix: str) -> str:
 
 
 def place_of(prefix: str) -> str:
-    """A prefix whatever the working directory becomes; the name in it may be empty: `run/`."""
+    """The absolute prefix; its name may be empty: `run/`."""
     directory, name = os.path.split(prefix)
     return absolute(prefix) if name or "://" in prefix else join(absolute(directory), "")
 
 
 def eager_source(path: Any, method: str) -> str | None:
-    """What is to be restored, as text; None for no path, with a warning, and in graph mode."""
+    """The path to restore from as a string; None in graph mode, and for None with a warning."""
     if path is None and tf.executing_eagerly():
         logging.warning(
             "%s(None): no checkpoint was given, so nothing is restored and training starts from "
@@ -70,7 +70,7 @@ def eager_source(path: Any, method: str) -> str | None:
 
 
 def eager_prefix(path: Any, argument: str) -> str | None:
-    """Where to save to, as text; None in graph mode."""
+    """The path to save to as a string; None in graph mode."""
     if path is None:  # TensorFlow would write a checkpoint called `None`
         raise TypeError(f"{argument} must be a path such as 'run/ckpt', not None")
     text = _eager(path)

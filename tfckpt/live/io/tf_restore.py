@@ -1,7 +1,7 @@
-"""What only TensorFlow can restore: iterators, lookup tables and other trackables but variables.
+"""Restores what only TensorFlow can: iterators, lookup tables and other non-variable trackables.
 
-Each is restored by its own methods, alone, through a chain of empty checkpoints that spells its
-path in the stored graph.
+Each is restored alone by its own methods, through a chain of empty checkpoints along its path in
+the stored object graph.
 """
 
 from __future__ import annotations
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
-    """Restore each object from the place that its key names.
-
-    Args:
-        prefix: of the checkpoint.
-        objects: checkpoint key → live object.
-    """
+    """Restore each object (checkpoint key → live object) from the state under its key."""
     for key, obj in objects.items():
         chain = obj
         for edge in reversed(edges(key)):
@@ -39,10 +34,10 @@ def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def put_back_on_failure(objects: Iterable[Any]) -> Iterator[None]:
-    """Where something inside fails, each object has the state again that it has now.
+    """Put the state of objects back if the body raises.
 
-    An iterator that refuses a state is at its end afterwards. One whose state cannot be saved has
-    that asked first, by TensorFlow, too, and is not touched.
+    An iterator that rejects a state is exhausted afterwards. One whose state cannot be saved is
+    left alone; TensorFlow also checks that first.
     """
     before = [_what_puts_back(obj) for obj in objects]
     try:
@@ -54,16 +49,16 @@ def put_back_on_failure(objects: Iterable[Any]) -> Iterator[None]:
 
 
 def _what_puts_back(obj: Any) -> Callable[[], object]:
-    """Does nothing for an object whose state cannot be saved."""
+    """A function that puts the state back, if it can be saved; else one that does nothing."""
     try:
         state = obj._serialize_to_tensors()
-    except Exception:  # whatever a class of the user's raises
+    except Exception:  # a user's class may raise anything
         return lambda: None
     return partial(obj._restore_from_tensors, state)
 
 
 def not_taken(prefix: str, error: Exception) -> RestoreError:
-    """An object that is no variable has refused what is stored for it."""
+    """The error for an iterator, table or the like that rejected its stored state."""
     found = re.search(r"Failed to restore dataset iterator[^:]*: (\S+?)\.? ", str(error))
     if found is None:
         text = re.sub(r"\{\{.*?\}\} ", "", str(error))

@@ -1,4 +1,4 @@
-"""Live objects as one inventory: the tree, its names, and the variables behind them.
+"""Live objects as one inventory: the object tree, its names, and the variables.
 
 May import `live/variables` and below.
 """

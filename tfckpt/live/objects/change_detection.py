@@ -1,15 +1,14 @@
-"""Whether live objects are still what they were when they were last named.
+"""Detects whether live objects have changed since they were last named.
 
-Naming every value and gathering TensorFlow's object graph costs some 100 µs a value; seeing that
-nothing has changed since costs one or two. What decides names, keys and the graph are attributes,
-and what lists and dicts hold. So every attribute of every object, and every member of every
-container, is compared by identity with what was there before, which is kept referenced, so that
-nothing new can be taken for it. What other code than TensorFlow's and Keras's answers is asked
-again (:mod:`tfckpt.live.variables.user_classes`).
+Naming a value and gathering it into TensorFlow's object graph costs about 100 µs; seeing that it
+has not changed costs one or two. Names, keys and the graph depend on attributes and on the contents
+of lists and dicts. So every attribute of every object, and every member of every container, is
+compared by identity with the earlier one, which stays referenced so that its id is not reused.
+Properties of user classes are evaluated again (:mod:`tfckpt.live.variables.user_classes`).
 
-Left aside is what decides nothing: numbers, arrays and tensors on attributes, which change in
-training, and the books in which Keras notes calls. Of a plain variable what names and saves it
-counts, and of one without a fixed shape the shape that it has now.
+Ignored are numbers, arrays and tensors on attributes, which change in training, and the bookkeeping
+of Keras about calls, because names and keys do not depend on them. For a plain variable only what
+names and saves it counts, and for one without a fixed shape its current shape.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ _PLAIN = (
     tf.TensorShape,
     type(tf.function(len)),
 )
-# Asked for metrics and no trackables, as Keras 3's metrics and seed generators are none.
+# These hold metrics but are not trackables, like Keras 3's metrics and seed generators.
 _COMPILED = ("keras.src.trainers.compile_utils", "tf_keras.src.engine.compile_utils")
-# What Keras and TensorFlow note on every object, and what neither a name nor a key comes from.
+# Attributes of Keras and TensorFlow on every object, on which no name and no key depends.
 BOOKKEEPING = frozenset(
     str.split(
         """
@@ -99,17 +98,14 @@ BOOKKEEPING = frozenset(
     )
 )
 _values: Callable[[Any], Iterable[Any]] = dict.values
-_AN_ARRAY = object()  # in the place of one, which could take memory
+_AN_ARRAY = object()  # stands for an array, so as not to keep its memory
 
 
 class Watch:
-    """What live objects were when it was made.
-
-    Args:
-        roots: the objects.
+    """A record of live objects as they were when it was created.
 
     Raises:
-        UnsureError: what some object answers cannot be told from what it holds.
+        UnsureError: an object's class overrides what names depend on.
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
@@ -150,7 +146,7 @@ class Watch:
         self._values = [_AN_ARRAY if _holds_no_object(v) else v for v in self._attributes()]
 
     def unchanged(self) -> bool:
-        """Whether everything is as it was."""
+        """Whether nothing has changed."""
         return (
             self._flavours == flavours()
             and not any(any(read()) for read in self._empty)
@@ -175,18 +171,18 @@ def _now(*reads: Read) -> list[tuple[Read, list[Any]]]:
 
 
 class _WatchedObjects:
-    """What there is to watch below some objects.
+    """Everything to watch below some objects.
 
     Attributes:
-        objects: those of which all attributes count.
-        dicts: containers with keys.
-        lists: containers without, and those with keys in an order of their own.
+        objects: objects of which all attributes count.
+        dicts: dicts.
+        lists: other containers, and ordered dicts for their order.
         wrappers: TensorFlow's proxies of dicts and tuples.
-        variables: plain variables, which nothing hangs on.
-        bare_variables: those that TensorFlow has not yet prepared for something to hang on.
+        variables: plain variables without children.
+        bare_variables: those that TensorFlow has not yet initialized as trackables.
         keras_variables: Keras 3's, each around another.
-        classes: those that are the user's own.
-        questions: what is asked again, and the answers.
+        classes: user classes.
+        questions: properties to evaluate again, with their values.
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
@@ -215,13 +211,13 @@ class _WatchedObjects:
                     stack.extend(look(obj))
 
     def _looks(self, cls: type) -> Looks:
-        """How to look at objects of a class, each giving what else there is to look at."""
+        """How to look at objects of a class; each function returns what to look at next."""
         if issubclass(cls, (*_PLAIN, *_ARRAYS)):
             return ()
         if cls in _WRAPPERS:
             return (self._wrapper,)
         if any("__class__" in vars(base) for base in cls.__mro__[:-1]):
-            raise UnsureError(f"{cls.__qualname__}.__class__")  # it passes for something else
+            raise UnsureError(f"{cls.__qualname__}.__class__")  # it poses as another class
         if issubclass(cls, (weakref.ref, _Reference)):
             return (_referent,)
         looks: list[Look] = []
@@ -299,7 +295,7 @@ def _answer(question: Callable[[], Any]) -> Any:
 def _same_answer(question: Callable[[], Any], before: Any) -> bool:
     try:
         now = _answer(question)
-    except Exception:  # asked for again by what needs it, it may raise there
+    except Exception:  # naming evaluates it again, and may raise there
         return False
     if isinstance(before, tuple) and isinstance(now, tuple):
         return len(now) == len(before) and all(map(_is_same, now, before))
@@ -313,14 +309,14 @@ def _is_same(now: Any, before: Any) -> bool:
 
 
 def _holds_no_object(value: Any) -> bool:
-    """Whether it is an array, or a tensor with numbers or strings in it."""
+    """Whether it is an array, or a tensor of numbers or strings."""
     return isinstance(value, np.ndarray) or (
         isinstance(value, tf.Tensor) and value.dtype not in (tf.resource, tf.variant)
     )
 
 
 def _decides_nothing(now: Any, before: Any) -> bool:
-    """Whether an attribute has another value of a kind that nothing is named or saved by."""
+    """Whether an attribute has changed only in a way on which no name and no key depends."""
     if before is _AN_ARRAY:
         return _holds_no_object(now)
     if isinstance(now, str) and isinstance(before, str):

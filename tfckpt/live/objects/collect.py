@@ -1,8 +1,8 @@
-"""The inventory of live objects: names, and the variables behind them.
+"""The inventory of live objects: canonical names and their variables.
 
-The first component of a name is the keyword under which an object was given. A lone Keras model is
-``model`` and its optimizer ``optimizer``, however they were given; so a checkpoint written from a
-compiled model alone and one written with ``Checkpoint(model=…, optimizer=…)`` have the same names.
+The first component of a name is the keyword of an object. The only Keras model is always ``model``
+and its optimizer ``optimizer``, so a checkpoint of a compiled model alone and one written with
+``Checkpoint(model=…, optimizer=…)`` have the same names.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Live:
     """Live objects and the names of their values.
 
     Attributes:
-        inventory: what there is.
+        inventory: the values.
         variables: canonical name → tf.Variable, Keras 3 Variable, or trackable object.
         unbuilt: canonical path → layer or model without variables.
-        optimizers: canonical path → optimizer; the outer one where it scales another's loss. One of
-            ``tf.compat.v1.train`` is among them where TensorFlow finds its slots: those of a
-            tf.Variable, not of a Keras 3 one, once the first step has made them.
+        optimizers: canonical path → optimizer; for a loss-scale optimizer, the outer one. One of
+            ``tf.compat.v1.train`` is included if TensorFlow finds its slots: slots of a
+            tf.Variable, not of a Keras 3 variable, once the first step has created them.
         trained: canonical path of an optimizer → its variables, in its own order.
-        plain: canonical path → trackable that is neither Keras's nor a value, a ``tf.Module`` say.
-        models: the Keras models that were given, by their first component.
-        deriving: the layers that keep something that they make from their variables.
-        keras_roots: the first components below which a Keras object is, or, beside one, an
-            optimizer of ``tf.compat.v1.train``, whose slots belong to its variables.
+        plain: canonical path → trackable that is no Keras object and no value: a ``tf.Module``.
+        models: first component → Keras model.
+        deriving: the layers that cache values computed from their variables.
+        keras_roots: the first components with Keras objects, or, next to one, an optimizer of
+            ``tf.compat.v1.train``, whose slots belong to its variables.
     """
 
     inventory: Inventory
@@ -64,7 +64,7 @@ class Live:
 
     @property
     def roots(self) -> Mapping[str, Root]:
-        """Keyword (``""`` for the root object) → what was given under it."""
+        """Keyword ("" for the root object) → its first component and kind."""
         return self.inventory.roots
 
     @property
@@ -75,11 +75,9 @@ class Live:
 
 
 def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
-    """Name every value of the given objects.
+    """Name every value of trackables, lists and dicts by keyword.
 
-    Args:
-        objects: keyword → model, optimizer, layer, variable or other trackable, or a list or dict.
-        root: an object given without a keyword, as in ``tf.train.Checkpoint(root)``.
+    ``root`` is an object without a keyword, as in ``tf.train.Checkpoint(root)``.
     """
     given = {"": root, **objects} if root is not None else dict(objects)
     roots = _roots(given)
@@ -87,16 +85,12 @@ def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
 
 
 def ungraphed(live: Live, stored: Inventory) -> Live:
-    """The live side as a file without an object graph sees it.
+    """The live values, with aliases for a file without an object graph.
 
-    Such a file counts no saves. Its keys are the names that variables had, and TensorFlow restores
-    each variable that has one of them for its own name. So a variable goes by its own name, too;
-    one of a Keras model, whose name depends on what was built before, only where all of its model's
-    are in the file, and no other weight is, or all of its optimizer's, too, and nothing else is.
-
-    Args:
-        live: the objects as they are.
-        stored: what the file has.
+    Such a file has no save counter. Its keys are names of variables, and TensorFlow restores each
+    variable whose own name is a key. So a variable's own name becomes an alias. The names of a
+    Keras model's variables depend on what was built before; they count only if the file holds
+    exactly the model's weights, or exactly its weights and its optimizer's values.
     """
     inventory = live.inventory
     entries = {n: e for n, e in inventory.entries.items() if n != "save_counter"}
@@ -107,7 +101,7 @@ def ungraphed(live: Live, stored: Inventory) -> Live:
         if is_variable(live.variables[name])
     }
     met = _met(own, keys)
-    if not _all_fit(met, own, keys, live):  # with the optimizers' values; else without
+    if not _all_fit(met, own, keys, live):  # try with the optimizers' values, then without
         own = {n: o for n, o in own.items() if entries[n].role in (Role.WEIGHT, Role.STATE)}
         keys = {key: e for key, e in keys.items() if e.role is Role.WEIGHT}
         met = _met(own, keys)
@@ -120,7 +114,7 @@ def ungraphed(live: Live, stored: Inventory) -> Live:
 
 
 def _met(own: Mapping[str, str], keys: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Name → what is stored under the variable's own name, where only one variable has that."""
+    """Name → stored value under the variable's own name, if no other variable has that name."""
     times = Counter(own.values())
     return {name: keys[o] for name, o in own.items() if times[o] == 1 and o in keys}
 
@@ -128,7 +122,7 @@ def _met(own: Mapping[str, str], keys: Mapping[str, Entry]) -> dict[str, Entry]:
 def _all_fit(
     met: Mapping[str, Entry], own: Mapping[str, str], keys: Mapping[str, Entry], live: Live
 ) -> bool:
-    """Whether all that is stored is met, and all that is below Keras objects."""
+    """Whether every stored value has a variable, and every Keras variable a stored value."""
     entries, missed = live.inventory.entries, own.keys() - met.keys()
     return (
         len(met) == len(keys)
@@ -142,7 +136,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
     models = {component: obj for component, obj in given.items() if is_model(obj)}
     tree = Tree()
     nodes: dict[str, Node] = {}
-    # Models first: a variable of a model is a weight, whoever else was given it.
+    # Models first: a variable of a model is a weight, even if it is also passed elsewhere.
     for component, obj in sorted(given.items(), key=lambda item: (item[0] not in models, item[0])):
         if (node := tree.node(obj, Role.STATE)) is not None:
             nodes[component] = node
@@ -188,7 +182,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
 
 
 def _has_keras(node: Node) -> bool:
-    """Layers and optimizers bear labels, plain trackables do not."""
+    """Whether there is a layer or optimizer below; these have labels, plain trackables do not."""
     return any(
         below.kind is NodeKind.OPTIMIZER or (below.kind is not NodeKind.VALUE and below.label)
         for below in names.walk(node)
@@ -209,7 +203,7 @@ def is_model(obj: Any) -> bool:
 
 
 def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
-    """Keyword → the first component of the names of what it was given for, and its kind."""
+    """Keyword → the first component of its values' names, and the kind of the object."""
     roots = {keyword: names.escaped(keyword) for keyword in given}
     models = {id(obj): keyword for keyword, obj in given.items() if is_model(obj)}
     solvers = {id(obj): keyword for keyword, obj in given.items() if is_optimizer(obj)}
@@ -256,7 +250,7 @@ def _entry(named: names.Name) -> Entry:
     if isinstance(value, LayerVocabulary):
         return value.entry(named.name)
     variable = raw(value)
-    # One made with `shape=[None]` holds a value of some shape all the same.
+    # A variable with `shape=[None]` still holds a value of some shape.
     told = variable.shape.is_fully_defined()
     shape = tuple(map(int, variable.shape if told else tf.shape(variable, tf.int64)))
     size = variable.dtype.size
@@ -274,7 +268,7 @@ def _entry(named: names.Name) -> Entry:
 
 
 def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
-    """The shapes that values were made with, where those are unknown: `shape=[None]`."""
+    """The declared shapes of values with unknown dimensions: `shape=[None]`."""
     values = {n.name: n.node.value for n in named.values}
     shapes = {name: raw(value).shape for name, value in values.items() if is_variable(value)}
     varying = {

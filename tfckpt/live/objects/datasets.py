@@ -1,10 +1,10 @@
-"""What is known of the data set of an iterator: enough to tell another one.
+"""Describes the dataset of an iterator well enough to detect another one.
 
-TensorFlow restores an iterator's place into any pipeline whose operations have the same names. Its
-fingerprint of a data set is of all that the pipeline is made of, functions and data in memory
-included, and the same in every process; contents of files are no part of it. It may be another one
-whenever the same pipeline is made where one of three operations is in it: a cache in memory, a
-snapshot, and random numbers that each iteration draws anew.
+TensorFlow restores an iterator's position into any pipeline whose operations have the same names.
+Its fingerprint of a dataset covers the whole pipeline, including functions and data in memory but
+not the contents of files, and is the same in every process. It may differ each time the same
+pipeline is built if it holds a cache in memory, a snapshot, or random numbers that each iteration
+draws again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tfckpt.core.inventory import Dataset
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_BYTES = 64 << 20  # of data in memory, which a fingerprint copies: 1.5 s for 200 MiB
+MOST_BYTES = 64 << 20  # a fingerprint copies data in memory: 1.5 s for 200 MiB
 _known: weakref.WeakKeyDictionary[Any, Dataset] = weakref.WeakKeyDictionary()
 
 
 def dataset_of(iterator: Any) -> Dataset | None:
-    """What is known of the data set, None for an iterator that has none."""
+    """The description of an iterator's dataset; None if it has none."""
     dataset = getattr(iterator, "_dataset", None)
     if dataset is None:
         return None
@@ -41,25 +41,25 @@ def _fingerprint(dataset: Any) -> str:
         return ""
     try:
         return str(int(dataset.fingerprint()))
-    except (AttributeError, NotImplementedError, tf.errors.OpError):  # of an older TensorFlow
+    except (AttributeError, NotImplementedError, tf.errors.OpError):  # an older TensorFlow
         return ""
 
 
 def _is_new_each_time(dataset: Any) -> bool:
-    """Whether TensorFlow may give it another fingerprint whenever it is made."""
+    """Whether TensorFlow may give it another fingerprint each time it is built."""
     name = type(dataset).__name__
     in_memory = name == "CacheDataset" and not dataset._filename.numpy()
     return in_memory or name == "_SnapshotDataset" or bool(getattr(dataset, "_rerandomize", False))
 
 
 def _size(dataset: Any) -> int:
-    """The bytes of the tensors that a data set itself is made from."""
+    """The bytes of the tensors that a dataset holds itself."""
     tensors = (each for each in getattr(dataset, "_tensors", ()) if isinstance(each, tf.Tensor))
     return sum(math.prod(each.shape) * each.dtype.size for each in tensors)
 
 
 def all_below(*datasets: Any) -> Iterator[Any]:
-    """Data sets and all that they take from, each once."""
+    """Datasets and all their inputs, recursively, each once."""
     waiting, seen = list(datasets), set[int]()
     while waiting:
         dataset = waiting.pop()

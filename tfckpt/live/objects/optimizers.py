@@ -1,16 +1,16 @@
-"""Optimizers of every kind → which variable is which slot of which model variable.
+"""Finds which optimizer variable is which slot of which model variable, for every optimizer.
 
-Keras addresses optimizer state by position, which is how a checkpoint comes to give one variable's
-momentum to another. Here a slot is (slot, variable). Read off the code of both flavours:
+Keras addresses optimizer state by position, so a checkpoint may give one variable's momentum to
+another. Here a slot is the pair (slot, variable), taken from the code of both flavors:
 
 - Keras 3 (keras/src/optimizers/base_optimizer.py): a list attribute as long as
-  ``_trainable_variables`` is a slot; dicts and anything else are known by the variable's name,
+  ``_trainable_variables`` is a slot; in dicts and elsewhere the variable's name tells,
   ``<path of the model variable with _>_<slot>``.
 - tf_keras (tf_keras/src/optimizers/optimizer.py): the same lists, indexed by ``_index_dict``.
 - tf_keras legacy (optimizer_v2.py) and ``tf.compat.v1.train`` (tensorflow/python/training/
   optimizer.py): ``get_slot``, by variable and slot.
-- A loss-scale optimizer holds another one, and variables of its own. Its node is the inner one's,
-  its own values stand below ``loss_scale``: so a run in float32 and one in mixed precision have the
+- A loss-scale optimizer holds another one, and its own variables. It shares the inner one's node,
+  with its own values below ``loss_scale``: so a run in float32 and one in mixed precision have the
   same names, as they have the same keys in tf_keras's checkpoints.
 """
 
@@ -43,7 +43,7 @@ _BOOKKEEPING = frozenset({"_variables", "_trainable_variables", "_weights"})
 
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
-    """Fill in an optimizer's node: its own values; slots once all variables are known."""
+    """Add an optimizer's own values to its node; :func:`finish` adds the slots."""
     cls = type(optimizer).__name__
     node.label = v1_class(cls) if is_v1(optimizer) else snake_case(cls)
     if hasattr(optimizer, "_create_slots"):
@@ -67,8 +67,8 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
 
 
 def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
-    """Add a loss-scale optimizer's own values to the node of the one inside."""
-    scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number where it does not change
+    """Add a loss-scale optimizer's own values to the node of its inner optimizer."""
+    scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number if it is constant
     own = scale._trackable_children() if isinstance(scale, Trackable) else vars(outer)
     group = Node(NodeKind.GROUP)
     for edge, child in own.items():
@@ -78,7 +78,7 @@ def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
 
 
 def finish(tree: Tree, optimizer: Any, node: Node) -> None:
-    """The slots, for the model variables that the tree holds by now."""
+    """Add the slots, once the tree holds all model variables."""
     optimizer = _innermost(optimizer)
     if hasattr(optimizer, "_create_slots"):
         _named_slots(tree, optimizer, node)
@@ -93,7 +93,7 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
         for index, variable in enumerate(value):
             if is_variable(variable) and index in trained:
                 child = tree.variable(variable, Role.SLOT)
-                if id(child) in found:  # another part of the same
+                if id(child) in found:  # another part of the same variable
                     continue
                 node.slots.append(Slot(slot_name(attribute), trained[index], child))
                 found.add(id(child))
@@ -101,7 +101,7 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
 
 
 def in_order(tree: Tree, optimizer: Any) -> list[Node]:
-    """The variables of an optimizer that lists its slots by their position."""
+    """The trained variables of an optimizer that lists its slots by position."""
     optimizer = _innermost(optimizer)
     found = {} if hasattr(optimizer, "_create_slots") else _trained(tree, optimizer)
     return [found[index] for index in sorted(found)]
@@ -117,7 +117,7 @@ def _innermost(optimizer: Any) -> Any:
 def _leftovers(
     tree: Tree, optimizer: Any, node: Node, trained: list[Node], found: set[int]
 ) -> None:
-    """Variables that no attribute lists by position; their own names say what they are."""
+    """Add variables that no attribute lists by position, by their own names."""
     found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
     paths = by_slot_path((variable.label, variable) for variable in trained)
     for variable in getattr(optimizer, "_variables", ()):
@@ -161,7 +161,7 @@ def _named_slots(tree: Tree, optimizer: Any, node: Node) -> None:
         for name in names:
             try:
                 value = optimizer.get_slot(raw(variable), name)
-            except KeyError:  # tf_keras's way to say that there is none
+            except KeyError:  # tf_keras raises this if there is none
                 continue
             if value is not None:
                 of, child = tree.variable(variable), tree.variable(value, Role.SLOT)
@@ -169,10 +169,9 @@ def _named_slots(tree: Tree, optimizer: Any, node: Node) -> None:
 
 
 def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:
-    """Slots of variables that were not given along, by the variables' own names.
+    """Add slots of variables outside the tree as the optimizer's own values.
 
-    TensorFlow saves such an optimizer's slots with their variables only, so these are values of the
-    optimizer's own.
+    TensorFlow saves such slots only together with their variables.
     """
     known = {id(slot.value) for slot in node.slots}
     for key, slots in optimizer._slots.items():
@@ -183,7 +182,7 @@ def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:
 
 
 def _own_name(key: str) -> str:
-    """Of a variable, in the key that tf_keras has for it: `dense/kernel` in `dense/kernel_12`."""
+    """The name of a variable in tf_keras's key for it: `dense/kernel` in `dense/kernel_12`."""
     return key.rpartition("_")[0]
 
 

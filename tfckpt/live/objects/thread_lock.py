@@ -1,12 +1,12 @@
-"""Which of several threads may name, read and assign the values of live objects.
+"""The lock under which threads name, read and assign the values of live objects.
 
-Two checkpoints may be of the same objects, or of some that they share, which nobody knows before
-they are named. So there is one lock for all objects of the process: a restore holds it from the
-first look at them to the last assignment, a save until it has read them. Files are written without
-it. What belongs to one checkpoint, its counters and its number, is :class:`Background`'s.
+Two checkpoints may share objects, which is only known once they are named. So there is one lock for
+all objects of the process: a restore holds it from the first look to the last assignment, a save
+until it has read the values. Files are written without it. The counters and the number of one
+checkpoint are protected by :class:`Background`.
 
-A lock is re-entrant, for a restore that a callback asks for. In the middle of an assignment only a
-signal handler or a hook of a layer can ask in the same thread, and that is refused.
+The lock is re-entrant, for a callback that restores. While values are assigned, only a signal
+handler or a hook of a layer can start another restore in the same thread, which is refused.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Lock:
-    """A re-entrant lock; in a forked child, where nobody may be left to release it, a new one.
+    """A re-entrant lock; replaced in a forked child, where its owner may not exist.
 
     Attributes:
-        assigning: whether its holder is in the middle of an assignment.
+        assigning: whether its holder is assigning values.
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ _objects = Lock()
 
 @contextlib.contextmanager
 def live_objects() -> Iterator[None]:
-    """No other thread names, reads or assigns values meanwhile.
+    """Keep other threads from naming, reading and assigning values.
 
     Raises:
-        TfckptError: this thread is in the middle of assigning some.
+        TfckptError: this thread is assigning values.
     """
     with _objects.held():
         if _objects.assigning:
@@ -68,7 +68,7 @@ def live_objects() -> Iterator[None]:
 
 @contextlib.contextmanager
 def assigning() -> Iterator[None]:
-    """What is inside assigns values, all or none."""
+    """Refuse :func:`live_objects` in this thread while the body assigns values."""
     with _objects.held():
         _objects.assigning, before = True, _objects.assigning
         try:

@@ -1,11 +1,11 @@
-"""What tells live layers of automatic names from each other, beside their names and their order.
+"""Traits that distinguish live layers with automatic names, besides their names and order.
 
-What feeds them and what they feed, what they were made with, and whether a name only looks
-automatic. Keras notes of no name who gave it; but it counts the names that it gives. One beyond the
-count was given, or was read from a configuration, or Keras has forgotten its count since
-(``clear_session``). In the latter cases no automatic name of the model is within the count; so a
-name is taken for a given one only beside one that is: of the model that holds it, or of a layer of
-that, an unnamed input say; and only where the numbers are not those that Keras gives in turn.
+These are their connections, their settings, and whether a name only looks automatic. Keras does not
+record whether a user chose a name, but it counts the names that it generates. A number beyond the
+count was chosen by a user, or read from a configuration, or Keras has reset its count since
+(``clear_session``). In the last two cases no automatic name of the model is within the count. So a
+name counts as chosen only if the model or one of its layers (an unnamed input, say) has a name
+within the count, and if the numbers are not consecutive as Keras's are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMED = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
 def given_names(tree: Tree) -> frozenset[int]:
-    """The ids of the nodes of layers whose names look automatic, and were given."""
+    """The ids of the nodes of layers whose names look automatic, but were chosen by a user."""
     found: set[int] = set()
     for parent, _, flavour in list(tree.layers):
         inner = parent._flatten_layers(include_self=True, recursive=False)
@@ -47,10 +47,10 @@ def given_names(tree: Tree) -> frozenset[int]:
 
 
 def _in_turn(nodes: Sequence[Node], flavour: Flavour) -> set[str]:
-    """The automatic names that are numbered in turn from 0, or from a number that Keras has given.
+    """The automatic names that are numbered consecutively from a number that Keras has used.
 
-    Keras has given them where it has begun its count anew since, or keeps another one for this
-    thread (keras/src/backend/common/global_state.py).
+    Keras generated them if it has reset its count since, or has another count in this thread
+    (keras/src/backend/common/global_state.py).
     """
     numbers: dict[str, list[int]] = {}
     for node in dict.fromkeys(nodes):
@@ -67,12 +67,12 @@ def _base(node: Node) -> str:
 
 
 def _judged(node: Node) -> bool:
-    """Whether Keras may have given the name by its count of the class, not by a feature's name."""
+    """Whether Keras may have numbered the name by class, not by the name of a feature."""
     return bool(node.base) and not node.base.endswith("_preprocessor")
 
 
 def _counted(node: Node, flavour: Flavour) -> bool:
-    """Whether the process may have given the name itself."""
+    """Whether Keras may have generated the name in this process."""
     number = name_number(node.label)
     base = _base(node)
     return node.label == (f"{base}_{number}" if number else base) and (
@@ -81,7 +81,7 @@ def _counted(node: Node, flavour: Flavour) -> bool:
 
 
 def wire(tree: Tree) -> None:
-    """Note at the node of each functional model how its layers are wired."""
+    """Store at the node of each functional model how its layers are connected."""
     for model, node, flavour in tree.layers:
         # tf_keras's Sequential is a functional model, which has no inputs before it is built.
         if isinstance(model, flavour.functional) and model.inputs and model.outputs:
@@ -100,7 +100,7 @@ def _graph(model: Any, flavour: Flavour) -> Graph:
     def call(tensor: Tensor) -> LayerCall | None:
         layer = layers[tensor.layer]
         nodes = getattr(layer, "_inbound_nodes", ())
-        if tensor.call >= len(nodes):  # an input, or what somebody has taken out
+        if tensor.call >= len(nodes):  # an input, or a node that was removed
             return None
         return LayerCall(type(layer).__name__, tensors(flavour.inputs(nodes[tensor.call])))
 
@@ -108,12 +108,9 @@ def _graph(model: Any, flavour: Flavour) -> Graph:
 
 
 def with_traits(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
-    """The layers of each stack with what else tells them, beside their wires.
+    """The layers of each layer sequence, with their traits besides the connections.
 
-    Args:
-        tree: of the live objects.
-        named: their names.
-        given: the nodes of layers whose names were given.
+    ``given`` holds the ids of nodes whose names were chosen by a user.
     """
     layers = {named.paths[id(n)]: each for each in tree.layers if id(n := each[1]) in named.paths}
     found = {}
@@ -135,7 +132,7 @@ def _told(one: Layer, pair: _Found, *, given: bool) -> Layer:
 
 
 def _settings(layer: Any) -> str:
-    """What a layer was made with, as far as it keeps that in plain values, and its functions."""
+    """A digest of a layer's public plain attributes and the names of its functions."""
     told = {
         name: value.__name__ if issubclass(type(value), _NAMED) else value
         for name, value in vars(layer).items()

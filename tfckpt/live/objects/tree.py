@@ -1,9 +1,9 @@
-"""Live objects → the tree that :mod:`tfckpt.core.names` gives names to.
+"""Builds the tree of live objects that :mod:`tfckpt.core.names` names.
 
-A Keras object is walked by its own attributes, not by TensorFlow's object graph, which misses
-whatever Keras 3 keeps in a list or a dict, every seed generator and every metric (keras#18398).
-Whatever Keras tracks and no attribute leads to is taken from the layer's own books, so that nothing
-Keras counts as a variable is ever left out. Anything else is walked as TensorFlow walks it.
+A Keras object is walked by its attributes, not by TensorFlow's object graph, which misses what
+Keras 3 keeps in lists and dicts, seed generators and metrics (keras#18398). What Keras tracks but
+no attribute reaches is taken from the layer's own bookkeeping lists, so that no Keras variable is
+ever left out. Other objects are walked as TensorFlow walks them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tfckpt.live.variables.variables import (
 )
 from tfckpt.live.variables.vocabularies import vocabularies
 
-# What `compile` and `fit` leave on a model; the optimizer and the metrics are asked for by name. A
-# user's own layers may well stand on one of these, `self.history = [Dense(8), Dense(8)]`.
+# What `compile` and `fit` set on a model; the optimizer and the metrics are read by name. A user
+# may keep layers on such an attribute: `self.history = [Dense(8), Dense(8)]`.
 _TRAINER_ATTRIBUTES = frozenset(
     {
         "compiled_loss",
@@ -61,8 +61,8 @@ _TRAINER_ATTRIBUTES = frozenset(
     }
 )
 
-# What FeatureSpace calls the layers of features that were given no name, with a number before the
-# end: `float_normalized_2_preprocessor` (feature_space.py of both flavours).
+# FeatureSpace's names for the layers of unnamed features, with a number before the end:
+# `float_normalized_2_preprocessor` (feature_space.py of both flavors).
 _FEATURES = frozenset(
     f"{feature}_preprocessor"
     for feature in (
@@ -82,13 +82,13 @@ class Tree:
     """The nodes of a set of live objects, each object once.
 
     Attributes:
-        unbuilt: layers that have no variables yet, with their nodes.
-        optimizers: the optimizers found, with their nodes; of a loss-scale optimizer and the one
-            inside, which are one node, the outer.
-        layers: the layers found, with their nodes and flavours.
-        plain: trackables that are neither Keras's nor values, with their nodes.
+        unbuilt: layers without variables, with their nodes.
+        optimizers: optimizers with their nodes; a loss-scale optimizer shares the node of its inner
+            one, and only the outer one is listed.
+        layers: layers with their nodes and flavors.
+        plain: trackables that are neither Keras objects nor values, with their nodes.
         keras: whether a Keras object is among them.
-        variables: the variables found.
+        variables: the variables.
     """
 
     def __init__(self) -> None:
@@ -103,11 +103,9 @@ class Tree:
         self._savers = any_registered()
 
     def node(self, obj: Any, role: Role = Role.WEIGHT) -> Node | None:
-        """The node of an object; None for what can hold no value.
+        """The node of an object; None if it cannot hold a value.
 
-        Args:
-            obj: whatever hangs on an attribute, in a list or a dict.
-            role: of a variable that is not known yet.
+        ``role`` is for a variable that has no node yet.
         """
         if is_variable(obj):
             return self.variable(obj, role)
@@ -145,7 +143,7 @@ class Tree:
             self._trackable(obj, node)
 
     def attach(self, parent: Node, edge: str, obj: Any) -> None:
-        """Hang an object below a node, if it can hold a value."""
+        """Add an object below a node, if it can hold a value."""
         if (node := self.node(obj)) is not None:
             parent.children.append((escaped(edge), node))
 
@@ -166,7 +164,7 @@ class Tree:
         self._keep.append(obj)  # an id is only unique while its object lives
 
     def _scaled(self, outer: Any) -> Node | None:
-        """The node of the optimizer inside, and the outer one's own values with it."""
+        """The node of the inner optimizer, with the values of the outer one."""
         node = self.node(outer.inner_optimizer)
         if node is not None:
             self._remember(outer, node)
@@ -176,12 +174,12 @@ class Tree:
         return node
 
     def _delegated(self, obj: Any, role: Role) -> Node | None:
-        """The node of what an object says it is."""
+        """The node of the trackable that an object delegates to."""
         node = self.node(meant(obj), role)
         if node is not None:
             self._remember(obj, node)
             if node.role in (Role.OBJECT, Role.ITERATOR):
-                node.value = obj  # which is what TensorFlow's object graph reaches
+                node.value = obj  # TensorFlow's object graph has this one
         return node
 
     def _trackable(self, obj: Any, node: Node) -> None:
@@ -247,7 +245,7 @@ class Tree:
                 self._metric(metric, node)
 
     def _unnamed(self, layer: Any, node: Node, flavour: Flavour) -> None:
-        """What Keras tracks on this layer itself and no attribute of it leads to, and its words."""
+        """Add what Keras tracks on a layer but no attribute reaches, and its vocabulary."""
         below = _reached(node)
         own = [
             *getattr(layer, "_trainable_variables", ()),  # Keras 3
@@ -262,7 +260,7 @@ class Tree:
         for inner in layer._flatten_layers(include_self=False, recursive=False):
             found = None if isinstance(inner, flavour.metric) else self.node(inner)
             if found is not None and id(found) not in below:
-                # In a Python set, say. All that tells them apart is their order, as in a stack.
+                # In a Python set, say. Only their order identifies them, as in a layer sequence.
                 node.kind = NodeKind.SEQUENCE
                 node.layers.append(found)
         generators = map(self.node, getattr(layer, "_seed_generators", ()))
@@ -288,7 +286,7 @@ class Tree:
 
 
 def _reached(node: Node) -> set[int]:
-    """The ids of a node's layers and children, looking through whatever is no layer."""
+    """The ids of a node's layers and children, also of those below nodes that are not layers."""
     found: set[int] = set()
     stack = [*node.layers, *(child for _, child in node.children)]
     while stack:
@@ -302,7 +300,7 @@ def _reached(node: Node) -> set[int]:
 
 
 def _has_layers(value: Any, flavour: Flavour) -> bool:
-    """Whether a layer stands there, a metric aside, or somewhere in a list or dict."""
+    """Whether it is a layer other than a metric, or a list or dict that holds one."""
     if isinstance(value, (list, tuple, dict)):
         inner = value.values() if isinstance(value, dict) else value
         return any(_has_layers(each, flavour) for each in inner)
@@ -310,7 +308,7 @@ def _has_layers(value: Any, flavour: Flavour) -> bool:
 
 
 def is_value(obj: Any) -> bool:
-    """Whether a trackable that is no Keras object is a value itself, a table or an iterator say."""
+    """Whether a non-Keras trackable is itself a value, such as a table or an iterator."""
     obj = meant(obj)
     return is_variable(obj) or _serializes(obj) or (any_registered() and has_saver(obj))
 

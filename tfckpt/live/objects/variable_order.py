@@ -1,9 +1,9 @@
-"""The orders in which Keras lists a live object's variables, for files that tell a value's place.
+"""The orders in which Keras lists variables, for files that store values by position.
 
-Each is that of Keras's own writers: ``save_own_variables`` of both flavours and the HDF5 format of
-Keras 2 (keras/src/saving/saving_lib.py, tf_keras/src/saving/legacy/hdf5_format.py), but as it is
-while no layer is frozen: a file does not tell which layers were. A layer that writes its values in
-a way of its own has no order.
+They follow Keras's own writers: ``save_own_variables`` of both flavors and the HDF5 format of
+Keras 2 (keras/src/saving/saving_lib.py, tf_keras/src/saving/legacy/hdf5_format.py), as if no layer
+were frozen: a file does not tell which layers were. A layer with its own way of writing has no
+order.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     Orders = dict[str, tuple[Ordered, ...]]
 
 _KERAS = ("keras.src.", "tf_keras.src.")
-# LoRA's matrices are merged into the kernel where it is written.
+# LoRA's matrices are merged into the kernel when it is written.
 _MERGED = "lora_"
 
 
 def own_orders(tree: Tree, named: Names) -> Orders:
-    """Canonical path of each layer, and of each optimizer whose order can be told → its values."""
+    """Path of each layer, and of each optimizer with a known order → its own values."""
     names = {id(value.node): value.name for value in named.values}
     found: Orders = {}
     for layer, node, flavour in tree.layers:
@@ -46,7 +46,7 @@ def own_orders(tree: Tree, named: Names) -> Orders:
 
 
 def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
-    """Canonical path of each layer that a model lists → its values, and those of layers inside."""
+    """Path of each layer that a model lists → its values and those of nested layers."""
     names = {id(value.node): value.name for value in named.values}
     found: Orders = {}
     for model in models:
@@ -59,12 +59,9 @@ def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
 
 
 def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
-    """Canonical path of each model that is no stack → the layers with values that it lists.
+    """Path of each subclassed model → the layers with values that it lists.
 
-    Args:
-        tree: of the live objects.
-        named: their names.
-        given: the nodes of layers whose names look automatic and were given.
+    ``given`` holds the ids of nodes whose names look automatic but were chosen by a user.
     """
     found = {}
     for model, node, flavour in list(tree.layers):
@@ -118,7 +115,7 @@ def _others(layer: Any) -> Sequence[Any]:
 
 
 def _deep(layer: Any) -> list[Any]:
-    """A layer's values and those inside, trainable ones first, as if none were frozen."""
+    """The values of a layer and its nested layers, trainable ones first, as if none were frozen."""
     inside = list(_inside(layer))
     trainable = [v for each in inside for v in _trainable(each)]
     others = [v for each in inside for v in _others(each)]
@@ -127,14 +124,14 @@ def _deep(layer: Any) -> list[Any]:
 
 
 def _inside(layer: Any) -> Iterator[Any]:
-    """The layer and those inside, in the order in which Keras gathers their variables."""
+    """A layer and its nested layers, in the order in which Keras gathers their variables."""
     yield layer
     for inner in layer._flatten_layers(include_self=False, recursive=False):
         yield from _inside(inner)
 
 
 def _writes_plainly(layer: Any, flavour: Flavour) -> bool:
-    """Whether the layer's values are written as Keras's own layers write them."""
+    """Whether a layer's values are written by Keras's own ``save_own_variables``."""
     writer = getattr(type(layer), "save_own_variables", None)
     module = getattr(writer, "__module__", "")
     quantized = getattr(layer, "quantization_mode", None)
@@ -142,7 +139,7 @@ def _writes_plainly(layer: Any, flavour: Flavour) -> bool:
 
 
 def _trains_all(tree: Tree, optimizer: Any) -> bool:
-    """Whether the optimizer has all that can be trained; a file does not tell which it had."""
+    """Whether an optimizer has all trainable variables; a file does not tell which it had."""
     flavour = flavour_of(optimizer)
     while flavour is not None and isinstance(optimizer, flavour.loss_scale):
         optimizer = optimizer.inner_optimizer
@@ -156,7 +153,7 @@ def _trains_all(tree: Tree, optimizer: Any) -> bool:
 
 
 def _state(optimizer: Any) -> list[Any]:
-    """What Keras writes of an optimizer; of one that scales the loss, the one inside."""
+    """The optimizer variables that Keras writes; for a loss-scale optimizer, the inner one's."""
     flavour = flavour_of(optimizer)
     while flavour is not None and isinstance(optimizer, flavour.loss_scale):
         optimizer = optimizer.inner_optimizer
