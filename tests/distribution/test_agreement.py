@@ -50,7 +50,7 @@ def test_every_worker_gets_the_same_path_and_the_chief_alone_writes(came, root) 
 def test_one_that_cannot_read_makes_all_refuse(came) -> None:
     refused(came, "absent", "RestoreError", "CheckpointNotFoundError", "absent")
     refused(came, "damaged", "RestoreError", "DamagedCheckpointError", "checksum")
-    assert "worker 1 cannot" in came[0]["absent"][1]
+    assert "worker 1 failed" in came[0]["absent"][1]
 
 
 def test_another_plan_in_one_is_an_error_in_all(came) -> None:

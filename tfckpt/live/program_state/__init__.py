@@ -1,4 +1,4 @@
-"""State of the program besides its variables: iterators, random generators, captured values.
+"""State of the program besides the variables of models: iterators, random generators, closures.
 
 May import `live/objects` and below.
 """

@@ -1,9 +1,9 @@
-"""What the functions of a data pipeline keep outside of it: the variables that they read and write.
+"""The variables that the functions of a data pipeline read and write.
 
-A layer that augments has its seed in one, ``tf.random.Generator`` its state, and the functions hold
-only handles of them. TensorFlow refuses to save such an iterator, since pipelines run ahead: the
-variables are those of batches that nobody has seen yet. An iterator stands still while it is being
-serialized, so that variables with the same values before and after belong to it.
+An augmentation layer keeps its seed in one, ``tf.random.Generator`` its state; the functions
+capture only handles. TensorFlow refuses to save such an iterator, because pipelines prefetch: the
+variables have values for batches that the training has not seen yet. An iterator pauses while it is
+serialized, so variables with equal values before and after belong to the serialized state.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE.value
 _TRIES = 100
-# They hold no state themselves, but for what the functions do that they call, or keep it in the
-# iterator; tables are only looked up.
+# These are stateful only through the functions that they call, or keep their state in the iterator;
+# tables are only looked up.
 _STATELESS = {
     *("Assert", "Case", "If", "PartitionedCall", "PrintV2", "StatefulPartitionedCall", "While"),
     *("LookupTableExportV2", "LookupTableFindV2", "LookupTableSizeV2"),
@@ -39,10 +39,10 @@ class Captured:
     """The variables of a dataset's functions, in the order of the pipeline.
 
     Attributes:
-        handles: of all of them.
-        operations: types of all that the functions do.
-        stateful: those of them that keep a state which is neither a variable's nor saved.
-        races: whether several calls at a time write or draw, in an order that nobody knows.
+        handles: their resource handles.
+        operations: the types of all operations in the functions.
+        stateful: those with state that is neither in a variable nor saved.
+        races: whether parallel calls write or draw, in an order that is not deterministic.
     """
 
     handles: tuple[Any, ...] = ()
@@ -51,31 +51,29 @@ class Captured:
     races: bool = False
 
     def read(self) -> list[np.ndarray[Any, Any]]:
-        """Their values."""
+        """The values of the variables."""
         return [
             tf.raw_ops.ReadVariableOp(resource=each, dtype=_dtype(each)).numpy()
             for each in self.handles
         ]
 
     def assign(self, values: Sequence[Any]) -> None:
-        """Give them values of the same shapes; nothing may be running ahead."""
+        """Assign values of the same shapes; no iterator may be prefetching."""
         for handle, value in zip(self.handles, values, strict=True):
             tensor = tf.constant(value, _dtype(handle))
             tf.raw_ops.AssignVariableOp(resource=handle, value=tensor)
 
     def fit(self, values: Sequence[Any]) -> bool:
-        """Whether values are as many, and of the same shapes."""
+        """Whether values have the same number and shapes as the variables."""
         shapes = [tuple(each.shape) for each in self.read()]
         return [np.shape(each) for each in values] == shapes
 
 
 @saveable_compat.legacy_saveable_name("ITERATOR")
 class SavedIterator(Trackable):  # type: ignore[misc]
-    """What TensorFlow's saver takes for an iterator, whatever the functions of its data keep.
+    """A trackable for an iterator that TensorFlow saves even if its functions have state.
 
-    Args:
-        iterator: the one that is restored into.
-        state: of it, where it has been taken already.
+    ``state`` is the serialized iterator, if it was taken already.
     """
 
     def __init__(self, iterator: Any, state: Any = None) -> None:
@@ -90,12 +88,12 @@ class SavedIterator(Trackable):  # type: ignore[misc]
 
 
 def serialized(resource: Any) -> Any:
-    """The state of an iterator; what is kept outside of it is nobody's concern."""
+    """The state of an iterator, ignoring state outside of it."""
     return tf.raw_ops.SerializeIterator(resource_handle=resource, external_state_policy=_IGNORE)
 
 
 def captured(dataset: Any) -> Captured:
-    """What the functions of a dataset, and of all that it takes from, hold and do."""
+    """What the functions of a dataset and of its inputs capture and do."""
     handles: dict[int, Any] = {}
     all_operations: set[str] = set()
     races = False
@@ -118,9 +116,9 @@ def captured(dataset: Any) -> Captured:
 def together(
     iterator: Any, found: Captured
 ) -> tuple[SavedIterator, list[np.ndarray[Any, Any]]] | None:
-    """An iterator, and the variables that belong to what it gives next; None where it never rests.
+    """An iterator with the variable values for its next batch; None if they never stop changing.
 
-    A pipeline that runs ahead stops where its buffers are full.
+    A prefetching pipeline pauses when its buffers are full.
     """
     values = found.read()
     for _ in range(_TRIES):
@@ -149,7 +147,7 @@ def _of_a_variable(operation: str) -> bool:
 
 
 def _dtype(handle: Any) -> Any:
-    """Of the variable that it is a handle of, None where it is none of one."""
+    """The dtype of the variable behind a handle; None for anything else."""
     known = getattr(handle, "_handle_data", None) if handle.dtype == tf.resource else None
     if known is None or not known.is_set or not known.shape_and_type:
         return None

@@ -1,15 +1,15 @@
-"""The data of a training: iterators that can be saved, and those that can only be asked again.
+"""Training data: iterators that can be saved, and those that must be replayed.
 
-TensorFlow saves an iterator with its shuffle buffer, but nothing that an operation of the pipeline
-keeps outside of it: the state of ``tf.random`` operations, of Python functions and generators, and
-of variables, which are saved beside it (:mod:`tfckpt.live.program_state.captured`). By default it
-refuses such a pipeline; Keras's own for NumPy arrays has that check turned off, so it is asked for
-here. It looks only at what has run, so that an answer counts once a batch was taken.
+TensorFlow saves an iterator with its shuffle buffer, but not the state of operations outside of it:
+``tf.random`` operations, Python functions and generators, and variables, which are saved separately
+(:mod:`tfckpt.live.program_state.captured`). By default it refuses such a pipeline; Keras turns this
+check off for its own pipelines over NumPy arrays, so it is requested explicitly here. The check
+only sees operations that have run, so its answer is valid once a batch was taken.
 
-A shuffle takes new seeds for every pass from a counter that all iterators of the dataset share.
-Keras's loop makes as many iterators again, which counts as many passes, but not those of a shuffle
-that another one or a repetition calls. And to restore an iterator whose shuffle was at its end
-counts one pass too many (tensorflow/core/kernels/data/shuffle_dataset_op.cc), which is put right.
+A shuffle draws new seeds for every pass from a counter that all iterators of the dataset share.
+Keras's loop creates the same number of iterators again, which counts the same passes, except those
+of a shuffle inside another shuffle or a repeat. Restoring an iterator whose shuffle was exhausted
+counts one pass too many (tensorflow/core/kernels/data/shuffle_dataset_op.cc), which is corrected.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ if TYPE_CHECKING:
 
 RAN_OUT = (StopIteration, tf.errors.OutOfRangeError)
 SAVED, COUNTED, REPLAYED = "saved", "counted", "replayed"
-_LOOKED_AT = 4096  # numbers of a tensor, from its first to its last
+_LOOKED_AT = 4096  # numbers of a tensor, evenly spaced
 _FAIL = tf.data.experimental.ExternalStatePolicy.FAIL.value
 _IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE
 
 
 def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1) -> str:
-    """How to come to the same batch again.
+    """How to get back to the same batch: ``saved``, ``counted`` or ``replayed``.
+
+    ``saved`` if the iterator can be saved; ``counted`` if a new one gives the same batches again;
+    ``replayed`` if a batch depends on all earlier ones.
 
     Args:
-        iterator: what a train function takes its batches from.
-        found: what the functions of its dataset hold and do.
-        seeded: whether a global seed is set, without which random operations draw anew.
-        iterators: how many of the dataset were made for training.
-
-    Returns:
-        ``saved`` where the iterator can be; ``counted`` where a new one gives the same batches
-        again; ``replayed`` where they depend on all that were given before.
+        iterator: the source of the training batches.
+        found: what the functions of its dataset capture and do.
+        seeded: whether a global seed is set; without it random operations are not repeatable.
+        iterators: how many iterators of the dataset were created for training.
     """
-    if not isinstance(iterator, tf.data.Iterator):  # of a strategy: nothing is known of it
+    if not isinstance(iterator, tf.data.Iterator):  # a strategy's iterator cannot be inspected
         return REPLAYED
     dataset = iterator._dataset
     alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
@@ -72,7 +71,7 @@ def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1)
 
 
 def _draws_only(refusal: str, found: Captured) -> bool:
-    """Whether what TensorFlow refuses to save draws random numbers, or is in variables."""
+    """Whether TensorFlow refuses only because of random operations or variables."""
     operation = re.search(r"(\w+) is stateful", refusal)
     known = operation is None or operation[1] in found.operations
     others = ("PyFunc", "Generator", "Table")
@@ -80,9 +79,9 @@ def _draws_only(refusal: str, found: Captured) -> bool:
 
 
 def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
-    """Whether the dataset draws by no seed, so that another process has another order.
+    """Whether the dataset draws without a seed, so that another process gets another order.
 
-    A shuffle in a function that is mapped over a dataset is not seen.
+    A shuffle inside a mapped function is not detected.
     """
     if not seeded and kind_of(iterator, found, seeded=True) == COUNTED:
         return True
@@ -91,12 +90,12 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
 
 
 def _one_pass(dataset: Any) -> bool:
-    """Whether each iterator counts one pass of each shuffle, as soon as it is made."""
+    """Whether each new iterator counts exactly one pass of each shuffle."""
     return not any(called for called, _ in _shuffles(dataset))
 
 
 def _shuffles(dataset: Any) -> Iterator[tuple[bool, bool]]:
-    """Of each shuffle: whether another or a repetition calls it, and whether it has no seed."""
+    """For each shuffle: whether it is inside another or a repeat, and whether it has no seed."""
     pipeline = list(all_below(dataset))
     calling = [each for each in pipeline if _seeds(each) or type(each).__name__ == "_RepeatDataset"]
     inputs = (below for each in calling for below in each._inputs())
@@ -107,27 +106,27 @@ def _shuffles(dataset: Any) -> Iterator[tuple[bool, bool]]:
 
 
 def _seeds(dataset: Any) -> list[Any]:
-    """Both of a shuffle; none of another data set."""
+    """The two seeds of a shuffle; empty for other datasets."""
     seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
     return [] if None in seeds else seeds
 
 
 def element_of(iterator: Any) -> str:
-    """Types and shapes of a batch, as text to compare."""
+    """The dtypes and shapes of a batch, as a string to compare."""
     return str(tf.nest.map_structure(str, iterator.element_spec))
 
 
 def content_of(iterator: Any) -> str:
-    """A checksum of some numbers of the tensors that its dataset is made of; "" where it has none.
+    """A checksum of sampled numbers in the dataset's tensors; "" if it has none.
 
-    Text is left out: names of files may differ where the files do not.
+    Strings are ignored: file names may differ where the files do not.
     """
     checksum, found = 0, False
     dataset = getattr(iterator, "_dataset", None)
     for each in () if dataset is None else all_below(dataset):
         for tensor in getattr(each, "_tensors", ()):
             if isinstance(tensor, tf.__internal__.EagerTensor) and tensor.dtype.is_numpy_compatible:
-                array = np.asarray(tensor)  # which copies nothing
+                array = np.asarray(tensor)  # without a copy
                 if array.dtype.kind == "O" or not array.size:
                     continue
                 places = np.linspace(0, array.size - 1, _LOOKED_AT).astype(np.int64)
@@ -137,14 +136,14 @@ def content_of(iterator: Any) -> str:
 
 
 def size_of(iterator: Any) -> int | None:
-    """How many batches its dataset has, None where that is not known, or without an end."""
+    """The number of batches in the dataset; None if unknown or infinite."""
     dataset = getattr(iterator, "_dataset", None)
     size = -1 if dataset is None else int(dataset.cardinality())
     return size if size >= 0 else None
 
 
 def pull(iterator: Any, count: int) -> int:
-    """Take batches and drop them; how many there were."""
+    """Take and drop up to ``count`` batches; returns how many there were."""
     taken = 0
     with contextlib.suppress(*RAN_OUT):
         while taken < count:
@@ -154,7 +153,7 @@ def pull(iterator: Any, count: int) -> int:
 
 
 class StoredState(tf.Module):  # type: ignore[misc]
-    """What the checkpoint holds of a training besides the objects given to it."""
+    """The training state in a checkpoint besides the objects given to it."""
 
     def __init__(self, iterator: Any, arrays: Sequence[Any]) -> None:
         super().__init__()
@@ -165,20 +164,20 @@ class StoredState(tf.Module):  # type: ignore[misc]
 
 
 def mark(iterator: Any) -> Any:
-    """What counts the passes of its dataset, before a batch was taken; None where none needs it."""
+    """The serialized new iterator, to reset the pass counter later; None if not needed."""
     if not _one_pass(iterator._dataset):
         return None
     return serialized(iterator._iterator_resource)
 
 
 def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
-    """Give an iterator the state that is stored under a key, and leave the count of passes."""
+    """Restore an iterator from the state under a key, without counting another pass."""
     restore_objects(prefix, {key: SavedIterator(iterator)})
     _leave_passes(iterator, marked)
 
 
 def stop(iterator: Any, marked: Any) -> None:
-    """Nothing runs ahead of it any more, until it is asked for the next batch."""
+    """Stop prefetching until the next batch is requested."""
     resource = iterator._iterator_resource
     tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=serialized(resource))
     _leave_passes(iterator, marked)
@@ -193,7 +192,7 @@ def _leave_passes(iterator: Any, marked: Any) -> None:
 
 
 def with_numbers(logs: Any, numbers: Mapping[str, float]) -> Any:
-    """Logs of the same types with other numbers, where they are known."""
+    """Logs with some numbers replaced, of the same dtypes."""
     if not isinstance(logs, dict):
         return logs
     return {
@@ -205,7 +204,7 @@ def with_numbers(logs: Any, numbers: Mapping[str, float]) -> Any:
 
 
 def numbers_in(logs: Any) -> dict[str, float]:
-    """Those of the logs that are numbers."""
+    """The logs that are numbers."""
     found = {}
     for name, value in (logs or {}).items() if isinstance(logs, dict) else ():
         array = np.asarray(value)

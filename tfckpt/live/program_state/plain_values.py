@@ -1,7 +1,7 @@
-"""Plain values of a program: data alone, which can be saved, or whose change can be seen.
+"""Plain values of a program: pure data that can be saved, or whose changes can be detected.
 
-Nothing of the program runs here: what is looked at are the types of Python, NumPy and TensorFlow
-themselves, and their subclasses only where they are known.
+No user code runs here: only types of Python, NumPy and TensorFlow are inspected, and only those of
+their subclasses that are known.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     Write = Callable[[Any], object]
 
-LONGEST = 10_000  # numbers and texts in one value
-_SAMPLES = 4_096  # of what is longer
+LONGEST = 10_000  # numbers and strings in one value
+_SAMPLES = 4_096  # of a longer value
 _MOST_SUMMED = 1 << 20  # elements of an array, evenly spaced
 _SCALARS = (bool, int, float, str, type(None))
-_TRACKING = ("tensorflow", *KERAS)  # whose lists and dicts are Python's, observed
+_TRACKING = ("tensorflow", *KERAS)  # their tracked lists and dicts
 _CONTAINERS = (dict, list, tuple)
 _ALONE = (set, deque, collections.Counter, collections.defaultdict, collections.OrderedDict)
 _NUMBERS = (complex, range, decimal.Decimal, fractions.Fraction)
@@ -49,14 +49,14 @@ _OF_THIS_PROCESS = (threading.Thread, logging.Handler, logging.Logger, socket.so
 
 
 class ValueLocation(NamedTuple):
-    """Where a plain value is: the value of now, and what puts another one there."""
+    """A plain value and a function that replaces it."""
 
     value: Any
     write: Write
 
 
 def kind_of(obj: Any) -> Any:
-    """The class; of what TensorFlow has wrapped, the class of what is inside."""
+    """The class of an object, or of the object inside TensorFlow's wrapper."""
     cls = type(obj)
     return obj.__class__ if issubclass(cls, Trackable) else cls
 
@@ -66,17 +66,17 @@ def is_scalar(value: Any) -> bool:
 
 
 def is_of_this_process(cls: type) -> bool:
-    """Whether objects of a class are threads, files and the like, which end with the process."""
+    """Whether a class is for threads, files and the like, which exist only in this process."""
     return issubclass(cls, _OF_THIS_PROCESS)
 
 
 def container(obj: Any) -> Any:
-    """``dict``, ``list`` or ``tuple``, where it is one of Python's, or tracked by Keras."""
+    """``dict``, ``list`` or ``tuple`` if it is one, or a tracked one; else None."""
     return _base(obj, _CONTAINERS)
 
 
 def key_text(key: Any) -> str:
-    """A key of a mapping, as another process would write it; "" where it would not."""
+    """The key of a mapping as text that is the same in another process; "" if there is none."""
     if is_scalar(key):
         return repr(key)
     if issubclass(type(key), enum.Enum):
@@ -88,7 +88,7 @@ def key_text(key: Any) -> str:
 
 
 class LocatedValue(NamedTuple):
-    """A place by its name, and of how many numbers and texts the value is made."""
+    """The location of a value, its name, and its number of numbers and strings."""
 
     name: str
     place: ValueLocation
@@ -96,9 +96,9 @@ class LocatedValue(NamedTuple):
 
 
 def place_of(path: str, value: Any, write: Write) -> LocatedValue | None:
-    """Where a plain value is.
+    """The location of a plain value, or None.
 
-    What JSON has no type for has its type in the name, so that it is only put where one is.
+    A type that JSON lacks is part of the name, so that the value only replaces one of that type.
     """
     cls: Any = type(value)
     if issubclass(cls, enum.Enum):
@@ -134,9 +134,9 @@ def generator_place(generator: Any) -> ValueLocation | None:
 
 
 def mark_of(value: Any) -> Any:
-    """What differs once a value has changed that cannot be saved; None for what is none.
+    """A fingerprint that changes with a value that cannot be saved; None for other objects.
 
-    An iterator differs from itself: only asking it for more would say where it is.
+    That of an iterator always differs: its position cannot be seen without advancing it.
     """
     cls = type(value)
     if issubclass(cls, _SHOWN):
@@ -174,7 +174,7 @@ def _base(obj: Any, among: tuple[type, ...]) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Of how many numbers and texts it is made; 0 for too many, and where it holds others."""
+    """The number of numbers and strings in a value; 0 if too many, or if it holds others."""
     size, waiting = 0, [value]
     while waiting and size <= LONGEST:
         each = waiting.pop()
@@ -196,7 +196,7 @@ def _size(value: Any) -> int:
 
 
 def _copy(value: Any) -> Any:
-    """The same of plain types, where TensorFlow and Keras track lists and dicts by their own."""
+    """A copy with plain lists and dicts in place of tracked ones."""
     kind = container(value)
     if kind is dict:
         return {key: _copy(each) for key, each in value.items()}
@@ -214,7 +214,7 @@ def _refill(old: Any, new: Any) -> None:
 
 
 def _merged(old: Any, new: Any) -> Any:
-    """The old one with what the new one holds, where others may know it; else the new one."""
+    """The old object updated in place, since others may refer to it; else the new one."""
     kind = container(old)
     if kind is dict and type(new) is dict:
         new = {key: _merged(old[key], each) if key in old else each for key, each in new.items()}

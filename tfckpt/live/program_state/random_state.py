@@ -1,9 +1,9 @@
-"""The random generators that belong to the process and to no object.
+"""The state of the global random generators of the process.
 
-Keras 3 draws from a global seed generator wherever a layer or an operation has none of its own;
-TensorFlow gives every random operation that runs by itself a seed from a generator that the global
-seed has started. Python's and NumPy's are what data sets written in Python shuffle with. A
-generator of Keras's or TensorFlow's that was never asked for is not made here.
+Keras 3 draws from a global seed generator if a layer or operation has none of its own. TensorFlow
+seeds every eager random operation from a generator that the global seed initializes. Datasets
+written in Python shuffle with Python's and NumPy's generators. Saving creates no generator of
+Keras or TensorFlow that was not used yet.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SHAPE_OF_KERAS = (2,)
 
 
 def global_seed() -> int | None:
-    """What ``tf.random.set_seed`` was given last."""
+    """The last seed passed to ``tf.random.set_seed``, or None."""
     seed = context.global_seed()
     return None if seed is None else int(seed)
 
 
 def take() -> dict[str, Any]:
-    """The state of each, as JSON values."""
+    """The state of each generator, as JSON values."""
     found: dict[str, Any] = {"python": _packed(random.getstate())}
     name, words, *rest = np.random.get_state(legacy=True)
     if name == "MT19937":
@@ -47,24 +47,24 @@ def take() -> dict[str, Any]:
 
 
 def put(saved: Mapping[str, Any]) -> None:
-    """Give each the state it had, all of them or none.
+    """Restore the state of each generator, all of them or none.
 
     Raises:
-        ValueError: that is none.
-        TypeError: that is none.
-        KeyError: that is none.
+        ValueError: a state is not valid.
+        TypeError: a state is not valid.
+        KeyError: a state is not valid.
     """
     for assign in checked(saved):
         assign()
 
 
 def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
-    """What gives each the state it had, once all have been found to be states; gives none.
+    """The functions that restore each generator, after checking every state; changes nothing.
 
     Raises:
-        ValueError: one is none.
-        TypeError: one is none.
-        KeyError: one is none.
+        ValueError: a state is not valid.
+        TypeError: a state is not valid.
+        KeyError: a state is not valid.
     """
     found: list[Callable[[], object]] = []
     if "tensorflow" in saved and global_seed() is not None:
@@ -79,7 +79,7 @@ def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
         words = ("MT19937", _words(text), *rest)
         np.random.RandomState().set_state(words)
         found.append(partial(np.random.set_state, words))
-    if "python" in saved:  # the last: to make Keras's generator draws from it
+    if "python" in saved:  # last, because creating Keras's generator draws from it
         found.append(partial(random.setstate, _python_state(saved["python"])))
     return found
 
@@ -90,7 +90,7 @@ def _put_keras(state: Any) -> None:
 
 def _python_state(packed: Any) -> tuple[Any, ...]:
     state = _unpacked(packed)
-    random.Random().setstate(state)  # noqa: S311 (raises where it is none)
+    random.Random().setstate(state)  # noqa: S311 (raises if it is not valid)
     return state
 
 
@@ -102,7 +102,7 @@ def _state_of(numbers: Any, shape: Any) -> np.ndarray[Any, Any]:
 
 
 def _keras_state(*, make: bool = False) -> Any:
-    """The variable of Keras 3's global seed generator, None where there is none."""
+    """The variable of Keras 3's global seed generator, or None."""
     module = sys.modules.get(_KERAS)
     if module is None:
         return None

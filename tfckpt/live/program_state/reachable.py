@@ -1,13 +1,13 @@
-"""What a program's own code holds on to: variables, and plain values that may change in training.
+"""Finds the variables and plain values that a program's own code holds and may change in training.
 
-A loss, a schedule, a regularizer or a callback may have a variable that belongs to no model; a
-function reads and writes what it has closed over, or what is global in its module; a
-``train_step`` counts in an attribute. So attributes, containers, cells, defaults and the globals
-that a function names are followed, from some objects on.
+A loss, schedule, regularizer or callback may have a variable outside any model; a function reads
+and writes its closure and the globals of its module; a ``train_step`` may count in an attribute. So
+attributes, containers, closure cells, defaults and the globals that functions name are followed,
+starting at some objects.
 
-Plain values count where code that is not TensorFlow's, Keras's or another package's has put them;
-of a class that inherits from Keras's, wherever that stands. What has no name that another process
-would give it, as an element of a set, is looked at to see whether it changes.
+Plain values count if the program's own code has set them, not TensorFlow, Keras or another package;
+for a subclass of a Keras class, wherever it is defined. A value without a name that another process
+could reproduce, such as an element of a set, is only watched for changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MOST_OBJECTS = MOST_VALUES = 200_000
 _LEFT_OUT = BOOKKEEPING | {
     "_total_loss_mean"
-}  # which tf_keras makes, and a train_step may never use
+}  # tf_keras creates it, and a train_step may not use it
 _CLOSED = (tf.data.Dataset, tf.data.Iterator, tf.Tensor, types.ModuleType)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _MUTABLE = (dict, list, deque, set, np.ndarray)
@@ -46,20 +46,20 @@ _DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
 
 
 class Reachable:
-    """What is reachable from some objects, by paths that another process would find, too.
+    """What is reachable from some objects, under paths that are the same in another process.
 
     Args:
-        roots: the objects, by name.
-        without_values: names of roots whose own attributes are somebody else's.
-        before: the same at an earlier time: what was found then keeps its names.
-        replaced: names that lead to another object than at an earlier time; added to.
+        roots: name → object.
+        without_values: names of roots whose own attributes do not count.
+        before: an earlier result: objects found then keep their names.
+        replaced: names that lead to another object than before; added to.
 
     Attributes:
-        variables: all of them, by path.
-        places: of plain values.
-        marks: of values that cannot be saved, which differ once those do.
-        unnamed: variables without a path, by that of the container.
-        too_many: whether there are more objects or values than are looked at.
+        variables: path → variable.
+        places: path → location of a plain value.
+        marks: path → fingerprint of a value that cannot be saved, to detect changes.
+        unnamed: path of a container → variables in it that have no path.
+        too_many: whether there are more objects or values than the limit.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Reachable:
         self._earlier_paths = before._paths if before else {}
         self._earlier_names = set(self._earlier_paths.values())
         self._earlier_bound = before._bound if before else {}
-        self._before = before  # holds its objects, whose identities are theirs for so long
+        self._before = before  # keeps its objects alive, so that ids stay unique
         self._replaced = set() if replaced is None else replaced
         self._found: set[int] = set()
         self._without_values = {id(roots[name]) for name in without_values}
@@ -94,7 +94,7 @@ class Reachable:
         self._before = None
 
     def takes(self, name: str) -> Write | None:
-        """What puts a plain value where an object of the program's has none by now."""
+        """A setter for a plain attribute that a program's object does not have yet, or None."""
         path, _, attribute = name.rpartition(".")
         obj = self._objects.get(path)
         if obj is None or not attribute.isidentifier() or attribute.startswith("__"):
@@ -111,7 +111,7 @@ class Reachable:
     def _walk(self) -> None:
         while self._waiting and len(self._seen) < MOST_OBJECTS:
             path, obj, own = self._waiting.popleft()
-            with contextlib.suppress(Exception):  # whatever a class of the program's does
+            with contextlib.suppress(Exception):  # a user's class may raise anything
                 self._look(path, obj, own)
 
     def _look(self, path: str, obj: Any, own: bool) -> None:
@@ -169,7 +169,7 @@ class Reachable:
             self._waiting.append((path, obj.python_function, False))
 
     def _variable(self, path: str, variable: Any) -> None:
-        if getattr(variable, "_value", variable) is None:  # Keras 3's, not made yet
+        if getattr(variable, "_value", variable) is None:  # Keras 3's, not created yet
             return
         inner = raw(variable)
         if id(inner) not in self._found:
@@ -193,7 +193,7 @@ class Reachable:
             self._class(path, each, values=values)
 
     def _class(self, path: str, cls: Any, *, values: bool) -> None:
-        """What the methods of a class of the program's use, and what the class counts itself."""
+        """Follow the methods of a user class, and its class attributes."""
         if not is_own(cls.__module__) or issubclass(cls, enum.Enum):
             return
         for name, value in list(vars(cls).items()):
@@ -225,8 +225,8 @@ class Reachable:
     def _value(
         self, path: str, value: Any, write: Write, *, own: bool, bound: bool | None = None
     ) -> None:
-        """A value, which is plain, or is looked into; ``bound`` where the program binds it."""
-        with contextlib.suppress(Exception):  # whatever a class of the program's does
+        """Add a plain value, or follow any other; ``bound`` says whether the program assigns it."""
+        with contextlib.suppress(Exception):  # a user's class may raise anything
             if not plain_values.is_of_this_process(type(value)):
                 self._add(path, value, write, own=own, bound=own if bound is None else bound)
 
@@ -261,7 +261,7 @@ class Reachable:
         return path in self._replaced
 
     def _watch(self, path: str, elements: list[Any], own: bool) -> None:
-        """Elements whose places have no names: whether they change."""
+        """Watch elements without reproducible names for changes."""
         kept = self.variables, self.places, self.marks, self._objects
         self.variables, self.places, self.marks, self._objects = {}, {}, {}, {}
         for each in elements:
@@ -279,7 +279,7 @@ class Reachable:
 
 
 def saved_itself(value: Any) -> bool:
-    """Whether an attribute is no plain value, and all that it holds is found behind it."""
+    """Whether an attribute is an object whose contents are found by following it."""
     cls = type(value)
     if is_of_keras(cls) or issubclass(cls, (*_FUNCTIONS, tf.Module)) or is_variable(value):
         return True

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution.agreement import Restoring
     from tfckpt.policy import Policy
 
-_LITTLE = 64 << 20  # bytes; a larger restore collects garbage first
+_LITTLE = 64 << 20  # bytes; a larger restore lets Python collect garbage first
 _CARE = ("none", "checksums", "values")
 
 

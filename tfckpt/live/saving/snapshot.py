@@ -180,7 +180,7 @@ def _without_values(live: Live) -> dict[str, str]:
     empty = {path.partition("/")[0] for path in live.unbuilt} - begun
     if not empty and begun <= {"save_counter"}:
         return {
-            "the checkpoint": "holds no values, because the objects given have none; pass what to "
+            "the checkpoint": "holds no values, because no object given has any; pass what to "
             "save, e.g. tfckpt.Checkpoint(model=model)"
         }
     message = (

@@ -1,4 +1,4 @@
-"""What a variable, an optimizer or a layer is, in TensorFlow and in both Keras flavours.
+"""Variables, optimizers and layers of TensorFlow and of both Keras flavors.
 
 May import `live/io` and below.
 """

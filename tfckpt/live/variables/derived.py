@@ -1,11 +1,11 @@
-"""What layers make from their variables and keep beside them, made again after a restore.
+"""Recomputes what layers derive from their variables, after a restore.
 
-Normalization computes with constants that it makes from its mean and variance. Keras makes them
-again whenever it loads weights itself: ``finalize_state`` of its preprocessing layers
+Normalization computes with constants derived from its mean and variance. Keras recomputes them when
+it loads weights: in ``finalize_state`` of its preprocessing layers
 (keras/src/layers/preprocessing/normalization.py; of any layer in
-tf_keras/src/engine/base_layer.py), and, for a layer of somebody's own, ``load_own_variables``,
-which such a layer overrides for that purpose (keras/src/layers/layer.py). Some change variables in
-passing, as DINOv2 of KerasHub its position embeddings: these are given the restored values again.
+tf_keras/src/engine/base_layer.py), and in ``load_own_variables``, which user layers override for
+that purpose (keras/src/layers/layer.py). Some also change variables, as DINOv2 of KerasHub its
+position embeddings; these get the restored values again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,12 @@ if TYPE_CHECKING:
 
 
 def derives(layer: Any, flavour: Flavour) -> bool:
-    """Whether a layer makes something from its variables that it keeps."""
+    """Whether a layer caches values derived from its variables."""
     return _finalizes(layer, flavour) or _loads_itself(layer)
 
 
 def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
-    """Have layers make again what they keep.
-
-    Args:
-        layers: those that do, built.
-        models: whose traced functions hold what was made before.
-    """
+    """Have layers recompute derived values, and models drop functions traced with old ones."""
     found = False
     for layer in layers:
         found = True
@@ -45,7 +40,7 @@ def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
 
 
 def _derive_again(layer: Any) -> None:
-    """A layer need not load what it saves, as one that reads a format of before."""
+    """Recompute; a layer may fail to load what it saves, as one that reads an older format."""
     held = [part for v in filter(is_variable, layer.variables) for part in parts(raw(v))]
     restored = [part.read_value() for part in held]
     try:
@@ -74,7 +69,7 @@ def _finalizes(layer: Any, flavour: Flavour) -> bool:
 
 
 def _loads_itself(layer: Any) -> bool:
-    """Whether a class that is not Keras's says how its layers are loaded."""
+    """Whether a user class overrides ``load_own_variables``."""
     cls: Any = type(layer)
     owner = next(c for c in cls.__mro__ if "load_own_variables" in vars(c))
     return owner.__module__.partition(".")[0] not in {"keras", "tf_keras"}

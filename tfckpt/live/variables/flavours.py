@@ -1,7 +1,7 @@
-"""The two Keras flavours as sets of classes.
+"""The two Keras flavors (Keras 3 and tf_keras) as sets of classes.
 
-A flavour counts only once the program has imported it: before that none of its objects can exist,
-and tfckpt must not be the one that pays seconds for an import nobody wanted.
+A flavor counts only once the program has imported it: before that none of its objects can exist,
+and tfckpt does not import a package that takes seconds to load and that nobody uses.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Flavour:
-    """The classes that the inventory of live objects tells apart."""
+    """The classes that the inventory of live objects distinguishes."""
 
     name: str
-    layer: Any  # classes; typed as such, isinstance would narrow what it is asked about to object
+    layer: Any  # classes; typed as classes, isinstance would narrow objects to `object`
     model: Any
     sequences: Any
-    functional: Any  # of those, the class that is made by calls of layers
+    functional: Any  # the class of functional models
     optimizers: Any
     loss_scale: Any
     metric: Any
     seeds: Any
     lookups: Any
     bins: Any
-    saves_bins: bool  # those that its layer has made from a variable
+    saves_bins: bool  # whether a layer that adapts them keeps them in a variable
     plain_attributes: frozenset[str]  # of every layer
     sequence_attributes: frozenset[
         str
-    ]  # the functional and sequential models' books on their layers
-    automatic: Callable[[str], str]  # class name → what a layer without a name is called
-    counted: Callable[[str], int]  # that → how many the process has called so
-    inputs: Callable[[Any], Sequence[Any]]  # of a call of a layer, a node of Keras's graph
+    ]  # bookkeeping lists of functional and sequential models about their layers
+    automatic: Callable[[str], str]  # class name → base of automatic layer names
+    counted: Callable[[str], int]  # that → how many the process has generated
+    inputs: Callable[[Any], Sequence[Any]]  # input tensors of a node in Keras's graph
 
 
 @functools.cache
@@ -83,7 +83,7 @@ def _tf_keras() -> Flavour:
     from tf_keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
     from tf_keras.src.utils import generic_utils
 
-    adapted = {"_steps_per_execution"}  # which adapt() leaves on a preprocessing layer
+    adapted = {"_steps_per_execution"}  # adapt() sets it on a preprocessing layer
     bookkeeping = frozenset(
         {
             "_input_coordinates",
@@ -121,15 +121,15 @@ def _tf_keras() -> Flavour:
 
 
 def _attributes(layer: Any) -> frozenset[str]:
-    """The attributes of a layer without parts, TensorFlow's books about what it tracks included."""
+    """The attributes of a plain layer, with TensorFlow's bookkeeping for trackables."""
     layer._maybe_initialize_trackable()
     return frozenset(vars(layer))
 
 
 def flavours() -> tuple[Flavour, ...]:
-    """The flavours in use."""
+    """The flavors that the program has imported."""
     found = []
-    # The last name that the import of Keras 3 binds, in every release.
+    # The last name that importing Keras 3 binds, in every release.
     if hasattr(sys.modules.get("keras"), "version"):
         found.append(_keras3())
     if "tf_keras.src.optimizers" in sys.modules:
@@ -138,7 +138,7 @@ def flavours() -> tuple[Flavour, ...]:
 
 
 def flavour_of(obj: Any) -> Flavour | None:
-    """The flavour whose layer, optimizer, metric or seed generator an object is, if any."""
+    """The flavor whose layer, optimizer, metric or seed generator an object is, or None."""
     for flavour in flavours():
         kinds = (flavour.layer, flavour.metric, *flavour.optimizers, *flavour.seeds)
         if isinstance(obj, kinds):
@@ -147,12 +147,12 @@ def flavour_of(obj: Any) -> Flavour | None:
 
 
 def name_of(layer: Any) -> str:
-    """A layer's name, else its class: tf_keras's FeatureSpace never calls Layer's constructor."""
+    """A layer's name, or its class: tf_keras's FeatureSpace never calls Layer's constructor."""
     return str(getattr(layer, "name", None) or snake_case(type(layer).__name__))
 
 
 def is_optimizer(obj: Any) -> bool:
-    """Whether it is an optimizer of either flavour, or one of ``tf.compat.v1.train``."""
+    """Whether it is an optimizer of either flavor, or one of ``tf.compat.v1.train``."""
     flavour = flavour_of(obj)
     return is_v1(obj) if flavour is None else isinstance(obj, flavour.optimizers)
 

@@ -1,7 +1,7 @@
-"""Whose a module or a class is: the program's own, Keras's, or another package's.
+"""Whether a module or class belongs to the program, to Keras or to another package.
 
-What a program's code uses, and which attributes a class sets on its objects, is read from the
-instructions of its methods (https://docs.python.org/3/library/dis.html).
+Which globals a program's code uses, and which attributes a class sets on its objects, is read from
+the bytecode of its methods (https://docs.python.org/3/library/dis.html).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_of_keras(cls: type) -> bool:
 
 @functools.cache
 def is_own(module: Any) -> bool:
-    """Whether a module is the program's: neither Python's nor of a package that was installed."""
+    """Whether a module belongs to the program, not to Python or an installed package."""
     top = str(module).partition(".")[0]
     if top == "tfckpt" or top in sys.stdlib_module_names - {"__main__"}:
         return False
@@ -40,7 +40,7 @@ def is_own(module: Any) -> bool:
 
 @functools.cache
 def names_in_keras(cls: Any) -> set[str]:
-    """Every name that the classes of Keras, from which a class inherits, define or use."""
+    """Every name that the Keras base classes of a class define or use."""
     names: set[str] = set()
     for parent in cls.__mro__:
         if package(parent) in KERAS:
@@ -52,7 +52,7 @@ def names_in_keras(cls: Any) -> set[str]:
 
 
 def is_of_program(cls: Any, name: str) -> bool:
-    """Whether an attribute is the program's, and not one of a class it inherits from."""
+    """Whether an attribute belongs to the program, not to a base class of another package."""
     of_others, of_program, foreign = _names(cls)
     if name.startswith("_self_") or name in of_others:
         return False
@@ -63,7 +63,10 @@ def is_of_program(cls: Any, name: str) -> bool:
 
 @functools.cache
 def _names(cls: Any) -> tuple[set[str], set[str], bool]:
-    """What others' classes define or set, what the program's set, and whether others' set any."""
+    """Names that other packages' bases define or set, those that the program sets, and a flag.
+
+    The flag is whether private names not seen here may belong to another package than Keras.
+    """
     others = [each for each in cls.__mro__ if not is_own(each.__module__)]
     own = [each for each in cls.__mro__ if is_own(each.__module__)]
     of_others = {name for each in others for name in set_in_methods(each)}
@@ -74,18 +77,18 @@ def _names(cls: Any) -> tuple[set[str], set[str], bool]:
 
 @functools.cache
 def set_in_methods(cls: Any) -> set[str]:
-    """Attributes that the methods of a class set on the object itself."""
+    """Attributes that the methods of a class set on ``self``."""
     return {name for method in vars(cls).values() for name in set_in(method)}
 
 
 def set_in(method: Any) -> set[str]:
-    """Attributes that one method, or property, sets on the object itself."""
+    """Attributes that one method or property sets on ``self``."""
     found = (_set_on_self(list(dis.get_instructions(each))) for each in _functions(method))
     return {name for names in found for name in names}
 
 
 def set_anew(function: types.FunctionType) -> set[str]:
-    """Attributes that a method sets on the object whatever they were, and before it decides."""
+    """Attributes that a method sets on ``self`` unconditionally, without reading them before."""
     names, loaded = set(), set()
     instructions = list(dis.get_instructions(function))
     for place, each in enumerate(instructions):
@@ -100,7 +103,7 @@ def set_anew(function: types.FunctionType) -> set[str]:
 
 @functools.cache
 def globals_of(code: types.CodeType) -> tuple[str, ...]:
-    """The globals that a function reads or writes, the functions inside it included."""
+    """The globals that a function and its nested functions read or write."""
     found = [
         each.argval
         for each in dis.get_instructions(code)
@@ -129,14 +132,14 @@ def _set_on_self(instructions: list[dis.Instruction]) -> Iterator[str]:
         if each.opname != "STORE_ATTR" or not place:
             continue
         before = instructions[place - 1]
-        if before.opname in ("SWAP", "ROT_TWO"):  # which ends `self.a += 1`
+        if before.opname in ("SWAP", "ROT_TWO"):  # from `self.a += 1`
             before = _owner_of_loaded(each.argval, instructions[:place])
         if _is_self(before):
             yield each.argval
 
 
 def _owner_of_loaded(name: str, before: list[dis.Instruction]) -> Any:
-    """What loads the object whose attribute was loaded last by a name."""
+    """The instruction that loads the object whose attribute was loaded last by a name."""
     while before:
         last = before.pop()
         if last.opname == "LOAD_ATTR" and last.argval == name:

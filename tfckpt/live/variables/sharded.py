@@ -1,12 +1,10 @@
-"""A variable of DTensor, whose parts are on the devices of a mesh, as one whole value.
+"""DTensor variables, whose parts are on the devices of a mesh, as whole values.
 
-TensorFlow's saver writes the parts, each by a thread of the mesh; tfckpt's own writer takes whole
-values, and a checkpoint is the same whatever layout its variables had. So the parts are put
-together on the host, one value at a time, and a restore gives each device its own; no device gets
-the whole of it.
+TensorFlow's saver writes the parts, each from a thread of the mesh. tfckpt's own writer takes whole
+values, so a checkpoint does not depend on the layout of its variables. The parts are assembled on
+the host, one value at a time; a restore gives each device only its part.
 
-Refused, by saves and by restores: a mesh of which other processes have a part, since nobody here
-can read that.
+Saves and restores refuse a mesh that spans several processes, since no process can read all parts.
 """
 
 from __future__ import annotations
@@ -25,17 +23,12 @@ if TYPE_CHECKING:
 
 
 def is_sharded(spec: Any) -> bool:
-    """Whether what TensorFlow's saver is given is a variable of DTensor."""
+    """Whether a spec for TensorFlow's saver is for a DTensor variable."""
     return isinstance(spec, DSaveSpec)
 
 
 def refuse_spread(variables: Mapping[str, Any], error: type[TfckptError]) -> None:
-    """Refuse variables that other processes have parts of, before anything is written or changed.
-
-    Args:
-        variables: the live ones by name.
-        error: what to raise.
-    """
+    """Raise ``error`` if other processes hold parts of a variable (given by name)."""
     for name, variable in variables.items():
         if isinstance(variable, DVariable) and _is_spread(variable.layout.mesh):
             raise error(
@@ -50,11 +43,9 @@ def _is_spread(mesh: Any) -> bool:
 
 
 def whole(key: str, tensor: Any) -> SaveSpec:
-    """What TensorFlow's saver is given of a value in its place: one tensor on the host.
+    """A spec for TensorFlow's saver that holds a DTensor as one tensor on the host.
 
-    Args:
-        key: of the value in the checkpoint.
-        tensor: the value, a DTensor, all of whose parts are in this process.
+    All parts of the DTensor are in this process.
     """
     with tf.device("CPU:0"):
         value = tf.constant(array_of_parts(tensor), tensor.dtype)
@@ -62,7 +53,7 @@ def whole(key: str, tensor: Any) -> SaveSpec:
 
 
 def array_of_parts(tensor: Any) -> np.ndarray:
-    """The whole of a DTensor, put together on the host."""
+    """A whole DTensor, assembled on the host."""
     layout = tf.experimental.dtensor.fetch_layout(tensor)
     array = np.empty(tensor.shape, tensor.dtype.as_numpy_dtype)
     parts = tf.experimental.dtensor.unpack(tensor)
@@ -72,7 +63,7 @@ def array_of_parts(tensor: Any) -> np.ndarray:
 
 
 def assignable(variable: Any, value: Any) -> Any:
-    """A value as a variable takes it: in parts, each on its device, where it has parts itself."""
+    """A value in the form that a variable takes: for a DTensor variable, parts on its devices."""
     if not isinstance(variable, DVariable) or not isinstance(value, np.ndarray):
         return value
     boxes = _boxes(variable.layout, value.shape)
@@ -81,7 +72,7 @@ def assignable(variable: Any, value: Any) -> Any:
 
 
 def _boxes(layout: Any, shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Which part of a value of that shape is on each device of this process."""
+    """The slices of a value of that shape on each device of this process."""
     for place in layout.mesh.local_device_locations():
         box = []
         for dimension, size in zip(layout.sharding_specs, shape, strict=True):

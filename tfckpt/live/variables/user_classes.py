@@ -1,9 +1,9 @@
-"""Which classes answer by code of the user's own when they are asked for their parts and names.
+"""Which user classes override what the names and children of objects depend on.
 
-The code of TensorFlow and Keras answers from attributes: as long as these are what they were, so is
-the answer. Anybody else's class may override what is asked, and answer from anywhere. A property is
-asked again, such as the ``metrics`` of a model with a training step of its own; of an object whose
-class overrides anything else that could matter, nobody can say that it is as it was.
+The code of TensorFlow and Keras depends only on attributes: if these have not changed, neither have
+names and children. Other classes may override members and compute them from anything. Overridden
+properties, such as the ``metrics`` of a model with its own training step, are evaluated again; if a
+class overrides anything else that matters, its objects always count as changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 _KNOWN = sys.stdlib_module_names | {"keras", "tensorflow", "tf_keras", "tfckpt", "wrapt"}
-# Asked for by name, whether or not the class is derived from one that has it.
+# Looked up by name, whether or not a base class has them.
 _PROBED = frozenset(
     str.split(
         """
@@ -30,7 +30,7 @@ _REPEATABLE = frozenset(
         """
     )
 )
-# What classes commonly override, and nobody asks for a name, a part or a key.
+# What classes commonly override, and no name, child or key depends on.
 _HARMLESS = frozenset(
     str.split(
         """
@@ -54,19 +54,19 @@ _HARMLESS = frozenset(
 
 
 class UnsureError(Exception):
-    """Of some object nobody can say whether it would answer as before."""
+    """It cannot be detected whether an object has changed."""
 
 
 def own_classes(cls: type) -> list[type]:
-    """The classes among its bases that are of nobody known: the user's, or another library's."""
+    """The bases of a class that are the user's or another library's."""
     return [base for base in cls.__mro__ if not _is_known(base)]
 
 
 def properties_asked(cls: type) -> tuple[str, ...]:
-    """The properties of a class that are code of the user's own.
+    """The properties that user code overrides.
 
     Raises:
-        UnsureError: it overrides what cannot simply be asked again.
+        UnsureError: user code overrides a member that cannot simply be evaluated again.
     """
     known = _PROBED.union(*(vars(base) for base in cls.__mro__ if _is_known(base)))
     found: dict[str, None] = {}
@@ -82,10 +82,10 @@ def properties_asked(cls: type) -> tuple[str, ...]:
 
 
 def check_iteration(cls: type) -> None:
-    """See that a container gives its members as lists, dicts and tuples do.
+    """Check that a container class does not override iteration.
 
     Raises:
-        UnsureError: it gives them in a way of its own.
+        UnsureError: it does.
     """
     for base in own_classes(cls):
         for name in ("__iter__", "items"):
@@ -94,7 +94,7 @@ def check_iteration(cls: type) -> None:
 
 
 def methods_asked(cls: type) -> frozenset[str]:
-    """What a class is asked for that an object may have a function of its own for."""
+    """The methods of a class that matter if an instance attribute overrides them."""
     methods = {name for base in cls.__mro__ for name, m in vars(base).items() if callable(m)}
     return frozenset(_PROBED | {name for name in methods if name[:1] == "_"}) - _HARMLESS
 

@@ -1,8 +1,8 @@
-"""What a variable is, in TensorFlow and in both Keras flavours.
+"""Variables of TensorFlow and of both Keras flavors.
 
-What is read in sync over replicas answers the question for an attribute that it does not have by a
-collective, which other workers would have to join (tensorflow/python/distribute/values.py): only
-what is known to be there is asked for.
+Asking a sync-on-read variable for an attribute that it lacks starts a collective, which other
+workers would have to join (tensorflow/python/distribute/values.py). So only attributes that exist
+are read.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def is_variable(obj: Any) -> bool:
 def raw(variable: Any) -> Any:
     """The tf.Variable inside Keras 3's Variable or tf_keras's AutoCastVariable, or itself.
 
-    For one that is partitioned, and for each of its parts, the whole of it.
+    For a partitioned variable, and for each of its parts, the whole variable.
     """
     if type(variable) is ResourceVariable and CONTAINER not in variable.__dict__:
-        return variable  # as nearly all are; tf.Variable takes long to say what is one of it
+        return variable  # the common case; isinstance(…, tf.Variable) is slow
     if isinstance(variable, tf.Variable):
         inner = owner(variable.__dict__.get("_variable", variable))
     else:
@@ -40,21 +40,21 @@ def raw(variable: Any) -> Any:
 
 
 def meant(obj: Any) -> Any:
-    """What an object says it is (tensorflow/python/trackable/base_delegate.py), or itself."""
+    """What an object delegates to (tensorflow/python/trackable/base_delegate.py), or itself."""
     while isinstance(obj, Delegating):
         obj = obj._trackable
     return obj
 
 
 def path(variable: Any) -> str:
-    """Keras 3's path of a variable, elsewhere its name."""
+    """Keras 3's path of a variable; for others its name."""
     if isinstance(variable, (tf.Variable, Sharded)):
         return str(variable.name.removesuffix(":0"))
     return str(variable.path)
 
 
 def as_int(value: Any) -> int:
-    """The number in a variable (mirrored ones included), a tensor, or a number."""
+    """The value of a scalar variable (also a mirrored one), tensor or number."""
     return int(value.numpy() if hasattr(value, "numpy") else value)
 
 
@@ -63,6 +63,6 @@ def last_name(variable: Any) -> str:
 
 
 def on_host(tensor: Any) -> Any:
-    """The tensor in the host's memory; on a CPU, itself."""
+    """The tensor in host memory, without a copy if it is there."""
     with tf.device("CPU:0"):
         return tf.identity(tensor)

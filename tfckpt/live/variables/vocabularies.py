@@ -1,10 +1,10 @@
-"""What lookup layers look up, and bins of Discretization, as values that are saved and compared.
+"""Vocabularies of lookup layers and bins of Discretization, as values to save and compare.
 
-Neither Keras keeps a vocabulary in a variable: it is in a table without a state, made anew with
-``set_vocabulary`` and ``adapt`` (index_lookup.py of both), so that TensorFlow's checkpoints and
-``.weights.h5`` have none. tfckpt saves it under its extra child. A layer that has words keeps
-those, whoever calls it; one that has none yet takes those that are stored. Bins that tf_keras makes
-from a variable of the layer come with that.
+Neither Keras flavor keeps a vocabulary in a variable: it is in a stateless table, rebuilt by
+``set_vocabulary`` and ``adapt`` (index_lookup.py of both), so TensorFlow's checkpoints and
+``.weights.h5`` do not contain it. tfckpt saves it under its extra child. A layer that has a
+vocabulary keeps it; one that has none takes the stored one. Bins that tf_keras derives from a
+variable of the layer are restored with that variable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VARIABLE_VALUE = "VARIABLE_VALUE"
 
 
 class LayerVocabulary(Trackable):  # type: ignore[misc]
-    """The words of a lookup layer, without mask and OOV, as what a variable is to a checkpoint."""
+    """The vocabulary of a lookup layer, without mask and OOV tokens, in the role of a variable."""
 
     name = "vocabulary"
 
@@ -50,14 +50,14 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
         return tf.TensorShape(self.numpy().shape)
 
     def entry(self, name: str) -> Entry:
-        """What an inventory says of it: with the checksum that the index would have."""
+        """The inventory entry, with the checksum that the index would have."""
         words = self.numpy()
         return Entry(
             name, Role.VOCABULARY, self.dtype.name, words.shape, crc32c=index_checksum(words)
         )
 
     def numpy(self) -> np.ndarray:
-        """The words in their order; strings as bytes."""
+        """The vocabulary in order; strings as bytes."""
         layer, dtype = self._layer, self.dtype.as_numpy_dtype
         table = layer.lookup_table
         if int(table.size()) == 0:
@@ -72,10 +72,10 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
         return tf.constant(self.numpy(), self.dtype)
 
     def assign(self, value: Any) -> None:
-        """Give them to a layer that has none; or take back what was given.
+        """Set the vocabulary of a layer that has none; an empty value undoes that.
 
         Raises:
-            ValueError: it has others, or does not take these.
+            ValueError: the layer has another vocabulary, or rejects this one.
         """
         new, now = np.asarray(value), self.numpy()
         if np.array_equal(new, now):
@@ -137,7 +137,7 @@ class Bins(LayerVocabulary):
 
 
 def vocabularies(layer: Any, flavour: Flavour) -> Iterator[LayerVocabulary]:
-    """What a layer looks up, where no variable of its tells."""
+    """The vocabulary or bins of a layer, unless a variable holds them."""
     if not tf.executing_eagerly():
         return
     if isinstance(layer, flavour.lookups):
@@ -145,7 +145,7 @@ def vocabularies(layer: Any, flavour: Flavour) -> Iterator[LayerVocabulary]:
         try:
             words.numpy()
         except (AttributeError, NotImplementedError, tf.errors.OpError):
-            return  # a table elsewhere, which cannot be read, is no reason not to save the rest
+            return  # a remote table that cannot be read must not block the save
         yield words
     elif isinstance(layer, flavour.bins) and not (flavour.saves_bins and layer.num_bins):
         yield Bins(layer)
