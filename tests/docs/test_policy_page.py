@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfckpt.errors import PolicyError
-from tfckpt.policy import Policy, json_schema
+from tfckpt.policy import Policy, schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, ADAPT = ((DOCS / name).read_text(encoding="utf-8") for name in ("policy.md", "adapt.md"))
@@ -51,7 +51,7 @@ def table(title: str, page: str = PAGE) -> list[list[str]]:
 
 
 def model_of(name: str) -> dict[str, Any]:
-    whole = json_schema()
+    whole = schema()
     found: dict[str, Any] = whole if name == "Config" else whole["$defs"][name]
     return found["anyOf"][0] if "anyOf" in found else found
 

@@ -10,24 +10,24 @@ import jsonschema
 import pytest
 import yaml
 
-from tfckpt.policy import json_schema
+from tfckpt.policy import schema
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 def accepts(data: Any) -> bool:
-    return bool(jsonschema.Draft202012Validator(json_schema()).is_valid(data))
+    return bool(jsonschema.Draft202012Validator(schema()).is_valid(data))
 
 
 def test_the_committed_schema_is_current() -> None:
     committed = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
-    assert committed == json_schema(), (
-        "write json.dumps(tfckpt.policy.json_schema(), indent=2) to it"
+    assert committed == schema(), (
+        "write json.dumps(tfckpt.policy.schema(), indent=2) to it"
     )
 
 
 def test_it_is_a_schema() -> None:
-    jsonschema.Draft202012Validator.check_schema(json_schema())
+    jsonschema.Draft202012Validator.check_schema(schema())
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
