@@ -80,7 +80,7 @@ def test_38_a_save_freq_that_keras_does_not_know_either(model, refused) -> None:
     with refused(model, error=ValueError) as seen:
         tfckpt.callbacks.resume(model, "runs/digits", save_freq="batch")
     seen.says("save_freq", "epoch", "number")
-    seen.never_says("the given mapping")
+    seen.never_says("the config mapping")
 
 
 def test_64_a_number_in_place_of_a_variable(refused) -> None:

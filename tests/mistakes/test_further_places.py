@@ -24,7 +24,7 @@ def restoring(source: str) -> str:
     [
         ("~/runs/digits", [r"`~`", r"\$\{HOME\}/runs/digits"]),
         ("$HOME/runs/digits", [r"`\$`", r"\$\{NAME\}"]),
-        ("'runs/digits '", ["'runs/digits '", "white space"]),
+        ("'runs/digits '", ["'runs/digits '", "begins or ends with a space"]),
     ],
 )
 def test_what_only_a_shell_fills_in(flavour, refused, directory, words) -> None:

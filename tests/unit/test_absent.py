@@ -196,11 +196,11 @@ def test_the_manager_warns_of_all_but_a_new_directory(saved, tmp_path, caplog) -
 
 MANAGER = {"directory": "runs/digits", "save": {"every_epochs": 1}}
 APART = {
-    "a letter": ({"directory": "runs/digit"}, "restore.directory 'runs/digit' differ by little"),
-    "a level": ({"directory": "runs/digits/checkpoints"}, "differ by little"),
+    "a letter": ({"directory": "runs/digit"}, "restore.directory 'runs/digit' are nearly the same"),
+    "a level": ({"directory": "runs/digits/checkpoints"}, "are nearly the same"),
     "in a list": (
         {"first_of": [{"path": "zoo/a"}, {"directory": "run/digits"}]},
-        "restore.first_of 'run/digits' differ by little",
+        "restore.first_of 'run/digits' are nearly the same",
     ),
     "the name": (
         {"directory": "./runs/digits", "checkpoint_name": "model"},
@@ -208,7 +208,7 @@ APART = {
     ),
     "never its own": (
         {"directory": "zoo/a", "if_none": "initialize"},
-        "does not restore from it: it begins anew at each start",
+        "does not restore from it: with if_none: initialize, every start begins",
     ),
 }
 TOGETHER = {

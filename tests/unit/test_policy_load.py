@@ -65,11 +65,11 @@ def test_every_fault_of_a_file_is_found_at_once_with_its_line(tmp_path: Path) ->
         9: "found the text 'raed'",
         10: "found the text 'initialise'",
         14: "contradicts `assert: consumed`",
-        15: "`batch` means nothing without `iterator`",
+        15: "`batch` needs `iterator`",
         17: "inclde: unknown key",
         18: "expected a list, found the text 'model/**'",
         19: "'a//b' has an empty level",
-        20: "`no` is a boolean to some",
+        20: "`no` is a boolean for some YAML parsers",
         21: "`012` is a different number",
         23: "same wildcards",
         24: "found the text 'nam'",
@@ -137,13 +137,13 @@ manager:
 def test_every_fault_of_a_manager_has_its_line(tmp_path: Path) -> None:
     expected = {
         5: "save.every_minutes: expected more than 0, found the number 0",
-        8: "save.on_signal[1]: there is no signal 'SIGTRM' on this platform",
-        9: "save.on_signal[2]: no program can save when SIGKILL comes",
+        8: "save.on_signal[1]: 'SIGTRM' is not a signal on this platform",
+        9: "save.on_signal[2]: no program can save when it receives SIGKILL",
         12: "both `latest` and `best` (`latest` is on line 11)",
-        13: "keep[1]: a rule has exactly one of",
+        13: "keep[1]: a rule must have exactly one of",
         14: "keep[2]: `best` needs `monitor` and `mode`",
         17: "keep[3].mode: expected 'min' or 'max', found the text 'auto'",
-        19: "`mode` belongs to `best`, and this rule is `latest` (`latest` is on line 18)",
+        19: "`mode` goes with `best`, and this rule is `latest` (`latest` is on line 18)",
         20: "keep[5].every_n_hours: expected more than 0",
         21: "keep[6].pin: expected a list, found the number 3",
         22: "keep[7].every_n_steps: expected a whole number",
@@ -162,7 +162,7 @@ def test_a_time_of_grace_without_a_signal_has_its_line(tmp_path: Path) -> None:
     text = "version: 1\nmanager:\n  directory: a\n  save:\n    grace_seconds: 9\n"
     (problem,) = refused(write(tmp_path, text)).problems
     assert (problem.line, problem.column) == (5, 20)
-    assert "no signal is named" in problem.message
+    assert "`grace_seconds` needs `on_signal`" in problem.message
     assert "on_signal: [SIGTERM]" in problem.hint
 
 
@@ -263,15 +263,15 @@ def test_variables_are_filled_in_once_after_parsing(
     [
         ("${RUNS}/a", "RUNS is not set"),
         ("${EMPTY}/a", "EMPTY is empty"),
-        ("$HOME/a", "written `$$`"),
-        ("${HOME", "written `$$`"),
-        ("${}", "written `$$`"),
-        ("${1A}", "written `$$`"),
-        ("a$", "written `$$`"),
-        ("~/runs", "`~` is not filled in"),
-        ("~", "`~` is not filled in"),
-        ("runs ", "begins or ends with white space"),
-        ("${BLANK}", "'runs ' begins or ends with white space"),
+        ("$HOME/a", "write a literal `$` as `$$`"),
+        ("${HOME", "write a literal `$` as `$$`"),
+        ("${}", "write a literal `$` as `$$`"),
+        ("${1A}", "write a literal `$` as `$$`"),
+        ("a$", "write a literal `$` as `$$`"),
+        ("~/runs", "`~` is not expanded"),
+        ("~", "`~` is not expanded"),
+        ("runs ", "begins or ends with a space"),
+        ("${BLANK}", "'runs ' begins or ends with a space"),
     ],
 )
 def test_what_would_be_another_directory_than_was_meant_is_an_error(
@@ -346,7 +346,7 @@ def test_a_policy_file_is_one_policy(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
     assert f"{tmp_path}/absent.yaml does not exist" in str(refused(tmp_path / "absent.yaml"))
     assert "is a directory, not a config file" in str(refused(tmp_path))
-    assert "cannot be read" in str(refused("a\0b"))
+    assert "cannot read the file" in str(refused("a\0b"))
 
 
 def test_a_mapping_that_holds_itself_is_refused() -> None:
@@ -374,15 +374,15 @@ def test_what_is_no_source_at_all_is_refused_in_words(source: Any) -> None:
     ("source", "hint"),
     [
         ({"restore": {"path": "a"}}, "add `version: 1` as the first line"),
-        ({"manager": {"directory": "a", "keep": {"latest": 3}}}, "a list of one is [{latest: 3}]"),
+        ({"manager": {"directory": "a", "keep": {"latest": 3}}}, "write a list: [{latest: 3}]"),
         (
             {"manager": {"directory": "a", "keep": {"best": 1, "monitor": "loss", "mode": "min"}}},
-            "a list of one is [{best: 1, monitor: 'loss', mode: 'min'}]",
+            "write a list: [{best: 1, monitor: 'loss', mode: 'min'}]",
         ),
-        ({"manager": {"directory": "a", "keep": [{"pin": 12}]}}, "a list of one is [12]"),
+        ({"manager": {"directory": "a", "keep": [{"pin": 12}]}}, "write a list: [12]"),
         (
             {"restore": {"first_of": {"path": "a", "select": None}}},
-            "a list of one is [{path: 'a', select: null}]",
+            "write a list: [{path: 'a', select: null}]",
         ),
     ],
 )

@@ -21,9 +21,7 @@ def accepts(data: Any) -> bool:
 
 def test_the_committed_schema_is_current() -> None:
     committed = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
-    assert committed == schema(), (
-        "write json.dumps(tfckpt.policy.schema(), indent=2) to it"
-    )
+    assert committed == schema(), "write json.dumps(tfckpt.policy.schema(), indent=2) to it"
 
 
 def test_it_is_a_schema() -> None:

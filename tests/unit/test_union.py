@@ -168,5 +168,5 @@ def test_a_policy_with_training_state_is_refused_where_a_training_begins() -> No
     policies = {"resume": {"training_state": ["epoch"]}}
     for source in ({"all_of": [{"path": "a", "policy": "resume"}] * 2}, {"average": ["a", "b"]}):
         given = {"policy": "resume", **source} if "average" in source else source
-        with pytest.raises(PolicyError, match="`resume` takes the state of a training"):
+        with pytest.raises(PolicyError, match="policy `resume` has `training_state`"):
             Config(version=1, policies=policies, restore=Restore(**given))

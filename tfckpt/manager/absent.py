@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.policy import Latest
-from tfckpt.policy.directories import apart, same
+from tfckpt.policy.directories import directory_mismatch, same_directory
 from tfckpt.stored.paths.lookalikes import For, look
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def absent(config: Config, told: For = For.TRAINING) -> tuple[str, ...]:
     for place in dict.fromkeys(places):
         own = told is For.CONFIG and _is_own(config, place)
         lines += look(place, files_of(place)).lines(For.RUN if own else told)
-    return (*lines, *filter(None, [apart(config)]))
+    return (*lines, *filter(None, [directory_mismatch(config)]))
 
 
 def not_found(config: Config, places: str) -> CheckpointNotFoundError:
@@ -40,7 +40,7 @@ def not_found(config: Config, places: str) -> CheckpointNotFoundError:
 
 def _is_own(config: Config, directory: str) -> bool:
     """Whether the run saves into that directory."""
-    return config.manager is not None and same(config.manager.directory, directory)
+    return config.manager is not None and same_directory(config.manager.directory, directory)
 
 
 def places_of(source: Source) -> tuple[str, ...]:

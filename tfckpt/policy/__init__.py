@@ -1,4 +1,7 @@
-"""What was declared: configs and policies, from YAML or from Python."""
+"""Configs and policies, from YAML or from Python.
+
+Imports ``core`` and ``errors`` only.
+"""
 
 from tfckpt.policy.config import STRICT, Config, Latest, Restore, Source
 from tfckpt.policy.json_schema import schema

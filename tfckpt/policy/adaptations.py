@@ -1,8 +1,8 @@
-"""The rules of ``adapt``: what is done to a stored value so that a live one can take it.
+"""The rules of ``adapt``: how a checkpoint value is changed so that it fits the model's variable.
 
-Each class is one kind of rule, told by ``how``; words are NumPy's and TensorFlow's where they have
-one. Here is checked what a rule says by itself; whether a value can be adapted so is the plan's to
-say, when the shapes are known.
+Each class is one kind of rule, chosen by ``how``; keys are named as in NumPy and TensorFlow where
+these have a name. The classes check a rule by itself. Whether it fits a value is checked by the
+plan, when the shapes are known.
 """
 
 from __future__ import annotations
@@ -44,89 +44,92 @@ def _fill(value: Any) -> Any:
 
 
 class Adaptation(Model):
-    """What every kind of rule has."""
+    """Base of all kinds of rules."""
 
     def pairs(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Stored names that the rule sends elsewhere, and where to; as in a rename."""
+        """Checkpoint names that the rule maps to other model names, as in a rename."""
         return iter(())
 
 
-class _OfLive(Adaptation):
+class _OfVariable(Adaptation):
     model: SelectorText
-    """Selector over live names."""
+    """Selector over model names."""
 
 
-class Cast(_OfLive):
-    """The type of the live value."""
+class Cast(_OfVariable):
+    """Cast to the dtype of the model's variable."""
 
     how: Literal["cast"]
     casting: Literal["safe", "same_kind", "any"] = "same_kind"
-    """What may be lost, in NumPy's words; any is its unsafe."""
+    """What a cast may lose, as in numpy.can_cast; any is NumPy's unsafe."""
 
 
-class Transpose(_OfLive):
-    """Axes in another order."""
+class Transpose(_OfVariable):
+    """Permute the axes."""
 
     how: Literal["transpose"]
     axes: Axes | None = None
-    """The order, as in numpy.transpose; left out, it is reversed."""
+    """Permutation of the axes, as in numpy.transpose; by default, their reverse order."""
 
 
-class Reshape(_OfLive):
-    """The same numbers in another shape."""
+class Reshape(_OfVariable):
+    """Reshape to another shape of the same size."""
 
     how: Literal["reshape"]
     shape: Annotated[tuple[int, ...], Listed] | None = None
-    """The shape, of which one size may be -1; left out, the live one."""
+    """New shape, with at most one -1; by default, the shape of the variable."""
 
     @field_validator("shape")
     @classmethod
-    def _at_most_one_is_open(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    def _has_one_unknown_size(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
         if value is not None and (min(value, default=0) < -1 or value.count(-1) > 1):
-            raise fault("`shape` has sizes, and at most one -1 for the size that is left over")
+            raise fault("`shape` must have sizes of at least 0, and at most one -1")
         return value
 
 
-class Slice(_OfLive):
-    """A part of the value."""
+class Slice(_OfVariable):
+    """Take a part of the value."""
 
     how: Literal["slice"]
     start: Indices | None = None
-    """Where it begins on each axis; left out, at zero."""
+    """Start index of the part on each axis; by default, 0."""
     size: Counts | None = None
-    """Its shape; left out, the live one."""
+    """Shape of the part; by default, the shape of the variable."""
 
 
-class Pad(_OfLive):
-    """A greater value that holds this one."""
+class Pad(_OfVariable):
+    """Pad the value to the shape of the variable."""
 
     how: Literal["pad"]
     value: Annotated[float | Text, BeforeValidator(_fill)]
-    """What the rest holds: a number, initialize, or the name of a Keras initializer."""
+    """Padding: a number, initialize (what the variable holds now), or a Keras initializer."""
     before: Indices | None = None
-    """How much of it comes first on each axis; left out, all of it comes last."""
+    """Padding before the value on each axis; by default, all padding comes after it."""
 
 
-class Resize(_OfLive):
-    """Interpolation, as in tf.image.resize."""
+class Resize(_OfVariable):
+    """Resize by interpolation, as in tf.image.resize."""
 
     how: Literal["resize"]
     method: Literal["bilinear", "bicubic", "nearest"] = "bilinear"
-    """Of interpolation."""
+    """Interpolation method."""
     axes: Annotated[tuple[int, ...], Field(min_length=1, max_length=2), Listed] | None = None
-    """The one or two axes that are resized; left out, the two whose sizes differ."""
+    """One or two axes to resize; by default, the two whose sizes differ."""
     grid: Annotated[tuple[Count, ...], Field(min_length=1, max_length=2), Listed] | None = None
-    """Rows and columns, or the number, of the positions in the last axis but one."""
+    """Rows and columns, or just the number, of the positions along the second-last axis."""
     to_grid: Annotated[tuple[Count, ...], Field(min_length=1, max_length=2), Listed] | None = None
-    """The same of the live value; left out, a line, or a square where `grid` is one."""
+    """The grid of the variable; by default, a line, or a square if `grid` is a square."""
     prefix: Index = 0
-    """Positions before the grid that are kept, such as a class token."""
+    """Number of positions before the grid to keep unchanged, e.g. 1 for a class token."""
 
     @field_validator("grid")
     @classmethod
     def _axes_or_grid(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("axes") is not None:
-            raise fault("a value has `axes` of its own or a `grid` in one axis", other="axes")
+            raise fault(
+                "use `axes` or `grid`, not both: `grid` describes positions along one axis",
+                other="axes",
+            )
         return value
 
     @field_validator("to_grid", "prefix")
@@ -134,60 +137,60 @@ class Resize(_OfLive):
     def _of_a_grid(cls, value: Any, info: ValidationInfo) -> Any:
         grid = info.data.get("grid")
         if value and grid is None:
-            raise fault(f"`{info.field_name}` means nothing without `grid`")
+            raise fault(f"`{info.field_name}` needs `grid`")
         if isinstance(value, tuple) and len(value) != len(grid or value):
-            raise fault("`to_grid` and `grid` have one size each, or two", other="grid")
+            raise fault("`to_grid` and `grid` must have the same number of sizes", other="grid")
         return value
 
 
-class Vocabulary(_OfLive):
-    """Rows by the words that they belong to."""
+class Vocabulary(_OfVariable):
+    """Reorder rows by the words that they belong to."""
 
     how: Literal["vocabulary"]
     old: PathText
-    """The words of the checkpoint: a file in UTF-8, one a line."""
+    """File with the words of the checkpoint: UTF-8, one word per line."""
     new: PathText
-    """The words of the live value."""
+    """File with the words of the model: UTF-8, one word per line."""
     missing: Text = "initialize"
-    """Rows of new words: initialize, zeros, mean, or the name of a Keras initializer."""
+    """Values for rows of new words: initialize, zeros, mean, or a Keras initializer."""
     axis: int = 0
-    """Where the rows are."""
+    """Axis of the rows."""
     before: Index = 0
-    """Rows before the first word that both sides have, for padding and the like."""
+    """Number of rows before the first word, e.g. for padding; the same in both."""
     oov: Index = 0
-    """Rows after the last word that both sides have, for words out of the vocabulary."""
+    """Number of rows after the last word, for out-of-vocabulary words; the same in both."""
 
 
-class Tile(_OfLive):
-    """The value, repeated."""
+class Tile(_OfVariable):
+    """Repeat the value."""
 
     how: Literal["tile"]
     axis: int | None = None
-    """Where a new axis comes to stand."""
+    """Index of a new axis, which is inserted first."""
     times: Counts | None = None
-    """How often on each axis, the new one included; left out, up to the live shape."""
+    """Repetitions along each axis, the new one included; by default, to fill the variable."""
     scale: Literal["none", "mean"] = "none"
-    """mean divides by the number of repetitions, so that a sum over them stays as it was."""
+    """mean divides by the number of repetitions, so that the sum over them is unchanged."""
 
 
 class Split(Adaptation):
-    """One stored value in several parts, one after the other along an axis."""
+    """Split one checkpoint value along an axis into several variables."""
 
     how: Literal["split"]
     checkpoint: SelectorText
-    """Selector over stored names, as in a rename."""
+    """Selector over checkpoint names, as in a rename."""
     model: Several
-    """The live names of the parts, in order."""
+    """Model names of the parts, in order."""
     axis: int
-    """Along which axis."""
+    """Axis to split along."""
     sizes: Counts | None = None
-    """Of the parts; left out, what each live value has room for."""
+    """Size of each part along the axis; by default, the size of each variable."""
 
     @field_validator("model")
     @classmethod
     def _fits(cls, model: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(model)) < len(model):
-            raise fault("`model` names a value twice")
+            raise fault("`model` has the same name twice")
         if "checkpoint" in info.data:
             check_pairs(info.data["checkpoint"], model)
         return model
@@ -196,14 +199,14 @@ class Split(Adaptation):
     @classmethod
     def _one_each(cls, sizes: Any, info: ValidationInfo) -> Any:
         if sizes is not None and len(sizes) != len(info.data.get("model", sizes)):
-            raise fault("`sizes` has one size for each name in `model`", other="model")
+            raise fault("`sizes` must have one size for each name in `model`", other="model")
         return sizes
 
     def pairs(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield self.checkpoint, self.model
 
 
-class _Gathering(Adaptation):
+class _Combining(Adaptation):
     @field_validator("model", check_fields=False)
     @classmethod
     def _fits(cls, model: str, info: ValidationInfo) -> str:
@@ -211,35 +214,35 @@ class _Gathering(Adaptation):
         for each in checkpoint:
             check_pairs(each, (model,))
         if len(set(checkpoint)) < len(checkpoint):
-            raise fault("`checkpoint` names a value twice", other="checkpoint")
+            raise fault("`checkpoint` has the same name twice", other="checkpoint")
         return model
 
 
-class Concat(_Gathering):
-    """Several stored values, one after the other along an axis."""
+class Concat(_Combining):
+    """Concatenate several checkpoint values along an axis into one variable."""
 
     how: Literal["concat"]
     checkpoint: Annotated[tuple[SelectorText, ...], Field(min_length=2), Listed]
-    """Selectors over stored names, in order, as in a rename."""
+    """Selectors over checkpoint names, in order, as in a rename."""
     model: Text
-    """The live name of the whole."""
+    """Model name of the result."""
     axis: int
-    """Along which axis."""
+    """Axis to concatenate along."""
 
     def pairs(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         return ((each, (self.model,)) for each in self.checkpoint)
 
 
-class Function(_Gathering):
-    """A function of the program's own."""
+class Function(_Combining):
+    """Call a function that the program registered."""
 
     how: Literal["function"]
     name: Text
-    """The name that tfckpt.register_adaptation gave it."""
+    """Name under which tfckpt.register_adaptation registered the function."""
     checkpoint: Annotated[tuple[SelectorText, ...], Field(min_length=1), Listed] | None = None
-    """Stored names of its arguments, in order, as in a concat; left out, the value is the one."""
+    """Checkpoint names of its arguments, in order; by default, the one value that matched."""
     model: Text
-    """Selector over live names; with `checkpoint`, the live name of what it returns."""
+    """Selector over model names; with `checkpoint`, the model name of the result."""
 
     @field_validator("model")
     @classmethod
@@ -265,7 +268,7 @@ _KINDS = (
 )
 
 
-def _known(value: Any) -> Any:
+def _check_how(value: Any) -> Any:
     if isinstance(value, Adaptation):
         return value
     if not isinstance(value, dict):
@@ -275,7 +278,9 @@ def _known(value: Any) -> Any:
         raise fault("the key `how` is missing", hint=did_you_mean("", _KINDS))
     if how not in _KINDS:
         hint = did_you_mean(how, _KINDS) if isinstance(how, str) else ""
-        raise fault(f"expected a kind of adaptation, found {show_value(how)}", hint=hint, at="how")
+        raise fault(
+            f"`how` must be a kind of adaptation, found {show_value(how)}", hint=hint, at="how"
+        )
     return value
 
 
@@ -296,5 +301,5 @@ Adapt = Annotated[
     | Annotated[Concat, Tag("\0concat")]
     | Annotated[Function, Tag("\0function")],
     Discriminator(_tag),
-    BeforeValidator(_known),
+    BeforeValidator(_check_how),
 ]

@@ -1,9 +1,9 @@
-"""A whole config, as frozen values: where to restore from, by which policy, and how to save.
+"""A config file as frozen values: where to restore from, by which policy, and how to save.
 
-Each class is one mapping of the file, as in ``model``; those under ``manager:`` are in ``saving``.
-Refused besides what every model refuses: a source that is two things at once, one artefact and a
-directory, say; a policy that nobody declared; and one that takes the state of a training from where
-there is none, several checkpoints that are put together.
+Each class is one mapping of the file; those under ``manager:`` are in ``policy.manager``. Refused,
+besides what every model refuses: a source with two of ``path``, ``directory``, ``average`` and
+``all_of``; a policy that is not declared; and ``training_state`` for a source that combines several
+checkpoints, which has none.
 """
 
 from __future__ import annotations
@@ -37,54 +37,56 @@ if TYPE_CHECKING:
     from pydantic_core import PydanticCustomError
 
 STRICT = Policy(name="strict")
-"""The policy of a source that names none: everything must match, all of it is restored."""
+"""The default policy: everything must match, and everything is restored."""
 
 
 def _select(value: Any) -> Any:
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     if not number and value != "latest":
-        raise fault(f"expected latest or the number of a checkpoint, found {show_value(value)}")
+        raise fault(f"expected latest or a checkpoint number, found {show_value(value)}")
     return value
 
 
 def _unknown_policy(name: str, declared: Any) -> PydanticCustomError | None:
-    known = {STRICT.name, *declared}
-    if name in known:
+    names = {STRICT.name, *declared}
+    if name in names:
         return None
-    return fault(f"there is no policy `{name}`", hint=did_you_mean(name, known))
+    return fault(f"there is no policy `{name}`", hint=did_you_mean(name, names))
 
 
-_PLACES = {
-    "path": "one artefact",
+_LOCATIONS = {
+    "path": "one checkpoint",
     "directory": "a directory of numbered checkpoints",
-    "average": "a list of its own",
+    "average": "a list of checkpoints",
     "all_of": "a list of sources",
 }
-_HINT = "; ".join(f"`{key}` is {meaning}" for key, meaning in _PLACES.items())
+_HINT = "keep one: " + "; ".join(f"`{key}` is {meaning}" for key, meaning in _LOCATIONS.items())
 
 
-def _place(info: ValidationInfo) -> str:
-    """Which of the keys that say where, among those before this one, is given."""
-    return next((key for key in _PLACES if info.data.get(key) is not None), "")
+def _location(info: ValidationInfo) -> str:
+    """Which of the location keys, among those validated before this one, is present."""
+    return next((key for key in _LOCATIONS if info.data.get(key) is not None), "")
 
 
 class Latest(Model):
-    """The newest checkpoints of a directory, to be averaged."""
+    """Average the newest checkpoints of a directory."""
 
     directory: PathText
-    """A directory of numbered checkpoints."""
+    """Directory of numbered checkpoints."""
     checkpoint_name: FileName = "ckpt"
-    """What their names begin with."""
+    """What the names of the checkpoints begin with: ckpt for ckpt-1."""
     latest: Annotated[int, Field(ge=2)]
-    """How many of the newest; fewer are an error."""
+    """How many of the newest to average, at least 2; it is an error if there are fewer."""
 
 
 def _member(source: Source) -> Source:
     if source.all_of is not None:
-        raise fault("a source of `all_of` has `all_of` itself", hint="one list is enough")
+        raise fault(
+            "a source of `all_of` cannot have `all_of` itself", hint="write all sources in one list"
+        )
     if "on_damaged" in source.model_fields_set:
         raise fault(
-            "`on_damaged` of a source of `all_of` cannot leave this one out alone",
+            "`on_damaged` cannot be set for a single source of `all_of`",
             hint="write it beside `all_of`",
             at="on_damaged",
         )
@@ -92,12 +94,12 @@ def _member(source: Source) -> Source:
 
 
 class Source(Model):
-    """One place to restore from: an artefact, a directory of them, or several put together."""
+    """Restore from one checkpoint, a directory of checkpoints, or several combined."""
 
     path: PathText | None = None
-    """One checkpoint, by its prefix: zoo/imagenet/ckpt-900."""
+    """Path of one checkpoint, without .index: zoo/imagenet/ckpt-900."""
     directory: PathText | None = None
-    """A directory of numbered checkpoints; relative ones are relative to the working directory."""
+    """Directory of numbered checkpoints; a relative path is relative to the working directory."""
     average: (
         Annotated[
             Annotated[tuple[PathText, ...], Listed, Tag("\0list")]
@@ -106,24 +108,24 @@ class Source(Model):
         ]
         | None
     ) = None
-    """Checkpoints of which the weights are averaged; the optimizer's state is not."""
+    """Checkpoints whose weights are averaged; the optimizer's state is not restored."""
     all_of: Annotated[tuple[Annotated[Source, AfterValidator(_member)], ...], Listed] | None = (
         Field(default=None, validate_default=True)
     )
-    """Sources that are restored at once, each by its own policy; no value from two of them."""
+    """Sources to restore together, each by its own policy; no two may restore the same value."""
     weights: Annotated[tuple[Positive, ...], Listed] | None = None
-    """What each of `average` counts; their sum does not matter."""
+    """Relative weight of each checkpoint listed in `average`; need not sum to 1."""
     checkpoint_name: FileName = "ckpt"
-    """What the names in the directory begin with."""
+    """What the names of the checkpoints in the directory begin with: ckpt for ckpt-1."""
     select: Annotated[Literal["latest"] | int, BeforeValidator(_select)] = "latest"
-    """Which of them."""
+    """Which checkpoint of the directory: latest, or its number."""
     policy: Annotated[
         Annotated[str, Tag("\0name")] | Annotated[Policy, Tag("\0inline")],
         Discriminator(lambda v: "\0inline" if isinstance(v, dict | Policy) else "\0name"),
     ] = STRICT.name
-    """The name of a policy, or a policy written out."""
+    """Name of a policy under `policies`, or the policy itself."""
     on_damaged: Literal["error", "next"] = "error"
-    """What follows where there are checkpoints and none of them can be read."""
+    """If there are checkpoints and none can be read: fail, or try the next source."""
 
     @property
     def members(self) -> tuple[Source, ...]:
@@ -133,47 +135,58 @@ class Source(Model):
     @field_validator("directory", "average", "all_of")
     @classmethod
     def _one_place(cls, value: Any, info: ValidationInfo) -> Any:
-        other = _place(info)
+        other = _location(info)
         if value is not None and other:
             raise fault(
                 f"a source has both `{info.field_name}` and `{other}`", hint=_HINT, other=other
             )
-        *before, last = _PLACES
+        *before, last = _LOCATIONS
         absent = value is None and info.field_name == last and not other
         if absent and all(key in info.data for key in before):
             keys = ", ".join(f"`{key}`" for key in before)
-            raise fault(f"a source has neither {keys} nor `{last}`", at=ABOVE)
+            raise fault(
+                f"a source has neither {keys} nor `{last}`", hint="add one of them", at=ABOVE
+            )
         if isinstance(value, tuple) and len(value) < 2:
-            raise fault(f"`{info.field_name}` is a list of at least two")
+            raise fault(f"`{info.field_name}` must be a list of at least two")
         return value
 
     @field_validator("checkpoint_name", "select")
     @classmethod
     def _of_a_directory(cls, value: Any, info: ValidationInfo) -> Any:
-        if (place := _place(info)) and place != "directory":
-            what = f"`{info.field_name}` chooses within a directory"
-            raise fault(f"{what}, and `{place}` is {_PLACES[place]}", other=place)
+        if (location := _location(info)) and location != "directory":
+            raise fault(
+                f"`{info.field_name}` applies to a `directory`, and `{location}` is "
+                f"{_LOCATIONS[location]}",
+                hint=f"remove `{info.field_name}`",
+                other=location,
+            )
         return value
 
     @field_validator("weights")
     @classmethod
     def _of_an_average(cls, value: Any, info: ValidationInfo) -> Any:
         averaged = info.data.get("average")
-        if (place := _place(info)) and not isinstance(averaged, tuple):
-            raise fault("`weights` are those of a list under `average`", other=place)
+        if (location := _location(info)) and not isinstance(averaged, tuple):
+            raise fault(
+                "`weights` needs a list of checkpoints under `average`",
+                hint="remove `weights`",
+                other=location,
+            )
         if isinstance(averaged, tuple) and value is not None and len(value) != len(averaged):
             raise fault(
-                f"there are {len(value)} weights for {len(averaged)} checkpoints", other="average"
+                f"`weights` has {len(value)} numbers, `average` has {len(averaged)} checkpoints",
+                other="average",
             )
         return value
 
     @field_validator("policy")
     @classmethod
     def _of_one_source(cls, value: Any, info: ValidationInfo) -> Any:
-        if _place(info) == "all_of":
+        if _location(info) == "all_of":
             raise fault(
-                "`all_of` has no policy: each of its sources has its own",
-                hint="write it beside the `path` or `directory` that it is for",
+                "`policy` cannot stand beside `all_of`: each of its sources has its own policy",
+                hint="move `policy` into the sources, beside their `path` or `directory`",
                 other="all_of",
             )
         return value
@@ -196,9 +209,9 @@ class Restore(Model):
     """
 
     first_of: Annotated[tuple[Source, ...], Field(min_length=1), Listed]
-    """Sources in order; an unreadable one is an error unless it says on_damaged: next."""
+    """Sources to try in order; the first that holds a checkpoint is used."""
     if_none: Literal["error", "initialize"] = "error"
-    """What follows where no source holds a checkpoint."""
+    """If no source holds a checkpoint: fail, or start from the initial values."""
 
     @model_validator(mode="before")
     @classmethod
@@ -213,12 +226,12 @@ def _named(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: {**one, "name": key}
-        if isinstance(one, dict)
-        else one.model_copy(update={"name": key})
-        if isinstance(one, Policy)
-        else one
-        for key, one in value.items()
+        key: {**policy, "name": key}
+        if isinstance(policy, dict)
+        else policy.model_copy(update={"name": key})
+        if isinstance(policy, Policy)
+        else policy
+        for key, policy in value.items()
     }
 
 
@@ -230,41 +243,41 @@ def _version(value: Any) -> Any:
 
 
 def _check_policy(source: Source, member: Source, declared: dict[str, Policy]) -> None:
-    """That a policy is known, and asks for nothing that is not there."""
+    """Check that the policy exists, and that the source can have the training state it lists."""
     policy = member.policy
     if isinstance(policy, str):
         if (error := _unknown_policy(policy, declared)) is not None:
             raise error
         policy = declared.get(policy, STRICT)
-    several = "all_of" if source.all_of is not None else "average"
-    put_together = source.all_of is not None or member.average is not None
-    if put_together and "training_state" in policy.model_fields_set and policy.training_state:
+    key = "all_of" if source.all_of is not None else "average"
+    combined = source.all_of is not None or member.average is not None
+    if combined and "training_state" in policy.model_fields_set and policy.training_state:
         raise fault(
-            f"policy `{policy.name}` takes the state of a training by `training_state`, and "
-            f"`{several}` has none: with it a training begins",
-            hint="leave training_state out of the policy, or give this source another one",
+            f"policy `{policy.name}` has `training_state`, and a source with `{key}` has no "
+            "training state: it starts a new training",
+            hint="remove `training_state` from the policy, or use another policy for this source",
         )
 
 
 class Config(Model):
-    """A whole config file."""
+    """A tfckpt config file."""
 
     version: Annotated[Literal[1], BeforeValidator(_version)]
-    """Of the language."""
+    """Version of the config format; must be 1."""
     manager: Manager | None = None
-    """Where and when checkpoints are saved."""
+    """Where and when to save checkpoints, and which to keep."""
     policies: Annotated[dict[str, Policy], BeforeValidator(_named)] = Field(default_factory=dict)
-    """Policies by name; one that no source names is allowed."""
+    """Restore policies by name; strict is built in, and unused ones are allowed."""
     restore: Restore | None = None
-    """Where to restore from."""
+    """Where to restore from: one source, or several under `first_of`."""
 
     @field_validator("policies")
     @classmethod
     def _strict_is_built_in(cls, value: dict[str, Policy]) -> dict[str, Policy]:
         if STRICT.name in value:
             raise fault(
-                f"`{STRICT.name}` is the built-in policy and cannot be declared",
-                hint="give yours another name",
+                f"`{STRICT.name}` is the built-in policy and cannot be redefined",
+                hint="choose another name",
                 at=STRICT.name,
             )
         return value
@@ -280,12 +293,12 @@ class Config(Model):
 
     @property
     def forgotten(self) -> str:
-        """What to write where a source has no policy, and the file one that no source names.
+        """A hint if a source has no policy and the config has a policy that no source uses.
 
         >>> from tfckpt.policy import load_config
         >>> restore, policies = {"path": "zoo/ckpt-1"}, {"finetune": {"include": ["model/**"]}}
         >>> load_config({"version": 1, "restore": restore, "policies": policies}).forgotten
-        'no source names the policy `finetune`: write `policy: finetune` beside its `path`'
+        'no source uses the policy `finetune`: write `policy: finetune` beside its `path`'
         """
         first_of = self.restore.first_of if self.restore else ()
         members = [member for source in first_of for member in source.members]
@@ -293,14 +306,12 @@ class Config(Model):
             self.policies.keys()
             - {member.policy for member in members if isinstance(member.policy, str)}
         )
-        without = [one for one in members if "policy" not in one.model_fields_set]
+        without = [source for source in members if "policy" not in source.model_fields_set]
         if not unnamed or not without:
             return ""
         which = ", ".join(f"`{name}`" for name in unnamed)
-        place = next(key for key in _PLACES if getattr(without[0], key, None) is not None)
-        return (
-            f"no source names the policy {which}: write `policy: {unnamed[0]}` beside its `{place}`"
-        )
+        key = next(each for each in _LOCATIONS if getattr(without[0], each, None) is not None)
+        return f"no source uses the policy {which}: write `policy: {unnamed[0]}` beside its `{key}`"
 
     def policy_of(self, source: Source) -> Policy:
         """The policy of a source of this config.

@@ -1,8 +1,8 @@
-"""Where a run saves against where it restores from: what no single key of a config shows.
+"""Checks that a config restores from the directory that it saves into.
 
-A run that is started again finds its own checkpoints only where one of its sources is the directory
-that it saves into. One letter is enough to miss it, and with ``if_none: initialize`` every start is
-then a start from scratch.
+A restarted run finds its own checkpoints only if one of its sources is the directory that it saves
+into. A one-letter typo is enough to miss it, and with ``if_none: initialize`` every start is then a
+start from scratch.
 """
 
 from __future__ import annotations
@@ -21,70 +21,72 @@ if TYPE_CHECKING:
 _CLOSE = 0.8
 
 
-def apart(config: Config) -> str:
-    """Why a run does not find its own checkpoints when it is started again, "" where it does.
+def directory_mismatch(config: Config) -> str:
+    """Why a restarted run does not find its own checkpoints, "" if it does.
 
-    That it saves and restores in two places is told where they are spelt nearly alike, and where it
-    would begin from the initial values each time.
+    Saving and restoring in two directories is reported only if their names are nearly the same, or
+    if every start would begin from the initial values.
 
     >>> from tfckpt.policy import load_config
     >>> run = {"manager": {"directory": "runs/digits"}, "restore": {"directory": "runs/digit"}}
-    >>> print(apart(load_config({"version": 1, **run})))
-    manager.directory 'runs/digits' and restore.directory 'runs/digit' differ by little: ...
+    >>> print(directory_mismatch(load_config({"version": 1, **run})))
+    manager.directory 'runs/digits' and restore.directory 'runs/digit' are nearly the same: ...
     """
     if config.manager is None or config.restore is None:
         return ""
     if restores_its_own(config):
         return ""
     own, name = config.manager.directory, config.manager.checkpoint_name
-    read = list(_directories(config.restore))
+    sources = list(_directories(config.restore))
     key = "restore.directory" if len(config.restore.first_of) == 1 else "restore.first_of"
-    for path, other in read:
-        if same(own, path):
+    for path, other in sources:
+        if same_directory(own, path):
             return (
-                f"manager.checkpoint_name is {name!r}, and that of {key} {path!r} is {other!r}: "
-                "what the run saves is not what it restores"
+                f"manager.checkpoint_name is {name!r}, but checkpoint_name of {key} {path!r} is "
+                f"{other!r}: the run does not restore what it saves"
             )
-        if _alike(own, path):
+        if _nearly_same(own, path):
             return (
-                f"manager.directory {own!r} and {key} {path!r} differ by little: what the run "
-                "saves is not what it restores"
+                f"manager.directory {own!r} and {key} {path!r} are nearly the same: the run does "
+                "not restore what it saves"
             )
-    if read and config.restore.if_none == "initialize":
+    if sources and config.restore.if_none == "initialize":
         return (
-            f"the run saves into manager.directory {own!r} and does not restore from it: it begins "
-            "anew at each start, by if_none: initialize"
+            f"the run saves into manager.directory {own!r} but does not restore from it: with "
+            "if_none: initialize, every start begins from the initial values"
         )
     return ""
 
 
 def restores_its_own(config: Config) -> bool:
-    """Whether a run finds what it has saved when it is started again."""
+    """Whether a restarted run finds what it has saved."""
     if config.manager is None or config.restore is None:
         return False
     own, name = config.manager.directory, config.manager.checkpoint_name
-    return any(same(own, at) and name == other for at, other in _directories(config.restore))
+    return any(
+        same_directory(own, at) and name == other for at, other in _directories(config.restore)
+    )
 
 
 def _directories(restore: Restore) -> Iterator[tuple[str, str]]:
     for source in restore.first_of:
-        for one in source.members:
-            if one.directory is not None:
-                yield one.directory, one.checkpoint_name
+        for member in source.members:
+            if member.directory is not None:
+                yield member.directory, member.checkpoint_name
 
 
 def _absolute(path: str) -> str:
     return path.rstrip("/") if "://" in path else os.path.realpath(path)
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two paths are one directory."""
-    return _absolute(one) == _absolute(other)
+def same_directory(path: str, other: str) -> bool:
+    """Whether two paths are the same directory."""
+    return _absolute(path) == _absolute(other)
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether one name is misspelt or too many; what differs in its digits is another run."""
-    ours, theirs = _absolute(one).split("/"), _absolute(other).split("/")
+def _nearly_same(path: str, other: str) -> bool:
+    """Whether one component is misspelled or missing; other digits mean another run."""
+    ours, theirs = _absolute(path).split("/"), _absolute(other).split("/")
     if ours[:-1] == theirs or theirs[:-1] == ours:
         return True
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]

@@ -1,8 +1,8 @@
-"""What the models of a config have in common: their base, their field types, and their faults.
+"""Base class, field types and validation errors of the models of a config.
 
-Models are strict (``"3"`` is no number), frozen, and refuse unknown keys. A model that is made in
-Python raises what a file raises, a :class:`~tfckpt.errors.PolicyError` in plain words; a validator
-here raises a :func:`fault`, which pydantic carries to the place where ``messages`` words it.
+Models are strict (``"3"`` is not a number), frozen, and refuse unknown keys. A model created in
+Python raises the same :class:`~tfckpt.errors.PolicyError` as a file. Validators raise a
+:func:`fault`, which ``messages`` turns into a problem with its path.
 """
 
 from __future__ import annotations
@@ -30,21 +30,17 @@ if TYPE_CHECKING:
 
 
 def fault(message: str, *, hint: str = "", at: str = "", other: str = "") -> PydanticCustomError:
-    """An error for a validator to raise.
+    """An error for a validator to raise; its path is added later.
 
-    Args:
-        message: what is wrong; the place is added where it is shown.
-        hint: what to do about it.
-        at: a key below the value being validated that the error is about.
-        other: a key beside the value that it contradicts; its line is shown too.
-
+    ``at`` is a key below the value that the error is about, ``other`` a key beside the value that
+    it contradicts, whose line is shown too.
     """
     context = {"message": message, "hint": hint, "at": at, "other": other}
     return PydanticCustomError("fault", "{message}", context)
 
 
 class Model(BaseModel):
-    """A value that a config file describes."""
+    """Base of all models of a config file."""
 
     model_config = ConfigDict(
         strict=True,
@@ -60,21 +56,21 @@ class Model(BaseModel):
         try:
             super().__init__(**data)
         except ValidationError as error:
-            found = [found.show() for found in problems_of(error, type(self))]
-            raise PolicyError(type(self).__name__, found) from None
+            problems = [fault.show() for fault in problems_of(error, type(self))]
+            raise PolicyError(type(self).__name__, problems) from None
 
-    # Without this mark pydantic would call __init__ for nested models too, and lose their paths
+    # Without this attribute pydantic would call __init__ for nested models and lose their paths
     # (https://github.com/pydantic/pydantic/blob/main/pydantic/root_model.py has the same line).
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What was said, and not every default."""
-        said = self.model_fields_set
-        return ((key, value) for key, value in super().__repr_args__() if key in said)
+        """Only the fields that were set, without the defaults."""
+        fields = self.model_fields_set
+        return ((key, value) for key, value in super().__repr_args__() if key in fields)
 
 
 def check_selector(pattern: str) -> str:
-    """The pattern, or the fault of one that means nothing."""
+    """The pattern, if it is a valid selector."""
     try:
         Selector(pattern)
     except ValueError as error:
@@ -91,7 +87,7 @@ def one_or_listed(value: Any) -> Any:
 
 
 def check_pairs(checkpoint: str, model: tuple[str, ...]) -> None:
-    """Raise the fault of what ``model`` says of the names that match ``checkpoint``."""
+    """Check that the wildcards or groups of the two sides of a rename match."""
     try:
         for each in model:
             compile_rename(checkpoint, each)
@@ -103,18 +99,20 @@ def _path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _as_a_shell_would_not(value: str) -> str:
-    """What only a shell understands, or nobody sees, makes a directory of another name."""
+def _check_path(value: str) -> str:
+    """Refuse ``~``, which only a shell expands, and invisible spaces: they name another file."""
     if value == "~" or value.startswith("~/"):
-        raise fault(f"`~` is not filled in: {value!r}", hint=f"write '${{HOME}}{value[1:]}'")
+        raise fault(f"`~` is not expanded: {value!r}", hint=f"write '${{HOME}}{value[1:]}'")
     if value != value.strip():
-        raise fault(f"{value!r} begins or ends with white space", hint="take it away")
+        raise fault(f"{value!r} begins or ends with a space", hint="remove the space")
     return value
 
 
 def _file_name(value: str) -> str:
     if "/" in value or "\\" in value or value in {".", ".."}:
-        raise fault(f"{value!r} is no plain file name", hint="directories go into `directory`")
+        raise fault(
+            f"{value!r} is not a plain file name", hint="write the directory under `directory`"
+        )
     return value
 
 
@@ -122,7 +120,7 @@ Listed = BeforeValidator(_listed)
 Count = Annotated[int, Field(gt=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1)]
-PathText = Annotated[Text, BeforeValidator(_path), AfterValidator(_as_a_shell_would_not)]
+PathText = Annotated[Text, BeforeValidator(_path), AfterValidator(_check_path)]
 FileName = Annotated[Text, AfterValidator(_file_name)]
 SelectorText = Annotated[str, AfterValidator(check_selector)]
 Selectors = Annotated[tuple[SelectorText, ...], Listed]

@@ -1,8 +1,8 @@
 """The JSON Schema of a config, for editors that complete and check YAML as it is written.
 
-Generated from the models, so that it cannot say anything else; ``configs/schema.json`` is the copy
-that editors read. It knows keys, types and words. What takes more, such as selectors and keys that
-contradict each other, is found when the config is loaded.
+Generated from the models; ``configs/schema.json`` is the copy that editors read. It checks keys,
+types and allowed words. The rest, such as selectors and keys that contradict each other, is checked
+when the config is loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def schema() -> dict[str, Any]:
 
 
 def _one_of(kind: dict[str, Any], *groups: list[str]) -> None:
-    """Exactly one of these groups of keys, each with a value."""
+    """Require exactly one of these groups of keys, each with a value."""
     keys = kind["properties"]
     for key in itertools.chain(*groups):
         keys[key] = {"description": keys[key]["description"], **keys[key]["anyOf"][0]}

@@ -1,11 +1,11 @@
-"""A file or a mapping → a config, or every fault of it at once.
+"""Loads a config from a file or mapping, and reports all its errors at once.
 
-The faults of the text, of its variables and of its values are collected over the whole file, each
-with its line and column; a mapping made in Python has paths of keys in their place. A config that
-comes from a file keeps where each rule of its policies stands, for those who find one unused later.
+Errors in the YAML, in its ``${VAR}`` and in its values are collected over the whole file, each with
+line and column; a mapping made in Python has paths of keys instead. A config from a file remembers
+the line of each rule of its policies, so that later messages about a rule can name it.
 
-Refused are files that cannot be read, besides all that the models and the YAML loader refuse; a
-:class:`~tfckpt.errors.PolicyError` is all that comes out of here.
+Refused, besides what the models and the YAML loader refuse: files that cannot be read. The only
+exception raised is :class:`~tfckpt.errors.PolicyError`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from tfckpt.core.nearby import nearby
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.policy.config import Config
-from tfckpt.policy.environment import fill_in
+from tfckpt.policy.environment import expand_variables
 from tfckpt.policy.fields import Model
 from tfckpt.policy.messages import ConfigFault, Path, did_you_mean, keys_of, problems_of, show_value
-from tfckpt.policy.policy import Places, Policy
+from tfckpt.policy.policy import Policy, RuleLocations
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ _SELECTORS = (
     "expect_unexpected",
 )
 CONFIGS = (".yaml", ".yml", ".json")
-"""How the names of config files end."""
+"""File name suffixes of configs."""
 
-_MAPPING = "the given mapping"
+_MAPPING = "the config mapping"
 _PYTHON_ONLY = ("name", "assert_")
 
 _Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -51,11 +51,11 @@ def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -
     """Load a config.
 
     Args:
-        source: a YAML file, the same as a mapping, or a config, which is returned as it is.
-        env: what ``${VAR}`` is filled in from.
+        source: a YAML file, a mapping of the same keys, or a config, which is returned unchanged.
+        env: values for ``${VAR}``.
 
     Raises:
-        PolicyError: with every fault that the source has.
+        PolicyError: with all errors of the source.
 
     >>> config = load_config({"version": 1, "restore": {"directory": "${RUNS}/a"}}, {"RUNS": "r"})
     >>> config.restore.first_of[0].directory
@@ -67,22 +67,22 @@ def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -
     document, file = _read(source)
     config = _validate(Config, document, file, env)
     for path, policy in _policies_of(config):
-        _place(policy, path, document, file)
+        _locate_rules(policy, path, document, file)
     return config
 
 
 def load_policy(
     source: _Source | Policy, env: Mapping[str, str] = os.environ, called: str = _MAPPING
 ) -> Policy:
-    """Load one policy: what stands under its name in a config, by itself.
+    """Load one policy: the keys that stand under its name in a config.
 
     Args:
-        source: a YAML file, whose name without its ending is the policy's; a mapping; or a policy.
-        env: what ``${VAR}`` is filled in from.
-        called: what errors call a mapping.
+        source: a YAML file, whose stem becomes the policy's name; a mapping; or a policy.
+        env: values for ``${VAR}``.
+        called: what error messages call a mapping.
 
     Raises:
-        PolicyError: with every fault that the source has.
+        PolicyError: with all errors of the source.
 
     >>> load_policy({"include": ["model/**"], "assert": "none"}).on_missing
     'warn'
@@ -94,7 +94,7 @@ def load_policy(
     policy = _validate(Policy, document, file, env)
     if not isinstance(source, Mapping):
         policy = policy.model_copy(update={"name": FilePath(source).stem})
-    _place(policy, (), document, file)
+    _locate_rules(policy, (), document, file)
     return policy
 
 
@@ -104,9 +104,8 @@ def _read(source: object, file: str = _MAPPING) -> tuple[Document, str]:
         data = _plain(source, (), values, file)
         return Document(data, values, {}, ()), file
     if not isinstance(source, str | os.PathLike):
-        found = show_value(source)
-        problem = Problem(f"expected the path of a YAML file, or a mapping, found {found}")
-        raise PolicyError("the given config", [problem])
+        message = f"expected the path of a YAML file, or a mapping, found {show_value(source)}"
+        raise PolicyError("the config", [Problem(message)])
     file = os.fspath(source)
     try:
         with FilePath(file).open("rb") as stream:
@@ -117,16 +116,16 @@ def _read(source: object, file: str = _MAPPING) -> tuple[Document, str]:
 
 
 def _unreadable(file: str, error: Exception) -> Problem:
-    place, hint = os.path.abspath(file) if "\0" not in file else file, ""  # noqa: PTH100  text
+    path, hint = os.path.abspath(file) if "\0" not in file else file, ""  # noqa: PTH100  text
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         if near := nearby(file, _names, _is_config):
             hint = f"did you mean {' or '.join(map(repr, near))}?"
-        return Problem(f"there is no config file: {place} does not exist", hint=hint)
+        return Problem(f"there is no config file: {path} does not exist", hint=hint)
     if isinstance(error, IsADirectoryError):
         hint = f"to restore from it, write `restore: {{directory: {file}}}` in a config"
-        return Problem(f"is a directory, not a config file: {place}", hint=hint)
+        return Problem(f"is a directory, not a config file: {path}", hint=hint)
     reason = getattr(error, "strerror", None) or str(error)
-    return Problem(f"the file cannot be read: {reason}")
+    return Problem(f"cannot read the file: {reason}")
 
 
 def _names(directory: str) -> list[str]:
@@ -152,38 +151,38 @@ def _plain(value: Any, path: Path, values: dict[Path, tuple[int, int]], file: st
 
 
 def _validate(model: type[_M], document: Document, file: str, env: Mapping[str, str]) -> _M:
-    found: list[ConfigFault] = []
-    data = _filled(document.data, (), env, found, model is Policy)
+    faults: list[ConfigFault] = []
+    data = _expanded(document.data, (), env, faults, model is Policy)
     for path, policy in [((), data)] if model is Policy else _policy_mappings(data):
         for key in _PYTHON_ONLY & policy.keys():
             problem = Problem("unknown key", hint=did_you_mean(key, keys_of(Policy)))
-            found.append(ConfigFault((*path, key), policy.pop(key), problem, about_key=True))
+            faults.append(ConfigFault((*path, key), policy.pop(key), problem, about_key=True))
     declared = data.get("policies")
     context = {"policies": declared if isinstance(declared, dict) else {}}
     value = None
     try:
         value = model.model_validate(data, context=context)
     except ValidationError as error:
-        found += [one for one in problems_of(error, model) if one.value is not BAD]
-    problems = [*document.problems, *(_placed(one, document) for one in found)]
+        faults += [fault for fault in problems_of(error, model) if fault.value is not BAD]
+    problems = [*document.problems, *(_with_position(fault, document) for fault in faults)]
     if problems or value is None:
         raise PolicyError(file, sorted(problems, key=lambda problem: problem[1:3]))
     return value
 
 
-def _filled(
-    value: Any, path: Path, env: Mapping[str, str], found: list[ConfigFault], in_policy: bool
+def _expanded(
+    value: Any, path: Path, env: Mapping[str, str], faults: list[ConfigFault], in_policy: bool
 ) -> Any:
     if isinstance(value, dict):
-        return {k: _filled(v, (*path, k), env, found, in_policy) for k, v in value.items()}
+        return {k: _expanded(v, (*path, k), env, faults, in_policy) for k, v in value.items()}
     if isinstance(value, list):
-        return [_filled(v, (*path, i), env, found, in_policy) for i, v in enumerate(value)]
+        return [_expanded(v, (*path, i), env, faults, in_policy) for i, v in enumerate(value)]
     if not isinstance(value, str) or _is_selector(path, in_policy):
         return value
     try:
-        return fill_in(value, env)
+        return expand_variables(value, env)
     except ValueError as error:
-        found.append(ConfigFault(path, value, Problem(str(error))))
+        faults.append(ConfigFault(path, value, Problem(str(error))))
         return BAD
 
 
@@ -197,16 +196,16 @@ def _is_selector(path: Path, in_policy: bool) -> bool:
 
 
 def _policy_mappings(data: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The mappings of a config's data that are meant as policies."""
-    below: list[tuple[Path, Any]] = []
+    """The mappings in the data of a config that stand where a policy does."""
+    candidates: list[tuple[Path, Any]] = []
     if isinstance(policies := data.get("policies"), dict):
-        below += [(("policies", name), policy) for name, policy in policies.items()]
+        candidates += [(("policies", name), policy) for name, policy in policies.items()]
     if isinstance(restore := data.get("restore"), dict):
-        below += (
+        candidates += (
             ((*path, "policy"), source.get("policy"))
             for path, source in _source_mappings(restore, ("restore",))
         )
-    return ((path, policy) for path, policy in below if isinstance(policy, dict))
+    return ((path, policy) for path, policy in candidates if isinstance(policy, dict))
 
 
 def _source_mappings(above: dict[str, Any], path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -231,29 +230,29 @@ def _policies_of(config: Config) -> Iterator[tuple[Path, Policy]]:
 
 
 def _written(path: Path, document: Document) -> Path:
-    """The path as the source has it: a single source may stand under ``restore`` itself."""
+    """The path in the document: a single source may stand directly under ``restore``."""
     if path[:3] == ("restore", "first_of", 0) and path[:2] not in document.values:
         return ("restore", *path[3:])
     return path
 
 
-def _placed(found: ConfigFault, document: Document) -> Problem:
-    path = _written(found.path, document)
-    message, _, _, hint = found._replace(path=path).show()
-    if (other := document.keys.get((*path[:-1], found.other))) and found.other:
-        message += f" (`{found.other}` is on line {other[0]})"
-    places = document.keys if found.about_key else document.values
-    place = places.get(path)
-    while place is None and path:
+def _with_position(fault: ConfigFault, document: Document) -> Problem:
+    path = _written(fault.path, document)
+    message, _, _, hint = fault._replace(path=path).show()
+    if (other := document.keys.get((*path[:-1], fault.other))) and fault.other:
+        message += f" (`{fault.other}` is on line {other[0]})"
+    positions = document.keys if fault.about_key else document.values
+    position = positions.get(path)
+    while position is None and path:
         *rest, last = path
         path = tuple(rest)
         above = document.values.get(path)
-        place = above if isinstance(last, int) else document.keys.get(path, above)
-    place = place or document.values[()]
-    return Problem(message, *place, hint)
+        position = above if isinstance(last, int) else document.keys.get(path, above)
+    position = position or document.values[()]
+    return Problem(message, *position, hint)
 
 
-def _place(policy: Policy, path: Path, document: Document, file: str) -> None:
+def _locate_rules(policy: Policy, path: Path, document: Document, file: str) -> None:
     if not document.keys:
         return
     path = _written(path, document)
@@ -263,6 +262,6 @@ def _place(policy: Policy, path: Path, document: Document, file: str) -> None:
         if below in document.values:
             at[field, 0] = document.values[below]
             count = len(value) if isinstance(value := getattr(policy, field), tuple) else 0
-            listed = (((field, i), (*below, i)) for i in range(count))
-            at |= {rule: document.values[one] for rule, one in listed if one in document.values}
-    policy._places = Places(file, at)
+            rules = (((field, i), (*below, i)) for i in range(count))
+            at |= {rule: document.values[key] for rule, key in rules if key in document.values}
+    policy._locations = RuleLocations(file, at)

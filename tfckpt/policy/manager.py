@@ -1,8 +1,7 @@
-"""What a config says of saving: when, what to keep, and how, as frozen values.
+"""The ``manager`` section of a config: where, when and how to save, and what to keep.
 
-Each class is one mapping of the file, as in ``model``. Refused besides what every model refuses:
-both spellings of how many checkpoints to keep, two rules in one, and what says nothing without
-another key.
+Each class is one mapping of the file. Refused, besides what every model refuses: ``keep`` together
+with ``max_to_keep``, two retention rules in one item, and a key whose companion key is missing.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from pydantic import (
 from tfckpt.policy.fields import Count, FileName, Listed, Model, PathText, Positive, Text, fault
 from tfckpt.policy.messages import did_you_mean, show_value
 
-# The kernel keeps the first two to itself. Where the others come from the process itself, Python's
-# handler never runs: the fault happens again, or the process ends.
-_NEVER_SEEN = frozenset(
+# The first two cannot be caught. The others signal an error in the process itself, and Python's
+# handler never runs: the error repeats, or the process ends.
+_UNCATCHABLE = frozenset(
     {"SIGKILL", "SIGSTOP", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGIOT"}
 )
 
@@ -32,46 +31,46 @@ _Number = Annotated[int, Field(ge=0)]
 
 def _signal(name: str) -> str:
     known = signal.Signals.__members__
-    if name in _NEVER_SEEN:
-        raise fault(f"no program can save when {name} comes")
+    if name in _UNCATCHABLE:
+        raise fault(f"no program can save when it receives {name}")
     if name not in known:
         raise fault(
-            f"there is no signal {show_value(name).removeprefix('the text ')} on this platform",
-            hint=did_you_mean(name.upper(), known.keys() - _NEVER_SEEN),
+            f"{show_value(name).removeprefix('the text ')} is not a signal on this platform",
+            hint=did_you_mean(name.upper(), known.keys() - _UNCATCHABLE),
         )
     return name
 
 
 class Save(Model):
-    """When to save; no key, no saving but by hand."""
+    """When to save; without any key, only run.save() saves."""
 
     every_steps: Count | None = None
-    """After so many batches."""
+    """Save N steps after the last save; in fit, N batches unless a `step` is given."""
     every_epochs: Count | None = None
-    """After so many epochs."""
+    """Save at the end of every N epochs."""
     every_minutes: Positive | None = None
-    """After so many minutes."""
+    """Save N minutes after the last save."""
     on_signal: Annotated[tuple[Annotated[str, AfterValidator(_signal)], ...], Listed] = ()
-    """Signals that end the process, after a save: SIGTERM, SIGINT."""
+    """Signals to answer with a save before the process ends: [SIGTERM, SIGINT]."""
     grace_seconds: Positive = 25.0
-    """From the signal to the end of the process, saved or not."""
+    """Seconds after the signal until the process ends, even if the save is not complete."""
 
     @property
     def is_due_in_a_loop(self) -> bool:
-        """Whether anything but the end of an epoch ever asks for a save."""
+        """Whether anything but the end of an epoch can make a save due."""
         counted = (self.every_steps, self.every_minutes)
         return any(each is not None for each in counted) or bool(self.on_signal)
 
     @property
     def is_due_ever(self) -> bool:
-        """Whether anything ever asks for a save."""
+        """Whether anything can make a save due."""
         return self.every_epochs is not None or self.is_due_in_a_loop
 
     @field_validator("on_signal")
     @classmethod
     def _once_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) < len(value):
-            raise fault("`on_signal` names a signal twice")
+            raise fault("`on_signal` has the same signal twice")
         return value
 
     @field_validator("grace_seconds")
@@ -79,112 +78,115 @@ class Save(Model):
     def _after_a_signal(cls, value: float, info: ValidationInfo) -> float:
         if info.data.get("on_signal") == ():
             raise fault(
-                "`grace_seconds` counts from a signal, and no signal is named",
-                hint="add `on_signal: [SIGTERM]`, or leave it out",
+                "`grace_seconds` needs `on_signal`: it counts from a signal",
+                hint="add `on_signal: [SIGTERM]`, or remove `grace_seconds`",
             )
         return value
 
 
 class Keep(Model):
-    """One rule of what to keep; what no rule keeps is deleted.
+    """One retention rule; a checkpoint that no rule keeps is deleted.
 
     Raises:
-        PolicyError: it is not exactly one rule, or a field has the wrong type.
+        PolicyError: there is not exactly one rule, or a field has the wrong type.
 
     >>> Keep(best=2, monitor="val_loss", mode="min").best
     2
     """
 
     expected: ClassVar[bool] = True
-    # Whether a metric that no checkpoint has is taken for misspelt, and nothing deleted.
+    # If no checkpoint has the metric, its name is taken for misspelled and nothing is deleted.
 
     latest: Count | None = None
-    """The so many newest."""
+    """Keep the N newest checkpoints."""
     best: Count | None = None
-    """The so many best by a metric."""
+    """Keep the N best checkpoints by a metric; needs `monitor` and `mode`."""
     monitor: Text | None = None
-    """The metric of best: val_loss."""
+    """Name of the metric that `best` compares, e.g. val_loss."""
     mode: Literal["min", "max"] | None = None
-    """Whether the best value of the metric is the least or the greatest."""
+    """Whether the lowest (min) or the highest (max) value of the metric is the best."""
     every_n_steps: Count | None = None
-    """The first at or after each multiple of so many steps."""
+    """Keep the first checkpoint at or after each multiple of N steps."""
     every_n_hours: Positive | None = None
-    """One per so many hours, as keep_checkpoint_every_n_hours in TensorFlow."""
+    """Keep one checkpoint per N hours, like keep_checkpoint_every_n_hours in TensorFlow."""
     pin: Annotated[tuple[_Number, ...], Field(min_length=1), Listed] | None = None
-    """Those of these numbers."""
+    """Keep the checkpoints with these numbers: 12 is ckpt-12."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Keep:
         rules = ("latest", "best", "every_n_steps", "every_n_hours", "pin")
-        given = [rule for rule in rules if getattr(self, rule) is not None]
-        if len(given) != 1:
-            found = f"has both `{given[0]}` and `{given[1]}`" if given else "has none"
+        used = [rule for rule in rules if getattr(self, rule) is not None]
+        if len(used) != 1:
+            names = ", ".join(f"`{rule}`" for rule in rules)
+            problem = f"has both `{used[0]}` and `{used[1]}`" if used else "has none"
             raise fault(
-                f"a rule has exactly one of {', '.join(f'`{r}`' for r in rules)}; this one {found}",
-                hint="each rule is an item of the list; what any of them keeps is kept",
-                at=given[1] if given else "",
-                other=given[0] if given else "",
+                f"a rule must have exactly one of {names}; this one {problem}",
+                hint="write one rule per list item; a checkpoint is kept if any rule keeps it",
+                at=used[1] if used else "",
+                other=used[0] if used else "",
             )
         beside = {"monitor": self.monitor, "mode": self.mode}
         if self.best is None:
             for key, value in beside.items():
                 if value is not None:
                     raise fault(
-                        f"`{key}` belongs to `best`, and this rule is `{given[0]}`",
-                        hint=f"leave `{key}` out",
+                        f"`{key}` goes with `best`, and this rule is `{used[0]}`",
+                        hint=f"remove `{key}`",
                         at=key,
-                        other=given[0],
+                        other=used[0],
                     )
         elif missing := [f"`{key}`" for key, value in beside.items() if value is None]:
             raise fault(
                 f"`best` needs {' and '.join(missing)}",
-                hint="{best: 2, monitor: val_loss, mode: min}: `monitor` is the name of a metric, "
-                "`mode` is min where less is better, and max where more is",
+                hint="e.g. {best: 2, monitor: val_loss, mode: min}: `monitor` names a metric, "
+                "`mode` is min if lower is better, max if higher is better",
             )
         return self
 
 
 class KeepWhereMeasured(Keep):
-    """``best`` by a metric that nobody asked for: it keeps nothing until a checkpoint has one."""
+    """``best`` by a default metric: it keeps nothing until a checkpoint has that metric."""
 
     expected: ClassVar[bool] = False
 
 
 class Manager(Model):
-    """Where checkpoints of a run go, when one is saved, and which are kept."""
+    """Where and when to save the checkpoints of a run, and which to keep."""
 
     directory: PathText
-    """Relative ones are relative to the working directory."""
+    """Directory of the checkpoints; a relative path is relative to the working directory."""
     checkpoint_name: FileName = "ckpt"
-    """What their names begin with."""
+    """What the names of the checkpoints begin with: ckpt for ckpt-1."""
     save: Save = Field(default_factory=Save)
-    """When to save."""
+    """When to save; without it, only run.save() saves."""
     max_to_keep: Count | None = None
-    """The so many newest are kept; without it and keep, all are."""
+    """Keep the N newest checkpoints; without `max_to_keep` and `keep`, all are kept."""
     keep: Annotated[tuple[Keep, ...], Listed] = ()
-    """What is kept: the union of the rules."""
+    """Retention rules; a checkpoint is kept if any of them keeps it."""
     durable: bool = True
-    """A save returns when the disk has it; false leaves that to the operating system."""
+    """Wait until the files would survive a power cut; false leaves that to the system."""
     enable_async: bool = False
-    """Files are written in the background while training goes on."""
+    """Write the files in the background while training continues."""
     if_busy: Literal["wait", "skip"] = "wait"
-    """What a save does while an asynchronous one is being written."""
+    """What to do when a save is due while an asynchronous one is still being written."""
     on_nonfinite: Literal["warn", "save", "refuse"] = "warn"
-    """What a save does with weights or slots that are NaN or infinite."""
+    """If a weight or slot is NaN or infinite: save and warn, just save, or refuse to save."""
     on_unsavable: Literal["warn", "error"] = "warn"
-    """What a save does with an object that TensorFlow cannot save; warn leaves it out."""
+    """If TensorFlow cannot save an object: leave it out and warn, or fail."""
     on_save_error: Literal["warn", "error"] = "error"
-    """What a save that was due and failed does to the training; warn goes on without it."""
+    """If a save that was due fails: warn and continue training, or fail."""
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
-    """Class of a callback of one's own to the attributes that are its state."""
+    """State of your own callbacks: class name → attributes, e.g. {Curriculum: [level]}."""
 
     @field_validator("keep")
     @classmethod
-    def _one_spelling(cls, value: tuple[Keep, ...], info: ValidationInfo) -> tuple[Keep, ...]:
+    def _not_both_keep_and_max_to_keep(
+        cls, value: tuple[Keep, ...], info: ValidationInfo
+    ) -> tuple[Keep, ...]:
         if value and info.data.get("max_to_keep") is not None:
             raise fault(
-                "`keep` and `max_to_keep` both say how many checkpoints to keep",
-                hint=f"`max_to_keep: {info.data['max_to_keep']}` is another spelling of "
+                "`keep` and `max_to_keep` both say which checkpoints to keep",
+                hint=f"remove one of them; `max_to_keep: {info.data['max_to_keep']}` means "
                 f"`keep: [{{latest: {info.data['max_to_keep']}}}]`",
                 other="max_to_keep",
             )
@@ -195,15 +197,15 @@ class Manager(Model):
     def _may_be_busy(cls, value: str, info: ValidationInfo) -> str:
         if info.data.get("enable_async") is False:
             raise fault(
-                "`if_busy` is about asynchronous saves, and saves are not asynchronous",
-                hint="add `enable_async: true`, or leave it out",
+                "`if_busy` applies to asynchronous saves only, and saves are not asynchronous",
+                hint="add `enable_async: true`, or remove `if_busy`",
                 other="enable_async",
             )
         return value
 
     @property
     def rules(self) -> tuple[Keep, ...]:
-        """What is kept, by either spelling; without a rule, everything.
+        """The retention rules, from ``keep`` or ``max_to_keep``; without any, all are kept.
 
         >>> Manager(directory="runs/a", max_to_keep=3).rules == (Keep(latest=3),)
         True

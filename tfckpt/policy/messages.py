@@ -1,9 +1,9 @@
-"""What pydantic found wrong, in plain words.
+"""pydantic's errors in the terms of a config file.
 
-pydantic's texts speak of inputs, literals and tuples; the reader of a config wrote lists, words and
-mappings. Every fault becomes a :class:`ConfigFault`: where it is as a path of keys, the value that
-stands there, and a :class:`~tfckpt.errors.Problem` that names what was expected. Known keys are
-read off the models, so that a misspelt one gets the nearest of its own mapping.
+pydantic reports inputs, literals and tuples; the author of a config wrote lists, words and
+mappings. Every error becomes a :class:`ConfigFault`: the path of keys to it, the value there, and a
+:class:`~tfckpt.errors.Problem` that says what was expected. Valid keys are read from the models, so
+that a misspelled key gets a suggestion from its own mapping.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 ABOVE = ".."
-"""In place of a key below the value: the mapping that the value stands in is at fault."""
+"""As ``at`` of a fault: the error is about the mapping that contains the value."""
 
 TAG = "\0"
-"""How the tags of unions begin, which pydantic puts into its paths; no YAML text has a NUL."""
+"""First character of union tags, which pydantic puts into its paths; no YAML text has a NUL."""
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -52,9 +52,9 @@ _EXPECTED = {
 
 
 class ConfigFault(NamedTuple):
-    """One fault: the path of keys to it, the value there, and a sibling key that it names.
+    """One error: the path of keys to it, the value there, and a sibling key that it mentions.
 
-    ``about_key`` tells whether the key is at fault rather than its value.
+    ``about_key`` is True if the key is wrong rather than its value.
     """
 
     path: Path
@@ -79,7 +79,7 @@ def show_path(path: Path) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A value as the reader of a config knows it.
+    """A value in the terms of a config file.
 
     >>> show_value("3"), show_value(None), show_value(True), show_value([1])
     ("the text '3'", 'nothing', 'true', 'a list')
@@ -96,21 +96,21 @@ def show_value(value: Any) -> str:
     return f"the number {value}" if isinstance(value, int | float) else f"{short(repr(value))}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint: the nearest known word, or all of them.
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """A hint: the nearest valid word, or all of them.
 
     >>> did_you_mean("inclde", ["include", "exclude"])
     'did you mean `include`?'
     """
-    known = sorted(known)
-    near = difflib.get_close_matches(word[:100], known, n=1)
+    words = sorted(valid)
+    near = difflib.get_close_matches(word[:100], words, n=1)
     if near:
         return f"did you mean `{near[0]}`?"
-    return f"known here: {', '.join(f'`{k}`' for k in known)}" if known else ""
+    return f"use one of {', '.join(f'`{each}`' for each in words)}" if words else ""
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigFault]:
-    """Every fault that pydantic found in a value of ``model``."""
+    """Every error that pydantic found in a value of ``model``."""
     for detail in error.errors(include_url=False):
         kind, value = detail["type"], detail["input"]
         path = tuple(part for part in detail["loc"] if not str(part).startswith(TAG))
@@ -118,7 +118,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
         if kind == "default_factory_not_called" or (
             kind == "too_short" and context["actual_length"] < len(value)
         ):
-            continue  # both only say that some other value is wrong
+            continue  # both only follow from an error in another value
         if kind == "fault":
             above, below = context["at"] == ABOVE, context["at"].removeprefix(ABOVE)
             at = path[:-1] if above else (*path, below) if below else path
@@ -136,7 +136,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
             of_mappings = inner is not _model_at(model, detail["loc"][:-1])
             if kind == "tuple_type" and of_mappings and not isinstance(value, dict):
                 keys = ", ".join(f"`{key}`" for key in sorted(keys_of(inner)))
-                problem = problem._replace(hint=f"a list of mappings, with keys of {keys}")
+                problem = problem._replace(hint=f"write a list of mappings with the keys {keys}")
             yield ConfigFault(path, value, problem)
 
 
@@ -151,13 +151,13 @@ def _unexpected(
     expected = template.format(**context) if template else message
     hint = ""
     if kind == "string_type" and isinstance(value, bool | int | float):
-        hint = "text that looks like something else is written in quotes"
+        hint = "write text that looks like a number or boolean in quotes"
     elif kind == "model_type" and (form := _form(model, value)):
         hint = f"write it as {form}"
     elif kind == "tuple_type" and isinstance(value, dict) and (form := _form(model, value)):
-        hint = f"a list of one is [{form}]"
+        hint = f"write a list: [{form}]"
     elif kind == "tuple_type" and value and isinstance(value, str | int | float | dict):
-        hint = f"a list of one is {_flow([value])}"
+        hint = f"write a list: {_flow([value])}"
     elif kind == "literal_error" and isinstance(value, str):
         words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
         near = difflib.get_close_matches(value[:100], words, n=1)
@@ -166,16 +166,16 @@ def _unexpected(
 
 
 def _form(model: type[BaseModel], value: Any) -> str:
-    """How a mapping for the model is written, "" where it needs none of its keys."""
+    """How to write a mapping for the model, "" if none of its keys is required."""
     keys = [_key(name, f) for name, f in model.model_fields.items() if f.is_required()]
-    if keys == ["first_of"]:  # a lone source stands without it
+    if keys == ["first_of"]:  # a single source may be written without it
         keys = ["directory"]
     shown = short(value) if isinstance(value, str) and len(keys) == 1 else "…"
     return f"{{{', '.join(f'{key}: {shown}' for key in keys)}}}" if keys else ""
 
 
 def _flow(value: Any) -> str:
-    """A value on one line, as YAML has it.
+    """A value as YAML on one line.
 
     >>> _flow([{"best": 2, "mode": "min"}]), _flow(["model/**"])
     ("[{best: 2, mode: 'min'}]", "['model/**']")
@@ -189,13 +189,13 @@ def _flow(value: Any) -> str:
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
-    """The keys that a file may give to a model."""
+    """The keys that a file may set in a model."""
     return [_key(name, field) for name, field in model.model_fields.items() if _is_key(field)]
 
 
 def _is_key(field: FieldInfo) -> bool:
     skip: Any = SkipJsonSchema
-    return not any(isinstance(one, skip) for one in field.metadata)
+    return not any(isinstance(each, skip) for each in field.metadata)
 
 
 def _key(name: str, field: FieldInfo) -> str:
@@ -203,16 +203,16 @@ def _key(name: str, field: FieldInfo) -> str:
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
-    """The model that stands at a path; where there are several kinds, the path has a tag."""
+    """The model at a path; in a union the path has a tag."""
     parts = iter(path)
     kinds: dict[str, type[BaseModel]] = {}
     for part in parts:
         model = kinds.get(str(part), model)
         for name, field in model.model_fields.items():
             if part in {name, field.validation_alias}:
-                found = list(_models_in(field.annotation))
-                kinds = {tag: kind for tag, kind in found if tag}
-                model = found[0][1] if found else model
+                models = list(_models_in(field.annotation))
+                kinds = {tag: kind for tag, kind in models if tag}
+                model = models[0][1] if models else model
                 if get_origin(field.annotation) is dict:
                     next(parts, None)
                 break
@@ -220,15 +220,15 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
 
 
 def _models_in(annotation: Any, tag: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """The models that a field may hold, each with its tag where it has one."""
+    """The models that a field may hold, each with its tag, "" if it has none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield tag, annotation
     inner = get_args(annotation)
-    own = next((one.tag for one in inner if isinstance(one, Tag)), tag)
-    for one in inner:
-        yield from _models_in(one, own)
+    own = next((each.tag for each in inner if isinstance(each, Tag)), tag)
+    for each in inner:
+        yield from _models_in(each, own)
 
 
 def short(text: str) -> str:
-    """The text, or the beginning of a long one."""
+    """The text, truncated to 60 characters."""
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,12 +1,11 @@
-"""A policy, as a frozen value: what a restore may change, and which differences it puts up with.
+"""A policy as a frozen value: what a restore may change, and which differences it accepts.
 
 Each class is one mapping of the file, each field one key (``assert_`` is ``assert``; a policy's
-``name`` is its key under ``policies``). Words are TensorFlow's and Keras's where they have one.
+``name`` is its key under ``policies``). Keys are named as in TensorFlow and Keras where possible.
 ``assert`` and ``expect_partial`` are presets over ``on_missing`` and ``on_unexpected``, resolved
-when the value is made, so that nobody downstream has to know them.
+when the policy is created, so that no other module has to know them.
 
-Refused: unknown keys, wrong types, selectors that mean nothing, and two keys that contradict each
-other.
+Refused: unknown keys, wrong types, invalid selectors, and two keys that contradict each other.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ _PRESETS: Mapping[str | None, tuple[Action, Action]] = MappingProxyType(
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
-    """Where the rules of a policy stand; no part of its value, so all are equal."""
+class RuleLocations:
+    """Lines and columns of a policy's rules; ignored by comparison, so all are equal."""
 
     file: str = dataclasses.field(default="", compare=False)
     at: Mapping[tuple[str, int], tuple[int, int]] = dataclasses.field(
@@ -75,60 +74,62 @@ class Places:
 
 
 class Rename(Model):
-    """Stored names that match ``checkpoint`` are called what ``model`` says, each of it."""
+    """Map checkpoint names that match `checkpoint` to each name in `model`."""
 
     checkpoint: SelectorText
-    """Selector over stored names."""
+    """Selector over checkpoint names."""
     model: OneOrMore
-    """What they are called in the live model; the same wildcards, or groups as \\1."""
+    """Name or names in the model; with the same wildcards, or groups of the regex as \\1."""
 
     @field_validator("model")
     @classmethod
-    def _fits(cls, model: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _wildcards_match(cls, model: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if "checkpoint" in info.data:
             check_pairs(info.data["checkpoint"], model)
         if len(set(model)) < len(model):
-            raise fault("`model` names a value twice")
+            raise fault("`model` has the same name twice")
         return model
 
 
 class OptimizerRules(Model):
-    """What becomes of an optimizer's state."""
+    """What to restore of an optimizer's state."""
 
     slots: Literal["restore", "reset"] = "restore"
-    """Momenta and the like: take them from the checkpoint, or start them anew."""
+    """Momentums and other slots: restore them, or reset them as in a new optimizer."""
     iterations: Literal["restore", "reset"] = "restore"
-    """The step counter of the optimizer."""
+    """Step counter of the optimizer: restore it, or reset it to 0."""
     hyperparameters: Literal["restore", "config"] = "restore"
-    """The learning rate and its like: from the checkpoint, or as configured in the code."""
+    """Learning rate and the like: restore them, or keep what the code configured."""
 
 
 class InputSpec(Model):
-    """Shape and dtype of one input of a Keras model; null is a size that may vary."""
+    """Shape and dtype of one input of a Keras model."""
 
     shape: Annotated[tuple[Count | None, ...], Listed]
-    """With the batch: [null, 28, 28, 1]."""
+    """Shape with the batch dimension, null for an unknown size: [null, 28, 28, 1]."""
     dtype: Dtype = "float32"
-    """TensorFlow's name of it."""
+    """Name of the dtype in TensorFlow."""
 
 
-def _kind_of_inputs(value: Any) -> str:
+def _inputs_tag(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "\0list"
-    names = isinstance(value, dict) and not isinstance(value.get("shape"), list | tuple)
-    return "\0named" if names and not {"shape", "dtype"} >= set(value) else "\0one"
+    is_mapping_of_specs = isinstance(value, dict) and not isinstance(
+        value.get("shape"), list | tuple
+    )
+    return "\0named" if is_mapping_of_specs and not {"shape", "dtype"} >= set(value) else "\0one"
 
 
 Inputs = Annotated[
     Annotated[InputSpec, Tag("\0one")]
     | Annotated[tuple[InputSpec, ...], Listed, Tag("\0list")]
     | Annotated[dict[str, InputSpec], Tag("\0named")],
-    Discriminator(_kind_of_inputs),
+    Discriminator(_inputs_tag),
 ]
 
 
 TrainingState = Literal["epoch", "batch", "iterator", "seeds", "callbacks"]
-# A batch is a place in an epoch's data; callbacks count epochs.
+# A batch is a position in an epoch's data; callbacks count epochs.
 _NEEDED: Mapping[str, set[str]] = MappingProxyType(
     {"batch": {"epoch", "iterator"}, "callbacks": {"epoch"}}
 )
@@ -150,10 +151,10 @@ def _preset(data: Mapping[str, Any]) -> tuple[Action, Action]:
 
 
 class Policy(Model):
-    """What one restore may change, and which differences it puts up with.
+    """What a restore may change, and which differences it accepts.
 
     Raises:
-        PolicyError: a field has the wrong type, a selector means nothing, two fields contradict.
+        PolicyError: a field has the wrong type, a selector is invalid, or two fields contradict.
 
     >>> policy = Policy(include=("model/**",), exclude=("model/head/**",), assert_="none")
     >>> policy.on_missing, policy.on_unexpected
@@ -162,51 +163,51 @@ class Policy(Model):
     """
 
     name: SkipJsonSchema[str] = "policy"
-    """The key under ``policies``; no key of the mapping itself."""
+    """The policy's key under ``policies``; not a key of its mapping."""
     api: Literal["restore", "read"] = "restore"
-    """restore takes save_counter along, read does not, as in TensorFlow."""
+    """restore also restores save_counter, read does not, as in tf.train.Checkpoint."""
     assert_: Assertion | None = Field(
         default=None, validation_alias="assert", serialization_alias="assert"
     )
-    """The status assertion of tf.train.Checkpoint that must hold; a preset of the on_* keys."""
+    """Status assertion of tf.train.Checkpoint that must hold; sets on_missing, on_unexpected."""
     expect_partial: bool = False
-    """Values that the checkpoint has and nothing uses are no matter, as in TensorFlow."""
+    """Accept missing and unused values without a warning, like TensorFlow's expect_partial()."""
     include: Annotated[tuple[SelectorText, ...], Field(min_length=1), Listed] = ("**",)
-    """Live names that may be restored, after renaming."""
+    """Selectors over model names: what may be restored."""
     exclude: Selectors = ()
-    """Live names that are left as they are."""
+    """Selectors over model names: what to leave unchanged."""
     exclude_checkpoint: Selectors = ()
-    """Stored names that are left in the checkpoint."""
+    """Selectors over checkpoint names: what not to use."""
     rename: Annotated[tuple[Rename, ...], Listed] = ()
-    """Stored names that the live model calls otherwise; the first pair that matches counts."""
+    """Checkpoint names that differ in the model; the first rule that matches a name applies."""
     adapt: Annotated[tuple[Adapt, ...], Listed] = ()
-    """What is done to values so that they fit; every rule that matches, in order."""
+    """How to change values so that they fit the model; all rules that match, in order."""
     expect_missing: Selectors = ()
-    """Live names that must be absent from the checkpoint."""
+    """Selectors over model names: what must not be in the checkpoint."""
     expect_unexpected: Selectors = ()
-    """Stored names that must be used by nothing."""
+    """Selectors over checkpoint names: what nothing may use."""
     on_missing: Action = Field(default_factory=lambda data: _preset(data)[0])
-    """Selected, but not in the checkpoint."""
+    """If a selected variable is not in the checkpoint: fail, warn, or only report it."""
     on_unexpected: Action = Field(default_factory=lambda data: _preset(data)[1])
-    """In the checkpoint, used by nothing."""
+    """If nothing uses a value of the checkpoint: fail, warn, or only report it."""
     on_shape_mismatch: Literal["error", "skip"] = "error"
-    """skip leaves the live value as it is."""
+    """If shapes differ: fail, or skip the value and leave the variable unchanged."""
     on_dtype_mismatch: Literal["error", "cast"] = "error"
-    """cast converts to the dtype of the live value."""
+    """If dtypes differ: fail, or cast to the dtype of the variable."""
     optimizer: OptimizerRules = OptimizerRules()
-    """What becomes of the optimizer's state."""
+    """What to restore of the optimizer's state."""
     min_restored: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The least share of the selected parameters that must be restored."""
+    """Minimum fraction (0 to 1) of the selected parameters that must be restored."""
     allow_empty: bool = False
-    """A restore of no value at all is no error."""
+    """Allow a restore that restores no value at all."""
     match: Match = ("name", "structure")
-    """What must agree for a stored value to be a live one's."""
+    """What must agree for automatically named layers: their names, their order, or both."""
     ema: Literal["prefer", "only", "ignore"] = "ignore"
-    """Moving averages of weights: prefer takes one where there is one, only takes nothing else."""
+    """Load moving averages of weights: where there is one (prefer), always (only), or never."""
     verify: Literal["none", "checksums", "values"] = "checksums"
-    """What is checked of the bytes that are read."""
+    """Check nothing, checksums before assigning, or also the variables' values afterwards."""
     build: dict[str, Inputs] | None = None
-    """Input of each Keras model or layer that is not built yet, by its keyword."""
+    """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Listed] = (
         "epoch",
         "batch",
@@ -214,47 +215,45 @@ class Policy(Model):
         "seeds",
         "callbacks",
     )
-    """What of a training comes back; from outside the manager's directory, only if written."""
+    """Training state to restore; outside the manager's directory, only if written here."""
     lock: PathText | None = None
-    """A file that `tfckpt plan --lock` wrote; whatever resolves otherwise now is refused."""
+    """Lock file from `tfckpt plan --lock`; refuse a restore whose plan differs from it."""
 
-    _places: Places = PrivateAttr(default=Places())
+    _locations: RuleLocations = PrivateAttr(default=RuleLocations())
 
     @property
     def file(self) -> str:
-        """The file that the policy comes from, or the empty string."""
-        return self._places.file
+        """The file that the policy comes from, ``""`` for a mapping."""
+        return self._locations.file
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of what the policy says: of its keys that differ from their defaults.
-
-        The name is no part of it, nor is the lock, which only says when to refuse.
+        """SHA-256 of the policy's keys that differ from their defaults, without name and lock.
 
         >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
         True
         """
-        said = self.model_dump(
+        keys = self.model_dump(
             mode="json", by_alias=True, exclude={"name", "lock"}, exclude_defaults=True
         )
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:
-        """Line and column of a field, or of one rule of it; (0, 0) where it stands in no file.
+        """Line and column of a field or of one of its rules; (0, 0) if it is not from a file.
 
         >>> Policy(exclude=("model/head/**",)).where("exclude", 0)
         (0, 0)
         """
-        return self._places.at.get((field, index), (0, 0))
+        return self._locations.at.get((field, index), (0, 0))
 
     @field_validator("expect_partial")
     @classmethod
     def _partial_is_not_consumed(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("assert_") == "consumed":
             raise fault(
-                "`expect_partial: true` contradicts `assert: consumed`, which lets no value of "
-                "the checkpoint go unused",
-                hint="leave one of the two out",
+                "`expect_partial: true` contradicts `assert: consumed`, which requires that every "
+                "value of the checkpoint is used",
+                hint="remove one of the two",
                 other="assert",
             )
         return value
@@ -269,7 +268,7 @@ class Policy(Model):
             raise fault(
                 f"`{info.field_name}: {value}` contradicts `assert: {assertion}`{partial}, which "
                 f"means `{info.field_name}: {meant[str(info.field_name)]}`",
-                hint="leave one of the two out",
+                hint="remove one of the two",
                 other="assert",
             )
         return value
@@ -280,9 +279,9 @@ class Policy(Model):
         assertion = info.data.get("assert_")
         if value == "skip" and _PRESETS[assertion][0] == "error" and assertion is not None:
             raise fault(
-                f"`on_shape_mismatch: skip` contradicts `assert: {assertion}`, which lets no "
-                "variable go without its value",
-                hint="leave one of the two out, or exclude those that may keep theirs",
+                f"`on_shape_mismatch: skip` contradicts `assert: {assertion}`, which requires "
+                "that every variable is restored",
+                hint="remove one of the two, or exclude the variables to skip",
                 other="assert",
             )
         return value
@@ -291,12 +290,10 @@ class Policy(Model):
     @classmethod
     def _once_each(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if info.field_name == "match" and not value:
-            raise fault("`match` names nothing to match by", hint="write name, structure, or both")
+            raise fault("`match` is empty", hint="write name, structure, or both")
         if len(set(value)) < len(value):
-            raise fault(f"`{info.field_name}` names a word twice")
+            raise fault(f"`{info.field_name}` has the same word twice")
         for word, needed in _NEEDED.items() if info.field_name == "training_state" else ():
             if word in value and (absent := needed - set(value)):
-                raise fault(
-                    f"`{word}` means nothing without `{min(absent)}`", hint="list both, or neither"
-                )
+                raise fault(f"`{word}` needs `{min(absent)}`", hint="list both, or neither")
         return value

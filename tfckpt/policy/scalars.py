@@ -1,9 +1,9 @@
-"""What an unquoted word of YAML means, where every reader of YAML agrees on it.
+"""The value of an unquoted YAML scalar, if all YAML parsers agree on it.
 
 YAML 1.1 (PyYAML) reads ``no`` as False, ``012`` as 10 and ``1:30`` as 90; YAML 1.2 reads them as
-text, 12 and text, and ``1e-3`` as a number where PyYAML reads text. Here ``true``, ``false``,
-``null``, decimal integers and floats (``1e-3`` too) are what they look like, words that are text to
-all readers are text, and everything else is refused with the two ways to write it.
+text, 12 and text, and ``1e-3`` as a number where PyYAML reads text. This module accepts ``true``,
+``false``, ``null``, decimal integers and floats (``1e-3`` too), and words that are text to all
+parsers. Everything else is refused, with the two ways to write it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER_TO_SOME = re.compile(r"0o[0-7]+|[-+]?0[0-9]+")
 
 
 class AmbiguousScalarError(ValueError):
-    """A word is refused; the hint says how to write what may have been meant."""
+    """YAML parsers disagree about a word; the hint says how to write each meaning."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -31,14 +31,10 @@ class AmbiguousScalarError(ValueError):
 
 
 def read_word(text: str, kind: str) -> str | int | float | bool | None:
-    """The value of an unquoted word.
-
-    Args:
-        text: the word.
-        kind: what YAML 1.1 takes it for: str, int, float, bool, null, timestamp, merge, value.
+    """The value of an unquoted word; ``kind`` is its YAML 1.1 type, e.g. int or timestamp.
 
     Raises:
-        UnclearError: readers of YAML differ about it, or no key can mean it.
+        AmbiguousScalarError: YAML parsers disagree about the word, or no key has such a value.
 
     >>> read_word("1e-3", "str"), read_word("model/**", "str"), read_word("true", "bool")
     (0.001, 'model/**', True)
@@ -57,26 +53,26 @@ def read_word(text: str, kind: str) -> str | int | float | bool | None:
         return number
     if kind == "str" and not _NUMBER_TO_SOME.fullmatch(text):
         return text
-    raise _unclear(short(text), kind)
+    raise _ambiguous(short(text), kind)
 
 
-def _unclear(text: str, kind: str) -> AmbiguousScalarError:
-    quoted = f"as text it is written '{text}'"
+def _ambiguous(text: str, kind: str) -> AmbiguousScalarError:
+    quoted = f"for text, write '{text}'"
     if kind == "bool":
         word = "true" if text.lower() in {"yes", "on", "true"} else "false"
         return AmbiguousScalarError(
-            f"`{text}` is a boolean to some readers of YAML and text to others",
-            f"write {word} if a boolean is meant; {quoted}",
+            f"`{text}` is a boolean for some YAML parsers and text for others",
+            f"for a boolean, write {word}; {quoted}",
         )
     if kind == "timestamp":
-        return AmbiguousScalarError(f"`{text}` is a date in YAML, and no key wants one", quoted)
+        return AmbiguousScalarError(f"`{text}` is a date in YAML, and no key takes a date", quoted)
     if text.lower().lstrip("+-") in {".nan", ".inf"}:
-        return AmbiguousScalarError(f"`{text}` is not a number that a key can mean", quoted)
+        return AmbiguousScalarError(f"`{text}` is not a number that a key can have", quoted)
     if kind in {"int", "float", "str"}:
         return AmbiguousScalarError(
-            f"`{text}` is a different number to different readers of YAML, or text",
-            f"a number is written in decimal, without leading zeros, `_` or `:`; {quoted}",
+            f"`{text}` is a different number, or text, for different YAML parsers",
+            f"for a number, write it in decimal, without leading zeros, `_` or `:`; {quoted}",
         )
     return AmbiguousScalarError(
-        f"`{text}` has a meaning of its own in YAML, which is not read", quoted
+        f"`{text}` has a special meaning in YAML that configs do not support", quoted
     )

@@ -1,13 +1,13 @@
-"""YAML text → plain data, and the line and column of every key and value.
+"""Parses YAML into plain data, with the line and column of every key and value.
 
-PyYAML's scanner and parser are used; what they find is built here, because its constructors are
-where YAML surprises: the last of two equal keys wins, words change their meaning (``scalars``), and
-585 bytes of merge keys take seconds.
+It uses PyYAML's parser, but builds the values itself, because PyYAML's constructors have surprises:
+the last of two equal keys wins, words change their meaning (``scalars``), and 585 bytes of merge
+keys take seconds.
 
-Refused are anchors, aliases, merge keys and tags (nothing in a config needs them, and without
-them no text stands for more data than it has), a second document, keys that are no text, and what
-exceeds the limits below. Every fault is found in one pass as far as the text parses; the value in
-question is :data:`BAD`, so that the checks that follow can leave it alone.
+Refused: anchors, aliases, merge keys and tags (no config needs them, and without them a text cannot
+expand to more data than it has), a second document, keys that are not text, and whatever exceeds
+the limits below. All errors are found in one pass, as far as the text parses; a value with an error
+becomes :data:`BAD`, so that later checks skip it.
 """
 
 from __future__ import annotations
@@ -37,23 +37,19 @@ class _Bad:
 
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _IGNORED = "?"
-_QUOTES = "text with any of []{}*&!|>%@`#,: in it is written in quotes"
+_QUOTES = "put text that contains any of []{}*&!|>%@`#,: in quotes"
 _MISPLACED = re.compile(r"<(block end|document start)>.* found '(-|\?|<block \w+ start>)'")
 
 BAD: Final = _Bad()
-"""Stands for a value whose fault is already among the problems."""
+"""Replaces a value whose error is already among the problems."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A parsed text.
+    """A parsed file.
 
-    Attributes:
-        data: the top-level mapping.
-        values: where each value begins, by its path of keys and indices.
-        keys: where each key stands, by the path of its value.
-        problems: faults that were found; the values in question are BAD.
-
+    ``values`` and ``keys`` hold (line, column) of each value and of its key, by the value's path of
+    keys and indices. A value that one of the ``problems`` is about is BAD in ``data``.
     """
 
     data: dict[str, Any]
@@ -66,7 +62,7 @@ def parse(raw: bytes, file: str) -> Document:
     r"""Parse a YAML mapping.
 
     Raises:
-        PolicyError: the text cannot be read as one mapping at all; other faults are in the result.
+        PolicyError: the text is not one YAML mapping; other errors are in the result.
 
     >>> document = parse(b"version: 1\nrestore: {path: zoo/ckpt-1}\n", "a.yaml")
     >>> document.data
@@ -83,8 +79,8 @@ def parse(raw: bytes, file: str) -> Document:
         try:
             data = builder.document()
         except (ValueError, OverflowError):
-            # PyYAML lets these out of numbers in escapes and in %YAML: "\UFFFFFFFF".
-            what = "an escape or a version here is a number without meaning"
+            # PyYAML raises these for numbers in escapes and in %YAML: "\UFFFFFFFF".
+            what = "an escape or the YAML version has an invalid number"
             raise _StopError(_at(builder.loader.get_mark(), what)) from None
         except yaml.MarkedYAMLError as error:
             raise _StopError(_explain(error)) from None
@@ -94,7 +90,7 @@ def parse(raw: bytes, file: str) -> Document:
 
 
 class _StopError(Exception):
-    """Nothing sensible can follow."""
+    """Parsing cannot continue."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -103,7 +99,7 @@ class _StopError(Exception):
 
 def _decode(raw: bytes) -> str:
     if raw.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
-        hint = "save the file as UTF-8 without it"
+        hint = "save the file as UTF-8 without a byte order mark"
         raise _StopError(Problem("the file begins with a byte order mark", 1, 1, hint))
     try:
         return raw.decode()
@@ -139,33 +135,33 @@ def _explain(error: yaml.MarkedYAMLError) -> Problem:
     if "unknown escape" in problem:
         return _at(
             mark,
-            "a backslash in double quotes is an escape, and this one has no meaning",
+            "invalid escape: in double quotes, a backslash begins an escape",
             r"put a regular expression in single quotes: 're:model/block_(\d+)'",
         )
     if "'\\t'" in problem:
-        return _at(mark, "a tab cannot indent or begin a value", "use spaces")
+        return _at(mark, "a tab cannot indent or begin a value", "use spaces instead")
     if "could not find expected ':'" in problem and error.context_mark:
-        hint = "a key is followed by a colon and a space: `restore: …`"
-        return _at(error.context_mark, "a key without its colon", hint)
+        hint = "write a colon and a space after the key: `restore: …`"
+        return _at(error.context_mark, "the key has no colon", hint)
     message = f"{context}: {problem}" if context else problem
     return _at(mark, message, _indentation(mark, problem) or _QUOTES)
 
 
 def _indentation(mark: Any, problem: str) -> str:
-    """What to do about a line that begins in the wrong column, "" where that is not the fault."""
+    """A hint for a line that begins in the wrong column, "" if that is not the error."""
     lines = str(mark.buffer).split("\n")[: mark.line + 1]
     line, above = lines[-1], next(filter(str.strip, reversed(lines[:-1])), "")
-    spaces, spaces_above = (len(one) - len(one.lstrip(" ")) for one in (line, above))
+    spaces, spaces_above = (len(text) - len(text.lstrip(" ")) for text in (line, above))
     if problem.startswith("mapping values"):
         if ": " in line[: mark.column]:
             return ""
         if spaces <= spaces_above:
-            return "perhaps the line above lacks the colon behind its key"
+            return "perhaps the line above has no colon after its key"
     elif not _MISPLACED.search(problem) or line[: mark.column].strip():
         return ""
     return (
         f"check the indentation: this line begins in column {spaces + 1}, the line above in column "
-        f"{spaces_above + 1}; keys of one mapping, and items of one list, begin in the same column"
+        f"{spaces_above + 1}; keys of one mapping, or items of one list, begin in the same column"
     )
 
 
@@ -174,7 +170,7 @@ def _mark(event: Any) -> Mark:
 
 
 class _Builder:
-    """Builds data from PyYAML's events, so that no node is read twice and no depth unchecked."""
+    """Builds data from PyYAML's events, and checks depth and size as it goes."""
 
     def __init__(self, loader: Any, problems: list[Problem]) -> None:
         self.loader = loader
@@ -186,16 +182,18 @@ class _Builder:
     def document(self) -> dict[str, Any]:
         self._next()
         if isinstance(self._next(), yaml.StreamEndEvent):
-            hint = "the least there is: `version: 1`, then `restore: {directory: runs/digits}`"
+            hint = "a minimal config: `version: 1`, then `restore: {directory: runs/digits}`"
             raise _StopError(Problem("the file is empty", 1, 1, hint))
         event = self._next()
         data = self._value(event, ())
         self._next()
         after = self._next()
         if not isinstance(after, yaml.StreamEndEvent):
-            raise _StopError(_at(after.start_mark, "a second document begins; only one is read"))
+            raise _StopError(
+                _at(after.start_mark, "a second YAML document begins; write one document per file")
+            )
         if not isinstance(data, dict):
-            raise _StopError(_at(event.start_mark, "the file is not a mapping of keys to values"))
+            raise _StopError(_at(event.start_mark, "the file must be a mapping of keys to values"))
         return data
 
     def _next(self) -> Any:
@@ -203,7 +201,9 @@ class _Builder:
 
     def _bad(self, event: Any, message: str, hint: str = "") -> _Bad:
         if len(self._problems) >= MAX_PROBLEMS:
-            raise _StopError(_at(event.start_mark, "there are more problems than can be shown"))
+            raise _StopError(
+                _at(event.start_mark, f"more than {MAX_PROBLEMS} problems; the rest is not checked")
+            )
         self._problems.append(_at(event.start_mark, message, hint))
         return BAD
 
@@ -211,15 +211,15 @@ class _Builder:
         self.values[path] = _mark(event)
         self._count += 1
         if self._count > MAX_VALUES:
-            raise _StopError(_at(event.start_mark, f"there are more than {MAX_VALUES} values"))
+            raise _StopError(_at(event.start_mark, f"the file has more than {MAX_VALUES} values"))
         if len(path) > MAX_DEPTH:
             what = f"values are nested more than {MAX_DEPTH} deep"
             raise _StopError(_at(event.start_mark, what))
         if isinstance(event, yaml.AliasEvent):
             return self._bad(
                 event,
-                f"`*{short(str(event.anchor))}` is an alias in YAML, and aliases are not read",
-                "write the value out; if it is a selector, put it in quotes",
+                f"`*{short(str(event.anchor))}` is a YAML alias; configs do not support aliases",
+                "repeat the value; if it is a selector, put it in quotes",
             )
         refused = self._refused(event)
         value: Any
@@ -237,13 +237,13 @@ class _Builder:
         if event.anchor is not None:
             return self._bad(
                 event,
-                f"`&{short(event.anchor)}` is an anchor in YAML, and anchors are not read",
-                "write the value out where it is needed",
+                f"`&{short(event.anchor)}` is a YAML anchor; configs do not support anchors",
+                "repeat the value where it is needed",
             )
         if event.tag is not None:
             return self._bad(
                 event,
-                f"`{short(event.tag)}` is a tag in YAML, and tags are not read",
+                f"`{short(event.tag)}` is a YAML tag; configs do not support tags",
                 "if it is text that begins with `!`, put it in quotes",
             )
         return None
@@ -259,7 +259,7 @@ class _Builder:
                 continue
             if isinstance(key, str):
                 first = self.keys[(*path, key)][0]
-                self._bad(event, f"the key `{short(key)}` is there twice, first on line {first}")
+                self._bad(event, f"duplicate key `{short(key)}`, first on line {first}")
             self._value(self._next(), (*path, _IGNORED))
         return data
 
@@ -268,7 +268,7 @@ class _Builder:
             value = self._value(event, (*path, _IGNORED))
             return BAD if value is BAD else self._bad(event, "a key must be text")
         if event.implicit[0] and event.value == "<<":
-            return self._bad(event, "`<<` is a merge key in YAML, and merge keys are not read")
+            return self._bad(event, "`<<` is a YAML merge key; configs do not support merge keys")
         key = self._scalar(event)
         if key is BAD or isinstance(key, str):
             return key
@@ -283,5 +283,5 @@ class _Builder:
             except AmbiguousScalarError as error:
                 return self._bad(event, str(error), error.hint)
         if isinstance(value, str) and _UNWRITABLE.search(value):
-            return self._bad(event, "the text has a NUL or half of a surrogate pair in it")
+            return self._bad(event, "the text contains a NUL or half of a surrogate pair")
         return value

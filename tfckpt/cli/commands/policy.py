@@ -10,7 +10,7 @@ from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import printable
 from tfckpt.errors import PolicyError
 from tfckpt.manager.remarks import nothing_saved
-from tfckpt.policy.directories import apart
+from tfckpt.policy.directories import directory_mismatch
 from tfckpt.policy.load import load_config
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _notes(config: Config) -> list[str]:
     """What is no error, and perhaps not meant."""
     message, hint = nothing_saved(config.manager) if config.manager else ("", "")
     saves = f"{message}; {hint}" if message else ""
-    return [note for note in (saves, apart(config), config.forgotten) if note]
+    return [note for note in (saves, directory_mismatch(config), config.forgotten) if note]
 
 
 def run_schema(given: Given) -> int:
