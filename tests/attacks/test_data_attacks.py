@@ -14,7 +14,7 @@ import pytest
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 
-WRONG = "string's length|strings' lengths"
+WRONG = "invalid string length|the string lengths"
 
 
 def test_floats_declared_as_strings_are_not_read(forge: Any) -> None:

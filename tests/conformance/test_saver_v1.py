@@ -123,7 +123,7 @@ def test_one_of_its_files_is_not_a_checkpoint(sharded) -> None:
     directory = Path(sharded.path).parent
     with pytest.raises(CheckpointNotFoundError, match="one of the 2 files") as caught:
         open_checkpoint(str(directory / "model.ckpt-3-00001-of-00002"))
-    assert f"Write {str(directory / 'model.ckpt-3')!r}" in caught.value.hint
+    assert f"Use {str(directory / 'model.ckpt-3')!r}" in caught.value.hint
 
 
 def test_a_missing_file_is_named(sharded, tmp_path) -> None:

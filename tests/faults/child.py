@@ -104,7 +104,7 @@ def _after_an_error(run: Run, what: Scenario, fault: Fault, error: Exception) ->
         problems.append(f"save_counter is {run.subject.counter()}, not {run.counter}")
     # Where nothing can be put back either, what was tried may have stayed, and the error says so.
     stays = not fault.once and (
-        fault.mode is Mode.IO_ERROR or "nor could what is there of it be removed" in str(error)
+        fault.mode is Mode.IO_ERROR or "partial files could not be removed either" in str(error)
     )
     state = run.journal.state()
     allowed = state.allowed if stays else {state.last}

@@ -41,7 +41,7 @@ class Life:
         try:
             path = self.manager.save()
         except tfckpt.SaveError as error:
-            if "nor could what is there of it be removed" not in str(error):
+            if "partial files could not be removed either" not in str(error):
                 self.failed.add(self.tried)
             raise
         assert path not in self.acknowledged.values()
@@ -216,7 +216,7 @@ def over(patch: pytest.MonkeyPatch, n: int, strike: Strike) -> int:
             allowed |= {number}
             break
         except tfckpt.SaveError as error:
-            if "nor could what is there of it be removed" in str(error):
+            if "partial files could not be removed either" in str(error):
                 allowed |= {number}
     calls = len(bucket.calls)
     bucket.restart()

@@ -134,7 +134,9 @@ def test_of_processes_that_begin_together_one_takes_it(start) -> None:
     answers = [process.line() for process in processes]
     (holder,) = [p for p, answer in zip(processes, answers, strict=True) if answer == "True"]
     for answer in answers:
-        assert answer == "True" or f"process {holder.pid} " in answer or "unknown holder" in answer
+        assert (
+            answer == "True" or f"process {holder.pid} " in answer or "an unknown process" in answer
+        )
 
 
 # The child answers on the parent's output and lives until the input that both have ends.
@@ -268,7 +270,7 @@ def test_a_directory_that_cannot_be_written_is_a_failed_save() -> None:
         process.end()
         path = directory / LOCK_FILE
         assert answer.startswith(f"SaveError {path}: cannot be locked for saving: Permission")
-        assert "right to write" in answer
+        assert "needs write permission" in answer
         assert list(directory.iterdir()) == []
     finally:
         shutil.rmtree(directory)

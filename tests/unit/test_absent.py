@@ -86,7 +86,7 @@ def test_a_file_in_the_place_of_the_directory() -> None:
     for call in (tfckpt.from_config, tfckpt.restore):
         with pytest.raises(tfckpt.CheckpointNotFoundError, match="runs: is a file, not a direct"):
             call(declared, value=value)
-    with pytest.raises(tfckpt.CheckpointNotFoundError, match="name another directory"):
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="use another directory"):
         tfckpt.CheckpointManager(tfckpt.Checkpoint(value=value), "runs", 3)
 
 
@@ -175,7 +175,7 @@ def test_fit_beside_what_backup_and_restore_left(flavour, capsys) -> None:
     out = capsys.readouterr().out
     assert START in out
     assert "BackupAndRestore" in out
-    assert "to begin from it, call `tfckpt.restore('runs/" in out
+    assert "to start from it, call `tfckpt.restore('runs/" in out
 
 
 def test_the_manager_warns_of_all_but_a_new_directory(saved, tmp_path, caplog) -> None:
@@ -263,4 +263,4 @@ def test_inspect_of_a_directory_of_keras_files_says_what_to_write() -> None:
     Path("kept").mkdir()
     Path("kept/01.keras").write_bytes(b"\0")
     Path("kept/02.keras").write_bytes(b"\0")
-    assert "Write 'kept/02.keras'." in run("inspect", "kept").err
+    assert "Use 'kept/02.keras'." in run("inspect", "kept").err

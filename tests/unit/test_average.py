@@ -88,14 +88,14 @@ def test_integers_that_differ_are_left_out_with_the_reason() -> None:
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    "with zoo/a, and has no such value": {"v": np.zeros(2, "f4")},
-    "with zoo/a, which has no such value": {
+    "is missing, but zoo/a has it": {"v": np.zeros(2, "f4")},
+    "is not in zoo/a": {
         "w": np.zeros(2, "f4"), "v": np.zeros(2, "f4"), "u": np.zeros(2, "f4"),
     },
-    "float32 (3,), and float32 (2,) in zoo/a": {
+    "is float32 (3,), but float32 (2,) in zoo/a": {
         "w": np.zeros(3, "f4"), "v": np.zeros(2, "f4"),
     },
-    "float64 (2,), and float32 (2,) in zoo/a": {
+    "is float64 (2,), but float32 (2,) in zoo/a": {
         "w": np.zeros(2, "f8"), "v": np.zeros(2, "f4"),
     },
 }  # fmt: skip
@@ -192,5 +192,7 @@ def test_layers_in_another_order_are_refused(flavour) -> None:
     for number, names in enumerate((("x", "y"), ("y", "x"))):
         tfckpt.Checkpoint(model=model(*names)).write(f"zoo/{number}")
     config = {"version": 1, "restore": {"average": ["zoo/0", "zoo/1"]}}
-    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="in another order than in zoo/0"):
+    with pytest.raises(
+        tfckpt.UnsupportedCheckpointError, match="in a different order than in zoo/0"
+    ):
         tfckpt.plan(config, model=model("x", "y"))

@@ -218,7 +218,7 @@ def hint_of(prefix: str) -> str:
 @pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00002", ".tfckpt.json"])
 def test_a_file_of_a_checkpoint_is_not_its_prefix(prefix: str, suffix: str) -> None:
     Path(f"{prefix}.tfckpt.json").touch()
-    assert f"Write {prefix!r}" in hint_of(prefix + suffix)
+    assert f"Use {prefix!r}" in hint_of(prefix + suffix)
 
 
 def test_a_directory_is_not_a_prefix_and_the_newest_in_it_is_suggested(prefix: str) -> None:
@@ -227,7 +227,7 @@ def test_a_directory_is_not_a_prefix_and_the_newest_in_it_is_suggested(prefix: s
     shutil.copy(f"{prefix}.index", directory / "ckpt-9.index")
     message = hint_of(str(directory))
     assert "directory" in message
-    assert f"Write {str(directory / 'ckpt-10')!r}" in message
+    assert f"Use {str(directory / 'ckpt-10')!r}" in message
     empty = directory / "empty"
     empty.mkdir()
     assert "It is empty." in hint_of(str(empty))
@@ -237,7 +237,7 @@ def test_a_saved_model_is_not_a_prefix_and_its_variables_are(prefix: str, tmp_pa
     variables = tmp_path / "model" / "variables"
     variables.mkdir(parents=True)
     shutil.copy(f"{prefix}.index", variables / "variables.index")
-    assert f"Write {str(variables / 'variables')!r}" in hint_of(str(tmp_path / "model"))
+    assert f"Use {str(variables / 'variables')!r}" in hint_of(str(tmp_path / "model"))
 
 
 def test_a_wrong_number_or_name_is_answered_with_those_that_exist(prefix: str) -> None:
@@ -245,7 +245,7 @@ def test_a_wrong_number_or_name_is_answered_with_those_that_exist(prefix: str) -
     assert "'ckpt-1'" in hint_of(str(directory / "ckpt-7"))
     assert "'ckpt-1'" in hint_of(str(directory / "cpkt-1"))
     assert "is no directory" in hint_of(str(directory / "absent" / "ckpt-1"))
-    assert "No checkpoint is in" in hint_of(str(directory.parent / "ckpt-1"))
+    assert "There is no checkpoint in" in hint_of(str(directory.parent / "ckpt-1"))
 
 
 def test_data_without_an_index_is_an_unfinished_save(prefix: str) -> None:
@@ -269,7 +269,7 @@ def test_the_state_file_is_not_a_checkpoint(prefix: str) -> None:
     assert "state file" in hint_of(str(state))
     other = Path(prefix).with_name("notes.txt")
     other.write_text("x")
-    assert "not one of a checkpoint" in hint_of(str(other))
+    assert "is not a file of a checkpoint" in hint_of(str(other))
 
 
 @pytest.mark.parametrize("name", ["", "checkpoint", "run[1]", "a b*?", "ckpt.v2-3.5", "ü"])

@@ -175,7 +175,7 @@ def test_what_is_neither_names_both_and_what_is_near(tmp_path) -> None:
     shutil.rmtree("runs/digits")
     Path("runs/digits").mkdir()
     Path("runs/digits/best.weights.h5").write_bytes(b"\0")
-    assert "Write 'runs/digits/best.weights.h5'" in refused(absent, "runs/digits", value=value)
+    assert "Use 'runs/digits/best.weights.h5'" in refused(absent, "runs/digits", value=value)
 
 
 def test_a_checkpoint_in_place_of_a_config_says_what_to_write() -> None:

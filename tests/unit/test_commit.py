@@ -172,7 +172,7 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
 def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
     record_file.write(prefix, RECORD)
     Path(f"{prefix}.index").write_bytes(INDEX + b".")
-    with pytest.raises(DamagedCheckpointError, match="another index"):
+    with pytest.raises(DamagedCheckpointError, match="a different index"):
         record_file.read(prefix)
     Path(f"{prefix}.index").unlink()
     with pytest.raises(DamagedCheckpointError, match="index is missing"):
@@ -258,13 +258,13 @@ FORGED = {
     "a file of another checkpoint": _changed(files=["ckpt-7.data-00000-of-00001"]),
     "a file of another directory": _changed(files=["../ckpt-1-saver"]),
     "the index among the files": _changed(files=["ckpt-1-2.index"]),
-    "layer a text": _changed(sequences={"model": ["dense"]}),
-    "layer of three": _changed(sequences={"model": [["a", "b", "c"]]}),
-    "made of fewer layers": _changed(sequences={"model": [["a", ""]]}, made={"model": []}),
-    "made by a text": _changed(sequences={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
-    "traits of fewer layers": _changed(sequences={"model": [["a", ""]]}, traits={"model": []}),
+    "layer a text": _changed(stacks={"model": ["dense"]}),
+    "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
+    "made of fewer layers": _changed(stacks={"model": [["a", ""]]}, made={"model": []}),
+    "made by a text": _changed(stacks={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
+    "traits of fewer layers": _changed(stacks={"model": [["a", ""]]}, traits={"model": []}),
     "traits with a number": _changed(
-        sequences={"model": [["a", ""]]}, traits={"model": [["", "", "", 1]]}
+        stacks={"model": [["a", ""]]}, traits={"model": [["", "", "", 1]]}
     ),
     "label a number": _changed(labels={"model/a": 1}),
     "alias a list": _changed(aliases={"a": ["b"]}),
@@ -302,7 +302,7 @@ def test_the_error_names_the_value(prefix: str) -> None:
 def test_two_values_of_one_name_are_refused(prefix: str) -> None:
     entry = {"name": "a", "role": "weight", "dtype": "float32", "shape": []}
     Path(record_file.path_of(prefix)).write_bytes(_changed(entries=[entry, entry]))
-    with pytest.raises(DamagedCheckpointError, match="two values of one name"):
+    with pytest.raises(DamagedCheckpointError, match="two values have this name"):
         record_file.read(prefix)
 
 

@@ -69,7 +69,7 @@ def test_a_training_that_backup_and_restore_kept_is_taken_up_as_it_says(
     said = lines("runs", For.TRAINING)
     assert "BackupAndRestore)" in said
     keras3 = flavour.__name__ == "keras"
-    assert ("give `initial_epoch=2` to `fit`" in said) == keras3
+    assert ("pass `initial_epoch=2` to `fit`" in said) == keras3
     call = said.split("`")[1]
     assert call.startswith("tfckpt.restore('runs/")
     fresh = model()
@@ -91,7 +91,7 @@ def test_files_of_model_checkpoint_are_named_with_the_newest_to_begin_from(
     fit(trained, 2, kept)
     newest = file.format(epoch=2)
     said = lines("runs")
-    assert f"{newest!r} (Keras's ModelCheckpoint, or save)" in said
+    assert f"{newest!r} (Keras's ModelCheckpoint or model.save)" in said
     assert f"write `restore: {{path: runs/{newest}}}`" in said
     fresh = model()
     fresh.optimizer.build(fresh.trainable_variables)
@@ -141,7 +141,7 @@ def test_orbax_is_named_and_not_promised_to_be_read() -> None:
     touch("runs/3/_CHECKPOINT_METADATA", "runs/12/_CHECKPOINT_METADATA")
     said = lines("runs")
     assert "holds '3', '12' (Orbax)" in said
-    assert "tfckpt does not read it" in said
+    assert "tfckpt cannot read this format" in said
 
 
 def test_a_checkpoint_and_a_file_are_no_directories() -> None:

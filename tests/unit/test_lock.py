@@ -116,7 +116,7 @@ def test_a_refusal_says_where_who_since_when_and_what_to_do(directory: Path) -> 
     assert "process 4711 on 'far'" in message
     assert "'train.py'" in message
     assert "2026-01-0" in message
-    assert "Save into a directory of its own" in message
+    assert "Save into another directory" in message
     assert open_files() == before
     assert lock_of(str(directory)).acquire()  # the other is done
 
@@ -147,7 +147,7 @@ UNFINISHED = [
 def test_what_is_not_written_to_its_end_names_nobody(directory: Path, content: bytes) -> None:
     with (
         held_by_another(directory, content),
-        pytest.raises(InUseError, match=r"into this directory: unknown holder\n"),
+        pytest.raises(InUseError, match=r"into this directory: an unknown process\n"),
     ):
         lock_of(str(directory)).acquire()
 
@@ -160,7 +160,7 @@ def test_one_that_has_just_taken_it_is_not_mistaken_for_the_dead_one_before(
         os._exit(0)
     os.waitpid(child, 0)
     content = signed(pid=child, host=socket.gethostname())
-    with held_by_another(directory, content), pytest.raises(InUseError, match="unknown holder"):
+    with held_by_another(directory, content), pytest.raises(InUseError, match="an unknown process"):
         lock_of(str(directory)).acquire()
 
 
@@ -179,7 +179,7 @@ def test_a_file_that_a_dead_process_left_is_taken_over(
     assert lock_of(str(directory)).acquire()
     assert json.loads((directory / LOCK_FILE).read_text())["pid"] == os.getpid()
     (message,) = caplog.messages
-    assert "left by process 4711" in message
+    assert "the lock left by process 4711" in message
 
 
 def test_one_that_was_released_was_nobodys(
@@ -292,7 +292,7 @@ def test_one_that_is_always_deleted_is_given_up(
 ) -> None:
     before = open_files()
     monkeypatch.setattr(fcntl, "flock", lambda *_: (directory / LOCK_FILE).unlink())
-    with pytest.raises(SaveError, match="again and again"):
+    with pytest.raises(SaveError, match="keeps replacing this file"):
         lock_of(str(directory)).acquire()
     assert open_files() == before
 
@@ -303,7 +303,7 @@ def test_a_link_is_not_followed(directory: Path, *, there: bool) -> None:
     if there:
         victim.write_text("precious")
     (directory / LOCK_FILE).symlink_to(victim)
-    with pytest.raises(SaveError, match=re.escape(f"{directory}/{LOCK_FILE}: is a link")):
+    with pytest.raises(SaveError, match=re.escape(f"{directory}/{LOCK_FILE}: is not a regular")):
         lock_of(str(directory)).acquire()
     assert victim.exists() == there
     assert not there or victim.read_text() == "precious"
@@ -313,7 +313,7 @@ def test_what_is_no_file_is_no_lock(directory: Path) -> None:
     before = open_files()
     for make in (Path.mkdir, os.mkfifo):
         make(directory / LOCK_FILE)
-        with pytest.raises(SaveError, match="no regular file"):
+        with pytest.raises(SaveError, match="not a regular file"):
             lock_of(str(directory)).acquire()
         with contextlib.suppress(OSError):
             (directory / LOCK_FILE).rmdir()
@@ -340,7 +340,7 @@ def test_a_file_system_without_locks_is_warned_of_once(
     monkeypatch.setattr(fcntl, "flock", fail)
     assert [lock_of(str(directory)).acquire() for _ in range(3)] == [True, False, False]
     (message,) = caplog.messages
-    assert message.startswith(f"{directory}: the file system has no locks (not here)")
+    assert message.startswith(f"{directory}: the file system does not support locks (not here)")
     assert open_files() == before
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-HINT = "a checkpoint is its index and all of its data files: copy this one beside the index"
+HINT = "a checkpoint needs all of its data files; copy this one next to the index"
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def test_a_missing_shard_is_named(build, tmp_path, restore, number, held, named)
     with pytest.raises(tfckpt.DamagedCheckpointError) as error:
         restore(target, prefix)
     assert str(error.value) == (
-        f"{shard(prefix, number)}{named}: the data file is missing, and {held} of the checkpoint "
-        f"with it\n  {HINT}"
+        f"{shard(prefix, number)}{named}: the data file is missing; it holds {held} of the "
+        f"checkpoint\n  {HINT}"
     )
     for one, other in zip(target.get_weights(), before, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -118,7 +118,7 @@ def test_all_of_them_missing(build, tmp_path, restore) -> None:
     shard(prefix, 0).unlink(), shard(prefix, 1).unlink()
     with pytest.raises(tfckpt.DamagedCheckpointError) as error:
         restore(build(), prefix)
-    assert "(1 more of its data files is absent)" in str(error.value)
+    assert "(1 other data file is missing too)" in str(error.value)
 
 
 @pytest.mark.parametrize("restore", WAYS)
@@ -128,7 +128,7 @@ def test_the_only_one_of_a_committed_checkpoint(build, tmp_path, restore) -> Non
     with pytest.raises(tfckpt.DamagedCheckpointError) as error:
         restore(build(), prefix)
     assert f"{shard(prefix, 0, 1)} (value 'model/body/bias')" in str(error.value)
-    assert "the data file is missing, and all 6 values of the checkpoint" in str(error.value)
+    assert "the data file is missing; it holds all 6 values of the checkpoint" in str(error.value)
 
 
 @pytest.mark.parametrize("restore", WAYS)
@@ -211,7 +211,7 @@ def test_a_damaged_value_is_named_as_reports_name_it(build, tmp_path, writer) ->
     content = bytearray(data.read_bytes())
     content[content.index(kernel)] ^= 1
     data.write_bytes(content)
-    told = f"{data} (value 'model/head/kernel'): its 24 bytes at"
+    told = f"{data} (value 'model/head/kernel'): the 24 bytes at"
     with pytest.raises(tfckpt.DamagedCheckpointError) as error:
         tfckpt.Checkpoint(model=target).restore(path)
     assert str(error.value).startswith(told)

@@ -333,8 +333,8 @@ def test_what_plain_tensorflow_wrote_there_is_found_and_read(saved: str) -> None
 def test_a_wrong_prefix_is_told_what_is_there(saved: str) -> None:
     for wrong, hint in {
         f"{saved}/ckpt-4": "'ckpt-1', 'ckpt-2', 'ckpt-3'",
-        f"{saved}/ckpt-3.index": f"Write '{saved}/ckpt-3'",
-        saved: f"Write '{saved}/ckpt-3'",
+        f"{saved}/ckpt-3.index": f"Use '{saved}/ckpt-3'",
+        saved: f"Use '{saved}/ckpt-3'",
         f"{saved}/absent/ckpt-1": "is no directory",
     }.items():
         with pytest.raises(CheckpointNotFoundError, match=hint):

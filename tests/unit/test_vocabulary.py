@@ -38,8 +38,8 @@ def test_each_line_is_a_word_as_it_stands(tmp_path: Path, content: bytes, words)
     [
         (b"a\n\nb\n", 2, "the line is empty"),
         (b"a\nb\n\n", 3, "the line is empty"),
-        (b"a\nb\na\n", 3, "'a' is there twice, first on line 1"),
-        (b"a\n\xff\n", 2, "not UTF-8"),
+        (b"a\nb\na\n", 3, "duplicate word 'a', first on line 1"),
+        (b"a\n\xff\n", 2, "not valid UTF-8"),
         (b"", 0, "no words"),
     ],
 )

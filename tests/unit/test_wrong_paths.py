@@ -47,20 +47,20 @@ def refused(path: Any, error: type[CheckpointError] = CheckpointNotFoundError) -
 def test_one_file_of_a_checkpoint(here, suffix) -> None:
     message = refused(here / "run" / f"ckpt-1{suffix}")
     assert "is one file of a checkpoint" in message
-    assert f"Write {str(here / 'run' / 'ckpt-1')!r}" in message
+    assert f"Use {str(here / 'run' / 'ckpt-1')!r}" in message
 
 
 def test_a_directory_of_checkpoints(here) -> None:
     message = refused(here / "run")
     assert "is a directory" in message
-    assert f"Write {str(here / 'run' / 'ckpt-1')!r}" in message
+    assert f"Use {str(here / 'run' / 'ckpt-1')!r}" in message
 
 
 def test_a_directory_of_checkpoints_in_version_1(tmp_path) -> None:
     for name in ("model.ckpt-9", "model.ckpt-10"):
         (tmp_path / name).touch()
         (tmp_path / f"{name}.meta").touch()
-    assert f"Write {str(tmp_path / 'model.ckpt-10')!r}" in refused(tmp_path)
+    assert f"Use {str(tmp_path / 'model.ckpt-10')!r}" in refused(tmp_path)
 
 
 def test_the_state_file(here) -> None:
@@ -72,10 +72,10 @@ def test_the_state_file(here) -> None:
 def test_the_parts_of_a_saved_model(here) -> None:
     model = here / "model"
     message = refused(model / "saved_model.pb")
-    assert "is the program of a SavedModel" in message
-    assert f"Write the directory, {str(model)!r}" in message
+    assert "is the graph of a SavedModel" in message
+    assert f"Use the directory, {str(model)!r}" in message
     prefix = str(model / "variables" / "variables")
-    assert f"Write {prefix!r}" in refused(model / "variables")
+    assert f"Use {prefix!r}" in refused(model / "variables")
     for path in (model, f"{model}/", prefix):
         with open_checkpoint(str(path)) as stored:
             assert stored.kind == "saved_model"
@@ -99,12 +99,17 @@ def test_the_pointers_of_git_lfs(here, name) -> None:
 
 def test_data_that_is_a_pointer_or_absent_is_named_when_it_is_read(here) -> None:
     data = here / "run" / "ckpt-1.data-00000-of-00001"
-    for spoil in (lambda: data.write_bytes(LFS), data.unlink):
+    for spoil, said in (
+        (lambda: data.write_bytes(LFS), "Git LFS pointer"),
+        (data.unlink, "missing"),
+    ):
         spoil()
         with open_checkpoint(str(here / "run" / "ckpt-1")) as stored:
             assert stored.values.missing_files == (str(data),)
             key = next(e.key for e in stored.inventory.entries.values() if e.shape == (2,))
-            with pytest.raises(DamagedCheckpointError, match="missing") as caught:
+            with pytest.raises(
+                DamagedCheckpointError, match=f"the data file is .*{said}"
+            ) as caught:
                 stored.values.verify([key])
             assert caught.value.path == str(data)
 
@@ -112,15 +117,15 @@ def test_data_that_is_a_pointer_or_absent_is_named_when_it_is_read(here) -> None
 def test_an_index_that_was_not_copied(here) -> None:
     (here / "run" / "ckpt-1.index").unlink()
     message = refused(here / "run" / "ckpt-1")
-    assert "its index 'ckpt-1.index' is not" in message
+    assert "the index file 'ckpt-1.index' is missing" in message
 
 
 @pytest.mark.parametrize(
     ("content", "what", "error"),
     [
         (b"\x1f\x8b\x08" + bytes(50), "gzip", UnsupportedCheckpointError),
-        (b"something else altogether", "is a file", CheckpointNotFoundError),
-        (b"", "is a file", CheckpointNotFoundError),
+        (b"something else altogether", "is not a file of a checkpoint", CheckpointNotFoundError),
+        (b"", "is not a file of a checkpoint", CheckpointNotFoundError),
     ],
 )
 def test_a_file_of_no_checkpoint(here, content, what, error) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _AVERAGED = (Role.WEIGHT, Role.STATE, Role.VOCABULARY)
 _MOVING = "moving_average"  # the slot that averages of weights stand in, of any optimizer
 _FLOATS = ("float", "bfloat", "complex")
-_HINT = "only checkpoints of one architecture can be averaged"
+_HINT = "only checkpoints of the same architecture can be averaged"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +161,11 @@ def _inventory(source: str, members: Sequence[StoredCheckpoint]) -> Inventory:
         if name not in own:
             left_out[name] = "only weights are averaged"
         elif entry.role is Role.VOCABULARY and not all(name in _words(each) for each in others):
-            left_out[name] = "not all of the checkpoints have it"
+            left_out[name] = "some of the checkpoints do not have it"
         elif entry.role is Role.VOCABULARY and entry.dtype.startswith(_FLOATS):
-            left_out[name] = "bins are not averaged"
+            left_out[name] = "bin boundaries are not averaged"
         elif not entry.dtype.startswith(_FLOATS) and not _equal(name, members):
-            left_out[name] = f"{entry.dtype} is not averaged, and the checkpoints differ in it"
+            left_out[name] = f"{entry.dtype} is not averaged, and the values differ"
         else:
             entries[name] = entry._replace(crc32c=None)
     return dataclasses.replace(
@@ -204,24 +204,23 @@ def _check_alike(
     words, others = _words(first), _words(other)
     for name in sorted(words.keys() & others.keys()):
         if (words[name].shape, words[name].crc32c) != (others[name].shape, others[name].crc32c):
-            raise unlike(f"has other words than in {first.prefix}, with which it is averaged", name)
+            raise unlike(f"the vocabulary differs from that in {first.prefix}", name)
     own = {name: entry for name, entry in own.items() if name not in words}
     theirs = {name: entry for name, entry in theirs.items() if name not in others}
     for name in sorted(own.keys() - theirs.keys()):
-        raise unlike(f"is to be averaged with {first.prefix}, and has no such value", name)
+        raise unlike(f"is missing, but {first.prefix} has it", name)
     for name in sorted(theirs.keys() - own.keys()):
-        raise unlike(f"is to be averaged with {first.prefix}, which has no such value", name)
+        raise unlike(f"is not in {first.prefix}", name)
     for name, entry in own.items():
         its = theirs[name]
         if (its.dtype, its.shape) != (entry.dtype, entry.shape):
-            what = f"{its.dtype} {its.shape}, and {entry.dtype} {entry.shape} in {first.prefix}"
-            raise unlike(f"is {what}, with which it is to be averaged", name)
+            expected = f"{entry.dtype} {entry.shape} in {first.prefix}"
+            raise unlike(f"is {its.dtype} {its.shape}, but {expected}", name)
     sequences = first.inventory.sequences
     told = sequences.keys() - first.inventory.unordered - other.inventory.unordered
     for path in sorted(told & other.inventory.sequences.keys()):
         if _order(sequences[path]) != _order(other.inventory.sequences[path]):
-            message = f"its layers are in another order than in {first.prefix}"
-            raise unlike(f"{message}, with which it is to be averaged", path)
+            raise unlike(f"its layers are in a different order than in {first.prefix}", path)
 
 
 def _words(stored: StoredCheckpoint) -> dict[str, Entry]:

@@ -104,11 +104,12 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
         if shape is None or not key:  # written under keys of the object's own choice
             continue
         if (found := index.get(key)) is None:
-            message = f"the commit record names the key {key!r}, which the index has not"
+            message = f"the commit record lists the key {key!r}, but the index does not"
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
         if found.dtype != dtype or found.shape != shape:
             message = (
-                f"the commit record says {dtype} {shape}, the index {found.dtype} {found.shape}"
+                f"the commit record says {dtype} {shape}, "
+                f"the index says {found.dtype} {found.shape}"
             )
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
     return dataclasses.replace(inventory, source=bundle.prefix)

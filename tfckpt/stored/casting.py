@@ -67,7 +67,7 @@ def cast(value: np.ndarray, dtype: str, path: str, name: str) -> np.ndarray:
         held = kept(old[part], new[part])
         if not held.all():
             lost = old[part][~held][0]
-            message = f"{dtype} cannot hold {lost}, which is there as {value.dtype.name}"
-            hint = "leave it out of what is cast, or choose a wider type"
+            message = f"{dtype} cannot hold {lost}, stored as {value.dtype.name}"
+            hint = "exclude this value from the cast, or use a wider dtype"
             raise UnsupportedCheckpointError(message, path=path, name=name, hint=hint)
     return result

@@ -50,7 +50,7 @@ def detect(path: str, files: Files) -> Format:
         return Format.BUNDLE
     content = _ends(path, files)
     if content == (b"", b"") and path.endswith(_KERAS):
-        hint = "Its writer may have been stopped; write it, or copy it, again."
+        hint = "The writer may have been interrupted; save or copy the file again."
         raise DamagedCheckpointError("is an empty file", path=path, hint=hint)
     content = content or _ends(next(iter(shards_of(path, files)), ""), files)
     return Format.BUNDLE if content is None else _by_content(*content)

@@ -44,8 +44,8 @@ def open_saved_model(
     directory = path.rstrip("/").removesuffix(VARIABLES)
     prefix = directory + VARIABLES
     if not files.exists(index_path(prefix)):
-        message = "is a SavedModel without variables: there is no 'variables/variables.index'"
-        hint = "Copy the directory `variables` along; one that was never there means frozen values."
+        message = "is a SavedModel without variables: 'variables/variables.index' is missing"
+        hint = "Copy the directory 'variables' too; a frozen model has none and cannot be read."
         raise DamagedCheckpointError(message, path=directory, hint=hint)
     return open_bundle(
         prefix,

@@ -72,7 +72,7 @@ def _name_by_keys(
         found = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
         return Inventory(bundle.prefix, {entry.name: entry for entry in found})
     if any(keys.ATTRIBUTES in key for key in bundle.entries):
-        message = "the values have the keys of an object graph, which is not in the index"
+        message = "the keys belong to an object graph, but the index has no object graph"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
     return name_keys(bundle.prefix, bundle.entries, roots, bases)
 
@@ -161,7 +161,7 @@ def _entry(
     if found is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
         return Entry(name, role, "", None, key=key)
     if found is None:
-        message = f"the object graph names the key {key!r}, which the index has not"
+        message = f"the object graph lists the key {key!r}, but the index does not"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
     if role in _OBJECTS:
         return Entry(name, role, "", None, found.nbytes, key)

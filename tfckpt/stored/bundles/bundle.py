@@ -44,8 +44,8 @@ __all__ = ["Bundle", "BundleEntry", "data_path", "index_path"]
 MAX_INDEX_BYTES = 1 << 30
 OPAQUE = ("resource", "variant")
 _MISSING = "is missing"
-_POINTER = "is missing, and a Git LFS pointer in its place"
-_WHOLE_HINT = "a checkpoint is its index and all of its data files: copy this one beside the index"
+_POINTER = "is only a Git LFS pointer"
+_WHOLE_HINT = "a checkpoint needs all of its data files; copy this one next to the index"
 
 
 def index_path(prefix: str) -> str:
@@ -146,9 +146,9 @@ class Bundle:
         held, count = sum(other == shard for other in self.lost.values()), len(self.entries)
         what = f"all {count} values" if held == count else f"{held} of the {count} values"
         more = len(self.absent) - 1
-        also = f" ({more} more of its data files {'are' if more > 1 else 'is'} absent)"
+        also = f" ({more} other data {'files are' if more > 1 else 'file is'} missing too)"
         return DamagedCheckpointError(
-            f"the data file {self.absent[shard]}, and {what} of the checkpoint with it"
+            f"the data file {self.absent[shard]}; it holds {what} of the checkpoint"
             + (also if more else ""),
             path=self.path(shard),
             name=key,
@@ -169,7 +169,7 @@ class Bundle:
         """
         entry = self.entries[key]
         if entry.dtype in OPAQUE:
-            message = f"a {entry.dtype} can be read only by the TensorFlow that wrote it"
+            message = f"only the TensorFlow version that wrote it can read a {entry.dtype}"
             raise UnsupportedCheckpointError(message, path=self.prefix, name=key)
         if not entry.sliced:
             return self._read_piece(key, entry)
@@ -191,7 +191,7 @@ class Bundle:
         """
         entry = self.entries[key]
         if entry.dtype != "string" or entry.shape != ():
-            raise DamagedCheckpointError("is not a string", path=self.prefix, name=key)
+            raise DamagedCheckpointError("is not a scalar string", path=self.prefix, name=key)
         handle, path = self._handle(key, entry)
         with reading(path):
             swap = self.index.header.big_endian
@@ -209,7 +209,7 @@ class Bundle:
         with reading(path):
             data = handle.pread(entry.offset, entry.nbytes)
         if len(data) != entry.nbytes:
-            raise DamagedCheckpointError("the file ends before the value", path=path, name=key)
+            raise values.truncated(path, key)
         return data
 
     def verify(self, keys: Iterable[str] | None = None) -> None:
@@ -307,7 +307,7 @@ class Bundle:
                 size = sizes.get(part.shard)
                 if size is not None and part.offset + part.nbytes > size:
                     message = (
-                        f"is {size} bytes long, and the value ends at byte "
+                        f"is {size} bytes long, but the value ends at byte "
                         f"{part.offset + part.nbytes}: truncated, or of another checkpoint"
                     )
                     path = self.path(part.shard)
@@ -327,7 +327,7 @@ def _index_bytes(prefix: str, files: Files) -> bytes:
                 raise CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
             tail = handle.pread(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
             if size > MAX_INDEX_BYTES or not looks_like_table(tail):
-                message = f"is {size} bytes long and does not end as an index does: truncated"
+                message = f"is {size} bytes long and has no index footer: truncated"
                 raise DamagedCheckpointError(message, path=path)
             return handle.pread(0, size)
         finally:

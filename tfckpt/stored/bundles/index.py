@@ -205,7 +205,7 @@ def check_version(versions: Versions, path: str) -> None:
         UnsupportedCheckpointError: it was written for a newer reader.
     """
     if versions.min_consumer > VERSION or VERSION in versions.bad_consumers:
-        message = f"was written for version {versions.min_consumer} of the format"
+        message = f"requires version {versions.min_consumer} of the checkpoint format"
         hint = f"tfckpt and TensorFlow read version {VERSION}."
         raise UnsupportedCheckpointError(message, path=path, hint=hint)
 
@@ -214,12 +214,12 @@ def _check_entry(entry: BundleEntry, num_shards: int, counts: dict[Shape, int]) 
     """One entry by itself; ``counts`` are the numbers of elements of the shapes met so far."""
     dtype, shape, shard, _, nbytes, _, slices = entry
     if shard >= num_shards:
-        raise WireError(f"is in shard {shard} of {num_shards}")
+        raise WireError(f"shard {shard} is out of range; the checkpoint has {num_shards} shards")
     if (count := counts.get(shape)) is None:
         count = counts[shape] = element_count(shape)
     item = ITEM_BYTES.get(dtype, 0)
     if not slices and ((count * item != nbytes) if item else _too_small(dtype, count, nbytes)):
-        raise WireError(f"{dtype} of shape {shape} cannot be {nbytes} bytes")
+        raise WireError(f"{dtype} of shape {shape} cannot have {nbytes} bytes")
 
 
 def element_count(shape: Shape) -> int:
@@ -229,7 +229,7 @@ def element_count(shape: Shape) -> int:
         count *= size
         bound *= max(size, 1)
     if bound * 16 >= INT64:
-        raise WireError(f"the shape {shape} is larger than any memory")
+        raise WireError(f"the shape {shape} is too large")
     return count
 
 
@@ -273,7 +273,7 @@ def _text(name: str | bytes) -> str:
 def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> BundleEntry:
     """The entry of a sliced value with the size of its slices, which are checked."""
     if not entry.shape:
-        raise WireError("a scalar is stored in slices")
+        raise WireError("a scalar cannot be stored in slices")
     check_tiles(entry.slices, entry.shape)
     total = 0
     for extents in entry.slices:
@@ -282,7 +282,7 @@ def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> B
             raise WireError(f"the slice {_show(extents)} is missing from the index")
         shape = tuple(end - start for start, end in resolve(extents, entry.shape))
         if piece.slices or piece.dtype != entry.dtype or piece.shape != shape:
-            raise WireError(f"the slice {_show(extents)} does not fit its value")
+            raise WireError(f"the slice {_show(extents)} does not match its value")
         total += piece.nbytes
     return entry._replace(nbytes=total)
 
@@ -294,10 +294,10 @@ def check_tiles(slices: Sequence[tuple[Extent, ...]], shape: Shape) -> None:
         WireError: not so.
     """
     if not all(len(extents) == len(shape) for extents in slices):
-        raise WireError(f"a slice has another number of axes than its value, {len(shape)}")
+        raise WireError(f"a slice does not have the {len(shape)} axes of its value")
     boxes = [resolve(extents, shape) for extents in slices]
     if len(set(boxes)) != len(boxes) or not _tile(boxes, shape):
-        raise WireError("its slices overlap, or leave a part of it out")
+        raise WireError("the slices overlap or do not cover the whole value")
 
 
 def _tile(boxes: list[tuple[tuple[int, int], ...]], shape: Shape) -> bool:

@@ -162,7 +162,7 @@ class _Lengths:
                 length, used = varint(chunk, used)
                 lengths.append(length)
         except WireError as error:
-            raise DamagedCheckpointError(f"a string's length: {error}", **self._about) from None
+            raise DamagedCheckpointError(f"invalid string length: {error}", **self._about) from None
         if not lengths:
             raise truncated(**self._about)
         return lengths, used
@@ -175,10 +175,10 @@ class _Lengths:
     def _check(self, excess: int) -> None:
         stored = self._handle.pread(self.position, 4)
         if excess or len(stored) != 4:
-            message = f"the strings' lengths do not add up to its {self._entry.nbytes} bytes"
+            message = f"the string lengths do not add up to {self._entry.nbytes} bytes"
             raise DamagedCheckpointError(message, **self._about)
         if self.crc != unmask(struct.unpack(f"{self._order}I", stored)[0]):
-            message = "the strings' lengths do not match their checksum"
+            message = "the string lengths do not match their checksum"
             raise DamagedCheckpointError(message, **self._about)
         self.crc = google_crc32c.extend(self.crc, stored)
         self.position += 4
@@ -198,7 +198,7 @@ def check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
         DamagedCheckpointError: as it says.
     """
     if crc != unmask(entry.crc32c):
-        message = f"its {entry.nbytes} bytes at {entry.offset} do not match their checksum"
+        message = f"the {entry.nbytes} bytes at {entry.offset} do not match their checksum"
         raise DamagedCheckpointError(message, path=path, name=name)
 
 

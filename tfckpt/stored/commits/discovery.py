@@ -117,7 +117,7 @@ def _listing(directory: str, files: Files) -> list[str]:
             from tfckpt.stored.paths.lookalikes import For, look
 
             found = look(directory, files)
-            hint = "name another directory, or move the file away"
+            hint = "use another directory, or move the file away"
             if found.others:
                 hint = found.others[0].how(For.CONFIG, directory)
             raise CheckpointNotFoundError(found.state, path=directory, hint=hint) from None

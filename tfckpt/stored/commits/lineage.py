@@ -46,13 +46,13 @@ def parse(found: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Re
         if type(item) is not dict or any(
             type(item.get(name)) not in _TYPES[name] for name in names
         ):
-            raise damaged(f"the record's 'lineage' holds no {kind.__name__.lower()}")
+            raise damaged(f"'lineage' contains an invalid {kind.__name__.lower()}")
         return {name: item[name] for name in names}
 
     def share(item: Any) -> Share:
         told = fields(item, Share)
         if not 0 <= told["weight"] <= 1 or not math.isfinite(told["weight"]):
-            raise damaged("the record's 'lineage' has a weight that is none")
+            raise damaged("'lineage' contains a weight that is not between 0 and 1")
         return Share(**told)
 
     def origin(item: Any) -> Origin:
@@ -62,7 +62,7 @@ def parse(found: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Re
     def restored(item: Any) -> Restored:
         told = fields(item, Restored)
         if any(type(count) is not int or count < 0 for count in told["counts"].values()):
-            raise damaged("the record's 'lineage' counts what is no number")
+            raise damaged("'lineage' contains a count that is not a non-negative integer")
         return Restored(tuple(map(origin, told["sources"])), told["counts"])
 
     return tuple(map(restored, found))

@@ -223,9 +223,9 @@ class _RecordReader:
     def record(self, data: bytes, prefix: str, *, head: bool) -> CommitRecord:
         body, seal, rest = data.rpartition(_SEAL)
         if not seal or not rest.endswith(b'"\n}\n'):
-            raise self.damaged("the record has no end: truncated")
+            raise self.damaged("the commit record is truncated")
         if hashlib.sha256(body).hexdigest().encode() != rest[:-4]:
-            raise self.damaged("the record does not match its own checksum")
+            raise self.damaged("the commit record does not match its own checksum")
         number = _integer if _LONG in data.translate(_DIGITS) else None
         before, mark, text = body.partition(_ENTRIES)
         values = record_entries.read(text, number) if mark and not head else None
@@ -234,10 +234,10 @@ class _RecordReader:
         try:
             tree = json.loads(data, parse_int=number)
         except (ValueError, RecursionError) as error:
-            raise self.damaged(f"the record is not JSON that can be read: {error}") from None
+            raise self.damaged(f"the commit record is not valid JSON: {error}") from None
         if self.get(tree, "format", int) != FORMAT:
-            message = f"the record is of format {tree['format']}, written by a newer tfckpt"
-            raise UnsupportedCheckpointError(message, path=self.path)
+            message = f"the commit record has format {tree['format']} of a newer tfckpt"
+            raise UnsupportedCheckpointError(message, path=self.path, hint="Upgrade tfckpt.")
         return CommitRecord(
             number=self.natural(tree, "number"),
             inventory=self.inventory(tree, prefix, values),
@@ -261,26 +261,26 @@ class _RecordReader:
     def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:
         value = tree.get(field, _DEFAULTS.get(field)) if type(tree) is dict else None
         if type(value) not in types:
-            raise self.damaged(f"the record's {field!r} is absent or of the wrong type", name)
+            raise self.damaged(f"{field!r} is missing or has the wrong type", name)
         return value
 
     def natural(self, tree: Any, field: str, name: str = "", *, optional: bool = False) -> Any:
         types = (int, type(None)) if optional else (int,)
         value = self.get(tree, field, *types, name=name)
         if value is not None and not 0 <= value < 1 << 63:
-            raise self.damaged(f"the record's {field!r} is out of range", name)
+            raise self.damaged(f"{field!r} is out of range", name)
         return value
 
     def mapping(self, tree: Any, field: str, *types: type) -> dict[str, Any]:
         value: dict[str, Any] = self.get(tree, field, dict)
         if any(type(item) not in types for item in value.values()):
-            raise self.damaged(f"the record's {field!r} holds a value of the wrong type")
+            raise self.damaged(f"{field!r} contains a value of the wrong type")
         return value
 
     def seconds(self, tree: Any, field: str) -> float | None:
         value: float | None = self.get(tree, field, float, int, type(None))
         if value is not None and not math.isfinite(value):
-            raise self.damaged(f"the record's {field!r} is no time")
+            raise self.damaged(f"{field!r} must be a finite number of seconds")
         return value
 
     def place(self, tree: Any, field: str) -> tuple[int, int] | None:
@@ -289,13 +289,13 @@ class _RecordReader:
         if value is None:
             return None
         if [type(part) for part in value] != [int, int]:
-            raise self.damaged(f"the record's {field!r} is not two whole numbers")
+            raise self.damaged(f"{field!r} must be a list of two integers")
         return value[0], value[1]
 
     def numbers(self, tree: Any, field: str) -> tuple[int, ...]:
         values = self.get(tree, field, list)
         if any(type(value) is not int for value in values):
-            raise self.damaged(f"the record's {field!r} holds what is no number")
+            raise self.damaged(f"{field!r} must be a list of integers")
         return tuple(values)
 
     def files(self, tree: Any, base: str) -> tuple[str, ...]:
@@ -303,7 +303,9 @@ class _RecordReader:
         names = self.get(tree, "files", list)
         for name in names:
             if type(name) is not str or not is_part(name, base):
-                raise self.damaged(f"the record's 'files' holds {name!r}, which is none of its own")
+                raise self.damaged(
+                    f"'files' lists {name!r}, which is not a file of this checkpoint"
+                )
         return tuple(names)
 
     def time(self, tree: Any) -> str:
@@ -313,7 +315,7 @@ class _RecordReader:
         except ValueError:
             offset = None
         if offset != datetime.timedelta(0):
-            raise self.damaged("the record's 'created' is no time in UTC")
+            raise self.damaged("'created' must be an ISO 8601 time in UTC")
         return text
 
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
@@ -341,7 +343,7 @@ class _RecordReader:
         found = self.mapping(tree, "datasets", list)
         for name, item in found.items():
             if [type(part) for part in item] != [str, int, str]:
-                raise self.damaged("the record's 'datasets' holds what describes none", name)
+                raise self.damaged("'datasets' contains an invalid description", name)
         return {name: Dataset(*item) for name, item in found.items()}
 
     def entries(self, items: Sequence[Any]) -> dict[str, Entry]:
@@ -350,7 +352,7 @@ class _RecordReader:
         for item in items:
             entry = self.entry(item)
             if entry.name in found:
-                raise self.damaged("the record has two values of one name", entry.name)
+                raise self.damaged("two values have this name", entry.name)
             found[entry.name] = entry
         return found
 
@@ -362,31 +364,31 @@ class _RecordReader:
         for keyword in roots:
             # One object under two keywords has one name; what has its own is another object.
             if keyword in again & tops:
-                raise self.damaged(f"the record's 'roots' gives {keyword!r} another object's name")
+                raise self.damaged(f"'roots' gives {keyword!r} the name of another object")
         return roots
 
     def root(self, item: Any) -> Root:
         if [type(part) for part in item] != [str, str] or item[1] not in _ROOT_KINDS:
-            raise self.damaged("the record's 'roots' holds one that is none")
+            raise self.damaged("'roots' contains an invalid object")
         return Root(*item)
 
     def entry(self, item: Any) -> Entry:
         name: str = self.get(item, "name", str)
         if not name:
-            raise self.damaged("the record has a value without a name")
+            raise self.damaged("a value has no name")
         if unknown := item.keys() - record_entries.FIELDS:
-            raise self.damaged(f"the record has an unknown field {min(unknown)!r}", name)
+            raise self.damaged(f"unknown field {min(unknown)!r}", name)
         role = self.get(item, "role", str, name=name)
         if role not in Role._value2member_map_:
-            raise self.damaged(f"the record has an unknown role {role!r}", name)
+            raise self.damaged(f"unknown role {role!r}", name)
         shape = self.get(item, "shape", list, type(None), name=name)
         if shape is not None:
             if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
-                raise self.damaged("the record's 'shape' is none", name)
+                raise self.damaged("'shape' must be a list of non-negative integers", name)
             shape = tuple(shape)
         crc32c = self.get(item, "crc32c", int, type(None), name=name)
         if crc32c is not None and not 0 <= crc32c < 1 << 32:
-            raise self.damaged("the record's 'crc32c' is out of range", name)
+            raise self.damaged("'crc32c' is out of range", name)
         return Entry(
             name,
             Role(role),

@@ -82,7 +82,7 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
             if found.index_sha256 == digest:
                 return found
     if record is not None:
-        message = "the record was written for another index than the one beside it"
+        message = "the commit record belongs to a different index file"
         raise DamagedCheckpointError(message, path=path)
     return None
 
@@ -122,7 +122,7 @@ def _content(path: str, files: Files) -> bytes:
     handle = files.open_read(path)
     try:
         if handle.size > MAX_BYTES:
-            raise DamagedCheckpointError(f"is {handle.size} bytes long", path=path)
+            raise DamagedCheckpointError(f"is {handle.size} bytes long, too large", path=path)
         return handle.pread(0, handle.size)
     finally:
         handle.close()

@@ -54,16 +54,16 @@ def parse(
     found = {}
     for path, items in sequences.items():
         if any(_types(item) not in (_SHORT, _LONG) for item in items):
-            raise damaged("the record's 'stacks' holds a layer that is none")
+            raise damaged("'stacks' contains an invalid layer")
         layers = [Layer(*item) for item in items]
         if (told := made.get(path)) is not None:
             if len(told) != len(layers) or any(_types(item) != [str, int] for item in told):
-                raise damaged(f"the record's 'made' does not fit its 'stacks' of {path!r}")
+                raise damaged(f"'made' does not match 'stacks' for {path!r}")
             pairs = zip(layers, told, strict=True)
             layers = [dataclasses.replace(one, kind=kind, number=n) for one, (kind, n) in pairs]
         if (told := traits.get(path)) is not None:
             if len(told) != len(layers) or any(_types(item) != _TRAITS for item in told):
-                raise damaged(f"the record's 'traits' do not fit its 'stacks' of {path!r}")
+                raise damaged(f"'traits' does not match 'stacks' for {path!r}")
             both = zip(layers, told, strict=True)
             layers = [dataclasses.replace(one, traits=Traits(*item)) for one, item in both]
         found[path] = tuple(layers)

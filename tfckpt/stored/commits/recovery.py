@@ -95,7 +95,7 @@ def resolve(name: str, directory: str, ours: Callable[[str], bool], files: Files
         prefix = join(directory, name.removesuffix(DELETED))
         index = index_path(prefix)
         if not files.exists(index) or _is_of_index(path, prefix, files):
-            logging.info("%s: its deletion is finished", prefix)
+            logging.info("%s: completed an interrupted deletion", prefix)
             if not files.renames:
                 _remove_tree(record_file.path_of(prefix), files)
             _delete_files(prefix, files)
@@ -115,14 +115,14 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
         if record in inside:
             path = join(staged, record)
             if index_path(name) not in inside and _is_of_index(path, prefix, files):
-                logging.info("%s: its commit is completed", prefix)
+                logging.info("%s: completed an interrupted save", prefix)
                 # After a loss of power, data may be there still.
                 for part in (*(part for part in inside if is_part(part, name)), record):
                     files.rename(join(staged, part), join(parent, part))
                 files.fsync_dir(parent)
                 remove_strays(prefix, files)
             else:
-                logging.info("%s: the save that was cut short is undone", prefix)
+                logging.info("%s: removed an interrupted save", prefix)
                 remove_strays(prefix, files, {*_parts(path, prefix, files)} - {*inside})
     _remove_tree(staged, files)
 
@@ -132,7 +132,7 @@ def _resolve_put(staged: str, prefix: str, files: Files) -> None:
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
     _remove_tree(join(staged, MARK), files)  # first; its writer may live
     if _is_of_index(path, prefix, files):
-        logging.info("%s: its commit is completed", prefix)
+        logging.info("%s: completed an interrupted save", prefix)
         files.write_atomic(record_file.path_of(prefix), content(path, files))
     remove_strays(prefix, files)
     remove_strays(prefix, files, _parts(path, prefix, files))

@@ -75,8 +75,8 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
             if not done_with:
                 raise SaveError(
                     f"{prefix}: the checkpoint could not be written: {error}",
-                    hint="nor could what is there of it be removed; the next save here completes "
-                    "or removes it",
+                    hint="partial files could not be removed either; the next save into this "
+                    "directory cleans them up",
                 ) from error
             raise
         finally:
@@ -124,8 +124,8 @@ class Staging:
         for name in names:
             if not is_part(name, self._name) and not name.endswith(BEFORE):
                 raise SaveError(
-                    f"{self.prefix}: a registered saver wrote {name!r}, which would be lost",
-                    hint="its names are to begin with the prefix it is given",
+                    f"{self.prefix}: a registered saver wrote {name!r} outside of the checkpoint",
+                    hint="its file names must start with the prefix that it receives",
                 )
         return tuple(name for name in names if not name.endswith(BEFORE))
 
@@ -134,7 +134,7 @@ class Staging:
         files, names = self._files, self.files()
         if not files.renames:  # the others are in place
             if not files.exists(join(self._directory, MARK)):
-                raise self._disturbed("took its files for unfinished ones")
+                raise self._disturbed("treated its files as leftovers")
             names = tuple(n for n in names if files.exists(join(self._directory, n)))
         index, record = index_path(self._name), record_file.path_of(self._name)
         for name in (index, record):
@@ -185,7 +185,7 @@ class Staging:
                 self._moved.clear()  # it is not this one's to take back
                 wrong = "wrote a checkpoint of the same name"
             elif not files.exists(join(self._directory, MARK)):
-                wrong = "took its files for unfinished ones"
+                wrong = "treated its files as leftovers"
             else:
                 with Bundle.open(self.prefix, files) as bundle:
                     if bundle.missing_files or bundle.digest != self._digest():
@@ -196,8 +196,8 @@ class Staging:
             raise self._disturbed(wrong)
 
     def _disturbed(self, how: str) -> SaveError:
-        message = f"{self.prefix}: is not saved: another process {how} meanwhile"
-        return SaveError(message, hint="let one process alone save into a directory")
+        message = f"{self.prefix}: not saved: another process {how} during the save"
+        return SaveError(message, hint="let only one process save into a directory")
 
     def _digest(self) -> str:
         return record_file.index_digest(self.inner, self._files)

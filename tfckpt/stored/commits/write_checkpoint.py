@@ -100,8 +100,8 @@ def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     own = {name, f"{name}.index", record_file.path_of(name)}
     for other in sorted(there):
         if other in own or (data and is_part(other, name) and other.startswith(f"{name}.data-")):
-            message = f"{prefix}: {other!r} is there already, and nothing is written over it"
-            raise SaveError(message, hint="write to a name that nothing has")
+            message = f"{prefix}: {other!r} already exists and is not overwritten"
+            raise SaveError(message, hint="choose a name that does not exist yet")
 
 
 @contextlib.contextmanager
@@ -110,9 +110,9 @@ def _failing_as_save(prefix: str) -> Iterator[None]:
         prefix.encode()
         yield
     except UnicodeEncodeError:
-        raise SaveError(f"{prefix!r}: TensorFlow reads paths in UTF-8, which this is not") from None
+        raise SaveError(f"{prefix!r}: TensorFlow cannot read a path that is not UTF-8") from None
     except (SaveError, CheckpointError):
         raise
     except OSError as error:
         message = f"{prefix}: the checkpoint could not be written: {error}"
-        raise SaveError(message, hint="nothing of it is left") from error
+        raise SaveError(message, hint="partial files were removed") from error

@@ -46,7 +46,7 @@ _ATTEMPTS = 10
 _WINDOWS_BYTE = 1 << 30  # what is locked there cannot be read: a byte beyond the content
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TAKEN = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
-_HINT = "Save into a directory of its own, or end that process first; the lock ends with it."
+_HINT = "Save into another directory, or end that process first; its lock ends with it."
 
 # One for all locks, so that a fork waits until none is half taken. Reentrant, as a signal's handler
 # may fork.
@@ -131,7 +131,7 @@ class WriterLock:
             if not locked:
                 self._unlockable = True
                 return None
-        raise SaveError(f"{self._path}: is replaced again and again by another process")
+        raise SaveError(f"{self._path}: another process keeps replacing this file")
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT
@@ -159,8 +159,8 @@ class WriterLock:
                 raise InUseError(message, hint=_HINT) from None
             if error.errno in _NO_LOCKS:
                 logging.warning(
-                    "%s: the file system has no locks (%s); see to it that only one process saves "
-                    "into this directory",
+                    "%s: the file system does not support locks (%s); make sure that only one "
+                    "process saves into this directory",
                     self.directory,
                     error.strerror,
                 )
@@ -171,13 +171,13 @@ class WriterLock:
     def _failed(self, error: OSError) -> SaveError:
         hint = ""
         if error.errno in (errno.EACCES, errno.EPERM):
-            hint = "Saving needs the right to write the directory and this file."
+            hint = "Saving needs write permission for the directory and this file."
         return SaveError(f"{self._path}: cannot be locked for saving: {error.strerror}", hint=hint)
 
     def _sign(self, descriptor: int) -> None:
         before = _Holder.read(descriptor)
         if before.pid:
-            logging.info("%s: takes over the lock that was left by %s", self.directory, before)
+            logging.info("%s: takes over the lock left by %s", self.directory, before)
         with contextlib.suppress(OSError):  # a full disk is for the save to meet
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -251,7 +251,7 @@ class _Holder:
 
     def __str__(self) -> str:
         if not self.pid:
-            return "unknown holder"
+            return "an unknown process"
         return f"process {self.pid} on {self.host!r}, since {self.since}, {self.command!r}"
 
 
@@ -286,8 +286,8 @@ def _is_special(path: str) -> bool:
 
 
 def _no_file(path: str) -> SaveError:
-    hint = "Nothing is written through it. Remove it if it is not yours."
-    return SaveError(f"{path}: is a link or no regular file, and no lock", hint=hint)
+    hint = "Nothing was written to it. Remove it, or save into another directory."
+    return SaveError(f"{path}: is not a regular file and cannot be used as a lock", hint=hint)
 
 
 if sys.platform == "win32":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.commits.record import CommitRecord
 
-_NO_INDEX = "has data and no index, which was lost, not copied, or never written"
+_NO_INDEX = "has data files but no index, which was lost, not copied, or never written"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _listed(
             with Bundle.open(prefix, files) as bundle:
                 problem = _missing(bundle.missing_files)
                 if bundle.digest != head.index_sha256:
-                    problem = "its record was written for another index than the one beside it"
+                    problem = "its commit record belongs to a different index file"
     except UnsupportedCheckpointError as error:  # of a newer tfckpt, or of a format not known here
         problem, readable = str(error), False
     except CheckpointError as error:

@@ -82,7 +82,7 @@ def _published(path: str, files: Files) -> Iterator[str]:
         raise
     except OSError as error:
         message = f"{path}: could not be written: {error.strerror or error}"
-        raise SaveError(message, hint="nothing of it is left") from error
+        raise SaveError(message, hint="the partial file was removed") from error
 
 
 def refuse_existing(path: str, files: Files = LOCAL) -> None:
@@ -92,5 +92,5 @@ def refuse_existing(path: str, files: Files = LOCAL) -> None:
         SaveError: it is.
     """
     if files.exists(absolute(path)):
-        message = f"{path}: is there already, and nothing is written over it"
-        raise SaveError(message, hint="write to a name that nothing has")
+        message = f"{path}: already exists and is not overwritten"
+        raise SaveError(message, hint="choose a name that does not exist yet")

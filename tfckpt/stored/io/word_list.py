@@ -33,15 +33,15 @@ def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
         try:
             word = line.removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise _wrong(path, "the line is not UTF-8", number, error.start + 1) from None
+            raise _wrong(path, "the line is not valid UTF-8", number, error.start + 1) from None
         if not word:
-            raise _wrong(path, "the line is empty, and every line is a word", number)
+            raise _wrong(path, "the line is empty; every line must be a word", number)
         if word in seen:
-            message = f"the word {word[:60]!r} is there twice, first on line {seen[word]}"
+            message = f"duplicate word {word[:60]!r}, first on line {seen[word]}"
             raise _wrong(path, message, number)
         seen[word] = number
     if not seen:
-        raise _wrong(path, "there are no words in the file")
+        raise _wrong(path, "the file contains no words")
     return tuple(seen)
 
 
@@ -50,13 +50,13 @@ def _read(path: str, files: Files) -> bytes:
         handle = files.open_read(path)
         try:
             if handle.size > MAX_BYTES:
-                raise _wrong(path, f"is {handle.size} bytes long, which no list of words is")
+                raise _wrong(path, f"is {handle.size} bytes long, too large for a word list")
             return handle.pread(0, handle.size)
         finally:
             handle.close()
     except (OSError, CheckpointError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _wrong(path, f"the file of words cannot be read: {reason}") from None
+        raise _wrong(path, f"the word list cannot be read: {reason}") from None
 
 
 def _wrong(path: str, message: str, line: int = 0, column: int = 1) -> PolicyError:

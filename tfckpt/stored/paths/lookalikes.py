@@ -82,7 +82,10 @@ class Other(NamedTuple):
     def how(self, told: For, place: str) -> str:
         """How to take up what was found at a place."""
         if not self.path:
-            return "tfckpt does not read it: load it by what wrote it, and save it with tfckpt"
+            return (
+                "tfckpt cannot read this format; load it with the tool that wrote it, "
+                "then save it with tfckpt"
+            )
         if told is For.COMMAND:
             return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
         rule, leave = "", f"[{', '.join(self.left_out)}]"
@@ -94,15 +97,15 @@ class Other(NamedTuple):
             source = f"{{path: {_plain(self.path)}{rule}}}"
             if told is For.RUN:  # which is to find its own checkpoints when it is started again
                 source = f"{{first_of: [{{directory: {_plain(place)}}}, {source}]}}"
-            return f"to begin from it, write `restore: {source}`"
+            return f"to start from it, write `restore: {source}`"
         if self.left_out:
             rule = f", exclude_checkpoint={list(self.left_out)}"
         call = f"call `tfckpt.restore({self.path!r}, model=model{rule})` before the training"
         if self.epochs is not None:
-            call += f", and give `initial_epoch={self.epochs}` to `fit`"
+            call += f", and pass `initial_epoch={self.epochs}` to `fit`"
         if self.checkpoint_name:
-            call += f"; to go on with it, write `checkpoint_name: {self.checkpoint_name}`"
-        return f"to begin from it, {call}"
+            call += f"; to continue it, write `checkpoint_name: {self.checkpoint_name}`"
+        return f"to start from it, {call}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +217,7 @@ def _found(path: str, files: Files) -> tuple[str, list[Other]]:
     if not others:
         found = f"holds no checkpoint, but {shown(rest)}" if rest else "holds no checkpoint"
         return found + _gone(path, names, files), []
-    besides = f", and besides {shown(rest)}" if rest else ""
+    besides = f", and also {shown(rest)}" if rest else ""
     return f"holds {', '.join(map(str, others))}{besides}", others
 
 
@@ -227,8 +230,7 @@ def _gone(path: str, names: set[str], files: Files) -> str:
     except CheckpointError:
         return ""
     newest = os.path.split(state.model_checkpoint_path)[1] if state else ""
-    names_it = f"; its file 'checkpoint' names {newest!r}, whose files are gone, or were not copied"
-    return names_it if newest else ""
+    return f"; its file 'checkpoint' names {newest!r}, whose files are missing" if newest else ""
 
 
 def _no_directory(path: str, files: Files) -> tuple[str, bool]:
@@ -259,7 +261,7 @@ def _others(path: str, names: set[str], files: Files) -> Iterator[Other]:
     yield from _prefixes(path, names)
     keras = [one for one in names if one.endswith(KERAS_FILES) and not SHARD_OF_KERAS.search(one)]
     if keras := [one for one in _in_order(keras) if one not in _BACKUP]:
-        yield Other(tuple(keras), "Keras's ModelCheckpoint, or save", join(path, keras[-1]))
+        yield Other(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
     if single := _in_order(one for one in names if one.endswith(".safetensors")):
         yield Other(tuple(single), "safetensors", join(path, single[-1]))
     yield from _below(path, names, files)

@@ -74,7 +74,7 @@ def read_state(path: str, files: Files = LOCAL) -> CheckpointState | None:
             return None
         try:
             if handle.size > MAX_BYTES:
-                message = f"is {handle.size} bytes long, which no state file is"
+                message = f"is {handle.size} bytes long, too large for a state file"
                 raise DamagedCheckpointError(message, path=path)
             data = handle.pread(0, handle.size)
         finally:
@@ -93,22 +93,23 @@ def parse_state(data: bytes, path: str) -> CheckpointState:
     seen: list[str] = []
     for name, value, line in _fields(data, path):
         if name in _SINGULAR and name in seen:
-            raise _damaged(path, line, f"{name} stands twice")
+            raise _damaged(path, line, f"duplicate field {name!r}")
         seen.append(name)
         if name in paths and isinstance(value, bytes):
             paths[name].append(_text(value, path, line))
         elif name in times and isinstance(value, float):
             times[name].append(value)
         elif name in paths or name in times:
-            raise _damaged(path, line, f"the value of {name} is of the wrong type")
+            raise _damaged(path, line, f"{name!r} has a value of the wrong type")
         else:
-            raise _damaged(path, line, f"{name} is no field of a state file")
+            raise _damaged(path, line, f"unknown field {name!r}")
     last = data.count(b"\n") + 1
     if not any(paths["model_checkpoint_path"]):
-        raise _damaged(path, last, "names no checkpoint: truncated, or empty")
+        message = "'model_checkpoint_path' is missing or empty; the file may be truncated"
+        raise _damaged(path, last, message)
     stamps, all_paths = times[_TIMES[0]], paths[_PATHS[1]]
     if stamps and len(stamps) != len(all_paths):
-        raise _damaged(path, last, f"has {len(all_paths)} paths and {len(stamps)} timestamps")
+        raise _damaged(path, last, f"{len(all_paths)} paths, but {len(stamps)} timestamps")
     preserved = times["last_preserved_timestamp"]
     return CheckpointState(
         paths["model_checkpoint_path"][0],
@@ -146,7 +147,7 @@ def _tokens(data: bytes, path: str) -> Iterator[tuple[str, bytes, int]]:
         match = _TOKEN.match(data, position)
         if match is None:
             shown = data[position : position + 20].split(b"\n")[0]
-            raise _damaged(path, line, f"{shown.decode(errors='backslashreplace')!r} is no text")
+            raise _damaged(path, line, f"invalid text {shown.decode(errors='backslashreplace')!r}")
         if match.lastgroup != "space":
             yield str(match.lastgroup), match[0], line
         line += match[0].count(b"\n")
@@ -160,10 +161,10 @@ def _fields(data: bytes, path: str) -> Iterator[tuple[str, bytes | float, int]]:
     while kind != "end":
         name = token.decode()
         if kind != "name":
-            raise _damaged(path, line, f"{name!r} stands where a field's name belongs")
+            raise _damaged(path, line, f"expected a field name, got {name!r}")
         kind, token, line = next(tokens)
         if token != b":":
-            raise _damaged(path, line, f"a colon is missing after {name}")
+            raise _damaged(path, line, f"expected ':' after {name!r}")
         kind, token, line = next(tokens)
         if kind == "string":
             parts = []
@@ -189,7 +190,7 @@ def _float(token: bytes, path: str, line: int) -> float:
     try:
         return float(word)
     except ValueError:
-        raise _damaged(path, line, "a value is missing, or no number") from None
+        raise _damaged(path, line, "expected a string or a number") from None
 
 
 def _unescape(content: bytes, path: str, line: int) -> bytes:
@@ -204,7 +205,7 @@ def _unescape(content: bytes, path: str, line: int) -> bytes:
             return chr(int(code, 16)).encode()
         if simple is not None and simple[0] in _SIMPLE:
             return bytes([_SIMPLE[simple[0]]])
-        raise _damaged(path, line, f"the escape {match[0].decode(errors='replace')!r} is none")
+        raise _damaged(path, line, f"invalid escape {match[0].decode(errors='replace')!r}")
 
     return _ESCAPE.sub(replace, content)
 
@@ -213,9 +214,9 @@ def _text(value: bytes, path: str, line: int) -> str:
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        raise _damaged(path, line, "a path is not UTF-8") from None
+        raise _damaged(path, line, "a path is not valid UTF-8") from None
     if "\0" in text:
-        raise _damaged(path, line, "a path holds a zero byte")
+        raise _damaged(path, line, "a path contains a null byte")
     return text
 
 

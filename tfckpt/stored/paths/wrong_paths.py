@@ -47,24 +47,24 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     beside = _names(directory, files)
     suffix = SUFFIX.search(name)
     if _names(prefix, files) is not None and name:
-        message, hint = "is a directory, not the prefix of a checkpoint", _inside(prefix, files)
+        message, hint = "is a directory, not a checkpoint prefix", _inside(prefix, files)
     elif beside is None:
         message = f"there is no checkpoint of that name: there is no directory {directory!r}"
         hint = _meant(prefix, files)
     elif suffix:
         message = "is one file of a checkpoint, not its prefix"
-        hint = f"Write {prefix[: -len(suffix[0])]!r}."
+        hint = f"Use {prefix[: -len(suffix[0])]!r}."
     elif name in SAVED_MODELS and name in beside:
-        message = "is the program of a SavedModel, not its variables"
-        hint = f"Write the directory, {directory or '.'!r}."
+        message = "is the graph of a SavedModel, not its variables"
+        hint = f"Use the directory, {directory or '.'!r}."
     elif name in beside:
         return _other_format(prefix, files)
     elif any(other.startswith(f"{name}.data-") for other in beside):
-        message = f"the data of the checkpoint is there, its index {name + '.index'!r} is not"
+        message = f"the index file {name + '.index'!r} is missing, but data files exist"
         if name + ".tfckpt.json" in beside:
-            hint = "Its record says that it was complete: the index was lost, or not copied."
+            hint = "Its commit record says that it was complete: the index was lost, or not copied."
             return DamagedCheckpointError(message, path=prefix, hint=hint)
-        hint = "The save was not finished, or the index was not copied along."
+        hint = "The save was not finished, or the index was not copied."
     else:
         hint = _similar(directory, name, beside) or _meant(prefix, files)
     return CheckpointNotFoundError(message, path=prefix, hint=hint)
@@ -102,8 +102,8 @@ def saver_v1_files(prefix: str, files: Files) -> list[str]:
     directory, name = os.path.split(prefix)
     given = _SHARD.fullmatch(name)
     if given and given["number"].isdigit() and int(given["total"]) > 1:
-        message = f"is one of the {int(given['total'])} files of a checkpoint of version 1"
-        hint = f"Write {join(directory, given['of'])!r}."
+        message = f"is one of the {int(given['total'])} files of a TF1 checkpoint (version 1)"
+        hint = f"Use {join(directory, given['of'])!r}."
         raise CheckpointNotFoundError(message, path=prefix, hint=hint)
     found = shards_of(prefix, files)
     if not found:
@@ -111,16 +111,16 @@ def saver_v1_files(prefix: str, files: Files) -> list[str]:
     totals = sorted({path[-5:] for path in found})
     if len(totals) > 1:
         stem = found[0][: -len("00000-of-00000")]
-        message = f"there are two checkpoints of that name, of {' and '.join(totals)} files"
+        message = f"several checkpoints have this name, with {' and '.join(totals)} files"
         raise CheckpointNotFoundError(
-            message, path=prefix, hint=f"Write '{stem}?????-of-{totals[0]}'."
+            message, path=prefix, hint=f"Use '{stem}?????-of-{totals[0]}'."
         )
     stem, total = found[0][: -len("00000-of-00000")], totals[0]
     for number in range(int(total)):
         path = f"{stem}{number:05d}-of-{total}"
         if path not in found:
-            message = "the file is missing, and with it nobody knows which values"
-            hint = "Copy it to where the others are: each lists its own values alone."
+            message = "this file of the checkpoint is missing"
+            hint = "Copy it next to the other files; each file lists only its own values."
             raise DamagedCheckpointError(message, path=path, hint=hint)
     return found
 
@@ -143,12 +143,12 @@ def _inside(prefix: str, files: Files) -> str:
     variables = join(prefix, "variables")
     if "variables" in _prefixes(_names(variables, files) or []):
         inner = join(variables, "variables")
-        return f"It looks like a SavedModel. Write {inner!r}."
+        return f"It looks like a SavedModel. Use {inner!r}."
     from tfckpt.stored.paths.lookalikes import look  # what only an error needs
 
     found = look(prefix, files)
     readable = next((other.path for other in found.others if other.path), "")
-    write = f" Write {readable!r}." if readable else ""
+    write = f" Use {readable!r}." if readable else ""
     return f"It {found.state}.{write}\n  {found.meant}".rstrip()
 
 
@@ -161,14 +161,14 @@ def _similar(directory: str, name: str, beside: list[str]) -> str:
     from tfckpt.stored.paths.lookalikes import shown
 
     close = same or difflib.get_close_matches(name, found, _SHOWN) or found
-    return f"{directory or '.'!r} holds {shown(close)}." if close else ""
+    return f"{directory or '.'!r} contains {shown(close)}." if close else ""
 
 
 def _meant(prefix: str, files: Files) -> str:
     from tfckpt.stored.paths.lookalikes import look
 
     directory = os.path.split(prefix)[0]
-    return look(prefix, files).meant or f"No checkpoint is in {directory or '.'!r}."
+    return look(prefix, files).meant or f"There is no checkpoint in {directory or '.'!r}."
 
 
 def _other_format(path: str, files: Files) -> CheckpointError:
@@ -181,10 +181,10 @@ def _other_format(path: str, files: Files) -> CheckpointError:
     if head.startswith(LFS_POINTER):
         return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
     if head.startswith(_GZIP):
-        message = "is compressed by gzip, not a TensorFlow checkpoint"
-        return UnsupportedCheckpointError(message, path=path)
+        message = "is a gzip file, not a TensorFlow checkpoint"
+        return UnsupportedCheckpointError(message, path=path, hint="Decompress it first.")
     if head.startswith(b"model_checkpoint_path"):
-        message = "is the state file of a directory of checkpoints, not the prefix of one"
-        hint = f"Write the prefix, or the directory {os.path.split(path)[0] or '.'!r}."
+        message = "is the state file of a checkpoint directory, not a checkpoint prefix"
+        hint = f"Use a checkpoint prefix, or the directory {os.path.split(path)[0] or '.'!r}."
         return CheckpointNotFoundError(message, path=path, hint=hint)
-    return CheckpointNotFoundError("is a file, and not one of a checkpoint", path=path)
+    return CheckpointNotFoundError("is not a file of a checkpoint", path=path)

@@ -98,10 +98,10 @@ def _check_references(nodes: tuple[GraphNode, ...]) -> None:
     for node in nodes:
         for child in node.children:
             if child.node_id >= count:
-                raise WireError(f"{child.local_name!r} is node {child.node_id} of {count}")
+                raise WireError(f"{child.local_name!r} refers to node {child.node_id} of {count}")
         for slot in node.slot_variables:
             if max(slot.original_variable_node_id, slot.slot_variable_node_id) >= count:
-                raise WireError(f"slot {slot.slot_name!r} refers to a node that is none")
+                raise WireError(f"slot {slot.slot_name!r} refers to a node that does not exist")
 
 
 def _parse_node(data: bytes) -> GraphNode:

@@ -173,7 +173,7 @@ def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time o
             position += 2
             number = tag >> 3
             if number <= last and number != _SLICES:
-                raise WireError("a field stands twice or out of order")
+                raise WireError("duplicate or out-of-order field")
             last = number
             if tag == 0x35:
                 position += 3
@@ -199,7 +199,7 @@ def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time o
                 elif tag == 0x18:
                     shard = value
                 else:
-                    raise WireError(f"a field {number} is unknown in an entry")
+                    raise WireError(f"unknown field {number} in an entry")
     except IndexError:
         raise WireError("the entry ends in the middle of a field") from None
     if position > end:
@@ -207,7 +207,7 @@ def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time o
     if shard >= INT32 or offset >= INT64 or size >= INT64:
         raise WireError("shard, offset or size is negative")
     if dtype not in DTYPES:
-        raise WireError(f"dtype number {dtype} is none that TensorFlow has")
+        raise WireError(f"unknown dtype number {dtype}")
     return BundleEntry(DTYPES[dtype], shape, shard, offset, size, crc, tuple(slices))
 
 
@@ -223,7 +223,7 @@ def parse_shape(data: bytes) -> Shape:
                 raise WireError(f"the shape has a negative size, {size - (1 << 64)}")
             shape.append(size)
         elif number == 3 and value:
-            raise WireError("the shape has no rank")
+            raise WireError("the shape has an unknown rank")
     if len(shape) > MAX_RANK:
         raise WireError(f"the shape has {len(shape)} axes, more than TensorFlow allows")
     return tuple(shape)

@@ -139,18 +139,18 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     for upper, value in zip(*_block_entries(_block(data, index)), strict=True):
         place, used = _place(value, 0)
         if used != len(value) or place.offset < end:
-            raise WireError(f"the index points to a block at {place.offset}, which is none")
+            raise WireError(f"the index points to an invalid block at byte {place.offset}")
         end = place.offset + place.size + TRAILER_BYTES
         keys, contents = _block_entries(_block(data, place))
         for before, key in itertools.pairwise(keys if previous is None else [previous, *keys]):
             if key <= before:
                 raise WireError(f"key {key!r} is out of order, after {before!r}")
         if keys and separator is not None and keys[0] <= separator:
-            raise WireError(f"key {keys[0]!r} is in a block where it cannot be found")
+            raise WireError(f"key {keys[0]!r} is in the wrong block")
         yield from zip(keys, contents, strict=True)
         previous = keys[-1] if keys else previous
         if previous is None or previous > upper:
-            raise WireError(f"the index names {upper!r} as the bound of a block that passes it")
+            raise WireError(f"a block goes beyond its upper bound {upper!r} in the index")
         separator = upper
 
 
@@ -159,7 +159,7 @@ def _footer(data: bytes) -> tuple[_BlockHandle, _BlockHandle]:
         raise WireError(f"is {len(data)} bytes long, too short for an index: truncated")
     footer = data[-FOOTER_BYTES:]
     if not looks_like_table(footer):
-        raise WireError("does not end as an index does: truncated, or not an index at all")
+        raise WireError("has no index footer: truncated, or not an index")
     metaindex, position = _place(footer, 0)
     index, _ = _place(footer, position)
     return metaindex, index
@@ -181,7 +181,7 @@ def _block(data: bytes, place: _BlockHandle) -> bytes:
 def _check_place(place: _BlockHandle, size: int) -> None:
     if place.offset + place.size + TRAILER_BYTES > size - FOOTER_BYTES:
         raise WireError(
-            f"a block of {place.size} bytes at {place.offset} runs past the end: truncated"
+            f"a block of {place.size} bytes at {place.offset} ends after the file: truncated"
         )
 
 
@@ -195,7 +195,7 @@ def _unfolded(block: bytes, start: int) -> bytes:
         return content
     if kind == SNAPPY:
         return _unsnap(content, start)
-    raise WireError(f"the block at byte {start} is compressed in a way {kind} unknown here")
+    raise WireError(f"the block at byte {start} has an unknown compression type {kind}")
 
 
 def _unsnap(content: bytes, start: int) -> bytes:
@@ -203,11 +203,11 @@ def _unsnap(content: bytes, start: int) -> bytes:
 
     length, _ = varint(content, 0)
     if length > MAX_SNAPPY_RATIO * len(content):
-        raise WireError(f"the block at byte {start} claims to unfold to {length} bytes")
+        raise WireError(f"the block at byte {start} claims to decompress to {length} bytes")
     try:
         return bytes(cramjam.snappy.decompress_raw(content))
     except cramjam.DecompressionError as error:
-        raise WireError(f"the block at byte {start} is not Snappy: {error}") from None
+        raise WireError(f"the block at byte {start} is not valid Snappy data: {error}") from None
 
 
 def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
@@ -217,7 +217,7 @@ def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
     (count,) = struct.unpack_from("<I", block, len(block) - 4)
     limit = len(block) - 4 - 4 * count
     if not count or limit < 0:
-        raise WireError(f"a block names {count} restart points, more than it can hold")
+        raise WireError(f"a block claims {count} restart points, more than fit into it")
     restarts = struct.unpack_from(f"<{count}I", block, limit)
     heads = []
     keys, contents = [], []
@@ -234,18 +234,18 @@ def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
         middle = start + unshared
         end = middle + length
         if end > limit or shared > len(key):
-            raise WireError("an entry runs past the end of its block")
+            raise WireError("an entry ends after its block")
         if not shared:
             heads.append(position)
         key = key[:shared] + block[start:middle]
         unfolded += len(key)
         if unfolded > most:
-            raise WireError("the keys of a block unfold to far more than it holds")
+            raise WireError("the keys of a block expand to far more bytes than it has")
         keys.append(key)
         contents.append(block[middle:end])
         position = end
     if not set(restarts).issubset(heads or [0]) or restarts[0]:
-        raise WireError("a restart point of a block is not an entry of it")
+        raise WireError("a restart point of a block does not point to an entry")
     if any(one >= other for one, other in itertools.pairwise(restarts)):
         raise WireError("the restart points of a block are out of order")
     return keys, contents

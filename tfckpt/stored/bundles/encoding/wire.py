@@ -30,16 +30,16 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
         try:
             byte = data[position]
         except IndexError:
-            raise WireError("a number runs past the end") from None
+            raise WireError("truncated varint") from None
         position += 1
         value |= (byte & 127) << shift
         if byte < 128:
             if value >> 64:
-                raise WireError("a number has more than 64 bits")
+                raise WireError("a varint has more than 64 bits")
             return value, position
         shift += 7
         if shift > 63:
-            raise WireError("a number has more than 64 bits")
+            raise WireError("a varint has more than 64 bits")
 
 
 _SHORT = tuple(bytes((value,)) for value in range(128))
@@ -87,7 +87,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             tag, position = varint(data, position)
         number, wire = tag >> 3, tag & 7
         if not 0 < number < 1 << 29:
-            raise WireError(f"field number {number} is none")
+            raise WireError(f"invalid protobuf field number {number}")
         if wire in (0, 2):
             if position < end and (value := data[position]) < 128:
                 position += 1
@@ -100,23 +100,23 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
-            raise WireError(f"wire type {wire} is none")
+            raise WireError(f"invalid protobuf wire type {wire}")
         start, position = position, position + length
         if position > end:
-            raise WireError("a field runs past the end")
+            raise WireError("truncated protobuf field")
         content = data[start:position]
         yield number, content if wire == 2 else int.from_bytes(content, "little")
 
 
 def as_number(value: int | bytes, bound: int) -> int:
     if not isinstance(value, int) or value >= bound:
-        raise WireError("a field holds no number, or one out of range")
+        raise WireError(f"expected a number below {bound} in a protobuf field")
     return value
 
 
 def as_message(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise WireError("a field holds a number where a message or text belongs")
+        raise WireError("expected a message or string in a protobuf field, got a number")
     return value
 
 
@@ -124,7 +124,7 @@ def as_text(value: int | bytes) -> str:
     try:
         return as_message(value).decode()
     except UnicodeDecodeError:
-        raise WireError("a text is not UTF-8") from None
+        raise WireError("a string is not valid UTF-8") from None
 
 
 def packed(content: bytes) -> Iterator[int]:
