@@ -129,7 +129,9 @@ def test_one_of_its_files_is_not_a_checkpoint(sharded) -> None:
 def test_a_missing_file_is_named(sharded, tmp_path) -> None:
     one = Path(sharded.path).parent / "model.ckpt-3-00001-of-00002"
     (tmp_path / one.name).write_bytes(one.read_bytes())
-    with pytest.raises(DamagedCheckpointError, match="the file is missing") as caught:
+    with pytest.raises(
+        DamagedCheckpointError, match="this file of the checkpoint is missing"
+    ) as caught:
         open_checkpoint(str(tmp_path / "model.ckpt-3"))
     assert caught.value.path == str(tmp_path / "model.ckpt-3-00000-of-00002")
 

@@ -160,7 +160,7 @@ def test_what_is_neither_names_both_and_what_is_near(tmp_path) -> None:
     absent = tfckpt.CheckpointNotFoundError
     said = refused(absent, "runs/digits/ckpt-7", value=value)
     assert f"neither a checkpoint nor a config file {tmp_path}/runs/digits/ckpt-7" in said
-    assert "'runs/digits' holds 'ckpt-1'" in said
+    assert "'runs/digits' contains 'ckpt-1'" in said
     said = refused(absent, "rnus/digits", value=value)
     assert "did you mean 'runs/digits'? It holds ckpt-1." in said
     said = refused(absent, None, value=value)

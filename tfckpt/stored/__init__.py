@@ -1,6 +1,5 @@
-"""What is stored: bundles, state files and commit records, read without TensorFlow.
+"""Stored checkpoints: bundles, state files and commit records, read without TensorFlow.
 
-Everything here reaches the disk through :mod:`tfckpt.stored.io.files`, and takes what it reads for
-hostile until it is checked: an index that passes cannot abort the process when TensorFlow's own
-reader opens it later.
+All file access goes through :mod:`tfckpt.stored.io.files`. Input is untrusted until it is checked:
+an index that passes the checks cannot abort the process when TensorFlow opens it later.
 """

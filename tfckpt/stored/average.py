@@ -1,11 +1,11 @@
-"""Several checkpoints as one: their weights averaged, nothing else of them taken.
+"""The average of several checkpoints.
 
-The last checkpoints of a training are averaged, or those of several fine-tunings of one model. The
-average is weighted as ``numpy.average`` has it, computed in float64 and given back in the type that
-is stored. What is no number to be averaged (integers, text) is kept where all have the same, and
-left out where they differ; so is whatever belongs to a training, an optimizer's state and seeds.
+Typical inputs are the last checkpoints of one training, or several fine-tuned copies of one model.
+The average is weighted like ``numpy.average``, computed in float64 and cast back to the stored
+dtype. Integers and strings are kept where all checkpoints agree and left out where they differ.
+Everything that belongs to a training, such as optimizer state and seeds, is left out.
 
-Refused: checkpoints that differ in the names, shapes, types or order of their weights.
+Refused: checkpoints whose weights differ in name, shape, dtype or order.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _HINT = "only checkpoints of the same architecture can be averaged"
 
 @dataclasses.dataclass(frozen=True)
 class Average:
-    """Checkpoints to be averaged.
+    """Checkpoints to average.
 
     Attributes:
-        paths: of each.
-        weights: what each counts, whatever their sum; () where all count the same.
+        paths: of the checkpoints.
+        weights: one per checkpoint, of any sum; () for equal weights.
 
     >>> print(Average(("a/ckpt-1", "a/ckpt-2", "b/ckpt-9")))
     the average of a/ckpt-1, a/ckpt-2 and b/ckpt-9
@@ -54,7 +54,7 @@ class Average:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """What each counts; 1 together.
+        """The weights, normalized to a sum of 1.
 
         >>> Average(("a", "b"), (3.0, 1.0)).shares
         (0.75, 0.25)
@@ -70,7 +70,7 @@ class Average:
 
 @dataclasses.dataclass(frozen=True)
 class AveragedValues:
-    """The values of an average, by their keys in the first, computed when they are read."""
+    """The averaged values by their keys in the first checkpoint, computed on reading."""
 
     members: tuple[StoredCheckpoint, ...]
     names: Mapping[str, str]
@@ -117,18 +117,12 @@ def open_average(
     bases: Collection[str],
     files: Callable[[str], Files],
 ) -> StoredCheckpoint:
-    """Open checkpoints and name the average of their values.
-
-    Args:
-        average: which, and what each counts.
-        roots: as for :func:`~tfckpt.stored.open.open_checkpoint`.
-        bases: the same.
-        files: path → where it is.
+    """Open checkpoints and name their averaged values; ``files`` maps a path to its file system.
 
     Raises:
-        CheckpointNotFoundError: there is none of a name.
-        DamagedCheckpointError: one is not as it must be.
-        UnsupportedCheckpointError: another format, or the weights of two are not alike.
+        CheckpointNotFoundError: one of them does not exist.
+        DamagedCheckpointError: one of them is damaged.
+        UnsupportedCheckpointError: a format is not supported, or the weights of two do not match.
     """
     with contextlib.ExitStack() as stack:
         members = tuple(
@@ -191,11 +185,7 @@ def _weights(inventory: Inventory) -> dict[str, Entry]:
 def _check_alike(
     first: StoredCheckpoint, own: Mapping[str, Entry], other: StoredCheckpoint
 ) -> None:
-    """Raise where two checkpoints are none of the same architecture.
-
-    Raises:
-        UnsupportedCheckpointError: with the value at fault.
-    """
+    """Raise UnsupportedCheckpointError for the first value in which two checkpoints differ."""
 
     def unlike(message: str, name: str) -> UnsupportedCheckpointError:
         return UnsupportedCheckpointError(message, path=other.prefix, name=name, hint=_HINT)

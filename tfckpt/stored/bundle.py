@@ -1,7 +1,7 @@
-"""A bundle's inventory: what TensorFlow and tfckpt wrote, by canonical name.
+"""The inventory of a bundle: values that TensorFlow or tfckpt saved, by canonical name.
 
-It comes from tfckpt's commit record, which must describe the files that it lies beside; without one
-from what is in the files (:mod:`tfckpt.stored.unrecorded`).
+It comes from the commit record, which must match the index. Without a record it is derived from the
+files (:mod:`tfckpt.stored.unrecorded`).
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def open_bundle(
     kind: str = "",
     metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
 ) -> StoredCheckpoint:
-    """Open a checkpoint that is an index and data files, and name its values.
+    """Open a checkpoint that consists of an index and data files, and name its values.
 
     Args:
-        prefix: its name without ``.index``.
-        roots: as :func:`tfckpt.stored.open.open_checkpoint` has it.
-        bases: likewise.
-        files: where the files are.
-        kind: what it is, where that is known.
-        metadata: the edges from the root of the graph to an object → what Keras wrote of it.
+        prefix: the path without ``.index``.
+        roots: see :func:`tfckpt.stored.open.open_checkpoint`.
+        bases: see :func:`tfckpt.stored.open.open_checkpoint`.
+        files: the file system.
+        kind: the kind of checkpoint, where the caller knows it.
+        metadata: edges from the root of the object graph → what Keras wrote about that object.
 
     Raises:
-        CheckpointNotFoundError: there is none of that name.
-        DamagedCheckpointError: the index, the graph or the record is not as it must be.
-        UnsupportedCheckpointError: another format.
+        CheckpointNotFoundError: there is no checkpoint with this name.
+        DamagedCheckpointError: the index, the object graph or the commit record is damaged.
+        UnsupportedCheckpointError: the format is not supported.
     """
     try:
         bundle = Bundle.open(prefix, files)
@@ -82,10 +82,10 @@ def open_bundle(
 
 
 def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
-    """Raise where a data file is absent that has one of these values, or the names of all.
+    """Raise where a data file with one of these values, or with the names, is missing.
 
     Raises:
-        DamagedCheckpointError: it names the file, and says how much is in it.
+        DamagedCheckpointError: with the file and the number of values in it.
     """
     bundle, record = stored.values, stored.record
     if not isinstance(bundle, Bundle) or not bundle.lost:
@@ -98,7 +98,7 @@ def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
 
 
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
-    """A record must describe the files that it lies beside."""
+    """The inventory of a record, which must match the index."""
     index = bundle.entries
     for name, _, dtype, shape, _, key, *_ in inventory.entries.values():
         if shape is None or not key:  # written under keys of the object's own choice

@@ -1,7 +1,7 @@
-"""A value in another type, where that type can hold it.
+"""Casts a value to another dtype, and refuses a cast that loses it.
 
-What rounds is a cast; what would be lost is refused: a finite number that becomes infinite, one
-that an integer type has not.
+Rounding is allowed. Refused are a finite number that becomes infinite, and a number that the
+integer dtype cannot represent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PART = 1 << 20
 
 
 def kept(value: np.ndarray, cast: np.ndarray) -> np.ndarray:
-    """Which elements of a cast are still the number that they were, be it rounded.
+    """Which elements survive a cast, apart from rounding.
 
     >>> import numpy as np
     >>> kept(np.array([0.5, 2.0]), np.array([0, 2])), kept(np.array([1e6]), np.array([np.inf]))
@@ -38,16 +38,10 @@ def kept(value: np.ndarray, cast: np.ndarray) -> np.ndarray:
 
 
 def cast(value: np.ndarray, dtype: str, path: str, name: str) -> np.ndarray:
-    """The value in TensorFlow's type of that name.
-
-    Args:
-        value: of numbers.
-        dtype: what it is to be.
-        path: where it comes from, for messages.
-        name: its own, for messages.
+    """The value in a dtype named as TensorFlow does; ``path`` and ``name`` are for messages.
 
     Raises:
-        UnsupportedCheckpointError: the type cannot hold it.
+        UnsupportedCheckpointError: the dtype cannot hold a number of the value.
 
     >>> import numpy as np
     >>> cast(np.array([0.1], np.float32), "bfloat16", "ckpt-1", "v")

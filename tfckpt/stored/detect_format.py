@@ -1,7 +1,7 @@
-"""What a path is, told from the files: their names beside it, and their first and last bytes.
+"""Detects the format of a checkpoint from file names and the first and last bytes of a file.
 
-A suffix alone decides nothing but that a file is one of several: a checkpoint of version 2 is known
-by the prefix of its files, and each of them is refused, with the prefix to write instead.
+A checkpoint of several files is opened by its prefix. The path of one of these files is refused,
+and the error names the prefix.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Format(Enum):
 
 
 def detect(path: str, files: Files) -> Format:
-    """The format of what is there; ``BUNDLE``, whose reader says what is wrong, for no other.
+    """The format of a path; ``BUNDLE``, whose reader explains the problem, where none matches.
 
     Raises:
-        DamagedCheckpointError: it is an empty file, called as one of Keras's.
+        DamagedCheckpointError: an empty file with a suffix of Keras.
     """
     if files.exists(index_path(path)):
         inside = path.endswith(VARIABLES) and is_saved_model(path.removesuffix(VARIABLES), files)
@@ -74,7 +74,7 @@ def is_saved_model(directory: str, files: Files) -> bool:
 
 
 def _ends(path: str, files: Files) -> tuple[bytes, bytes] | None:
-    """The first and the last bytes of a file, None where there is no file that can be read."""
+    """The first and last bytes of a file; None where no file can be read."""
     with contextlib.suppress(OSError, CheckpointError):
         handle = files.open_read(path)
         try:

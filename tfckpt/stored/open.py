@@ -1,7 +1,7 @@
-"""One way to open whatever holds values: the format is told from the files, never from a suffix.
+"""Opens a checkpoint of any supported format.
 
-What is an index with data files beside it is opened as such whatever else has the name; of
-everything else the first and last bytes decide (:mod:`tfckpt.stored.detect_format`).
+The format is detected from the files (:mod:`tfckpt.stored.detect_format`), never from a suffix. A
+name with an index file is a bundle, whatever other files share the name.
 """
 
 from __future__ import annotations
@@ -45,18 +45,17 @@ def open_checkpoint(
     """Open a checkpoint and name its values.
 
     Args:
-        path: of a file or directory; where the format has several files of one name, without what
-            is behind it: ``ckpt-1`` for ``ckpt-1.index``.
-        roots: what the live side was given, by keyword. A recorded inventory is put in its terms;
-            and which of the objects in a checkpoint of plain TensorFlow is the model cannot always
-            be told from the checkpoint alone.
-        bases: automatic layer names of the live side's own classes.
-        files: where the files are.
+        path: a file or directory, or the common prefix of several files: ``ckpt-1`` for
+            ``ckpt-1.index``.
+        roots: the objects to restore, by keyword. A recorded inventory is renamed to match them; a
+            checkpoint of plain TensorFlow may need them to identify the model.
+        bases: automatic layer names of the user's own layer classes.
+        files: the file system.
 
     Raises:
-        CheckpointNotFoundError: there is none of that name.
-        DamagedCheckpointError: it is not as it must be.
-        UnsupportedCheckpointError: another format.
+        CheckpointNotFoundError: there is no checkpoint with this name.
+        DamagedCheckpointError: a file is damaged or missing.
+        UnsupportedCheckpointError: the format is not supported.
     """
     module, name = _OPENERS[detect(path, files)]
     opener: Callable[..., StoredCheckpoint] = getattr(importlib.import_module(module), name)

@@ -1,8 +1,7 @@
-"""A SavedModel, given as its directory: its variables are a bundle inside.
+"""Opens the variables of a SavedModel directory, which are a bundle.
 
-Only the variables are read, and what Keras tells of its layers
-(:mod:`tfckpt.stored.keras_metadata.saved_model`). The program in ``saved_model.pb`` is not looked
-at.
+Read are the variables and the layer metadata that Keras wrote
+(:mod:`tfckpt.stored.keras_metadata.saved_model`), not the graph in ``saved_model.pb``.
 """
 
 from __future__ import annotations
@@ -30,16 +29,10 @@ def open_saved_model(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open the variables of a SavedModel.
-
-    Args:
-        path: of its directory, or the prefix of its variables.
-        roots: as :func:`tfckpt.stored.open.open_checkpoint` has it.
-        bases: likewise.
-        files: where the files are.
+    """Open the variables of a SavedModel, given by its directory or the prefix of its variables.
 
     Raises:
-        DamagedCheckpointError: it has none, or they are not as they must be.
+        DamagedCheckpointError: the variables are missing or damaged.
     """
     directory = path.rstrip("/").removesuffix(VARIABLES)
     prefix = directory + VARIABLES

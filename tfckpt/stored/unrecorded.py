@@ -1,9 +1,9 @@
-"""A bundle's inventory where no commit record tells it: by the object graph inside, or by the keys.
+"""The inventory of a bundle without a commit record, from its object graph or its keys.
 
-Without a graph it is a checkpoint of TF1's ``Saver``, whose keys are names
-(:mod:`tfckpt.stored.tf1.key_names`). Whichever it is, every value in the index is in the inventory;
-the object graph and the layers' configurations, which TensorFlow 1.13 wrote beside it, are none.
-What ``model.export`` stores twice is there once.
+A bundle without an object graph comes from TF1's ``Saver``, whose keys are names
+(:mod:`tfckpt.stored.tf1.key_names`). Every value of the index is in the inventory, except the
+object graph and the layer configurations that TensorFlow 1.13 wrote beside it. Values that
+``model.export`` stores twice appear once.
 """
 
 from __future__ import annotations
@@ -42,17 +42,10 @@ def named(
     *,
     exported: bool,
 ) -> tuple[str, Inventory]:
-    """What the checkpoint is, a word of ``KINDS``, and its values.
-
-    Args:
-        bundle: open.
-        roots: as :func:`tfckpt.stored.bundle.open_bundle` has it.
-        bases: likewise.
-        metadata: likewise.
-        exported: whether ``model.export`` may have written it.
+    """The kind of checkpoint, one of ``KINDS``, and its inventory.
 
     Raises:
-        DamagedCheckpointError: the graph is not as it must be.
+        DamagedCheckpointError: the object graph is damaged.
     """
     graph = _read_graph(bundle)
     if graph is None:
@@ -78,7 +71,7 @@ def _name_by_keys(
 
 
 def _unread(bundle: Bundle, key: str) -> Entry:
-    """A value by its key alone, which tells a slot of a legacy optimizer."""
+    """A value named by its key alone, which also identifies the slots of a legacy optimizer."""
     name = _plain_name(key)
     of, mark, rest = name.partition(keys.SLOT)
     if not mark:
@@ -128,7 +121,7 @@ def _name_exported(
     roots: Mapping[str, Root] | None,
     bases: Collection[str],
 ) -> Inventory | None:
-    """The inventory of what ``model.export`` wrote, where it tells the names of layers."""
+    """The inventory of a ``model.export``, where it records layer names; None otherwise."""
     exported = Exported(graph)
     found = exported.inventory(bundle.prefix, roots, KERAS_BASES | set(bases))
     if found is None or bundle.entries.keys() - {OBJECT_GRAPH} != exported.keys:
@@ -140,14 +133,14 @@ def _name_exported(
 
 
 def _role_of(name: str) -> Role:
-    """The role of a value under the extra child, where no record tells it."""
+    """The role of a value that TensorFlow's own object graph does not reach."""
     special = {names.SEED: Role.SEED, names.METRICS: Role.METRIC}
     found = (special[part] for part in name.split("/")[:2] if part in special)
     return next(found, Role.WEIGHT)
 
 
 def _read_graph(bundle: Bundle) -> graph_proto.ObjectGraph | None:
-    """The object graph; None in a checkpoint of TF1, or where its data file is absent."""
+    """The object graph; None in a TF1 checkpoint or where its data file is missing."""
     if OBJECT_GRAPH not in bundle.entries or OBJECT_GRAPH in bundle.lost:
         return None
     serialized = bundle.read_string(OBJECT_GRAPH)
@@ -175,10 +168,10 @@ def _is_counter(name: str, found: BundleEntry) -> bool:
 
 
 def _owner(key: str) -> str:
-    """What the keys of one object have in common, "" for a key of its own choice."""
+    """The prefix that all keys of one object share; "" for a key chosen by the object itself."""
     return "".join(key.rpartition(keys.ATTRIBUTES)[:2])
 
 
 def _plain_name(key: str) -> str:
-    """A key's path; what TF1 wrote has no escapes to undo."""
+    """The path in a key; TF1 keys have no escapes to undo."""
     return ("/".join(keys.edges(key)) or names.ROOT) if keys.ATTRIBUTES in key else key

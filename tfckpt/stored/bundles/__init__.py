@@ -1,1 +1,1 @@
-"""TensorFlow's own format: an index and its data files, read and written without TensorFlow."""
+"""TensorFlow's checkpoint format, an index and data files, read and written without TensorFlow."""

@@ -1,15 +1,15 @@
-"""A TensorFlow checkpoint, read without TensorFlow.
+"""Reads a TensorFlow checkpoint without TensorFlow.
 
 A checkpoint ``ckpt-1`` is an index, ``ckpt-1.index``, and data files,
-``ckpt-1.data-00000-of-00002``; TF2 checkpoints, TF1 ``Saver`` checkpoints of version 2 and the
-``variables/variables`` of a SavedModel all are. Opening one reads and checks the index and opens
-the data files; they stay open, so that what was opened can be read although it is deleted or
-replaced meanwhile. Values are read, and their checksums checked, when asked for.
+``ckpt-1.data-00000-of-00002``: a TF2 checkpoint, a TF1 ``Saver`` checkpoint of version 2, or the
+``variables/variables`` of a SavedModel. Opening one checks the index and opens the data files. They
+stay open, so that the values can be read even if the files are deleted or replaced meanwhile.
+Values are read, and their checksums checked, on request.
 
-Refused on opening is anything that TensorFlow's reader could stumble over (see
-:mod:`tfckpt.stored.bundles.index`), and a value outside its data file. A data file that is absent
-is no damage until a value of it is needed. Values of the types ``resource`` and ``variant`` are
-listed, and cannot be read.
+Opening refuses anything that could crash TensorFlow's reader (see
+:mod:`tfckpt.stored.bundles.index`), and a value outside of its data file. A missing data file is an
+error only when one of its values is needed. Values of dtype ``resource`` and ``variant`` are
+listed, but cannot be read.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Bundle:
     """An open checkpoint.
 
     Attributes:
-        prefix: its name without ``.index``.
-        entries: key → dtype, shape, size and place, in the order of the index.
-        absent: number of each data file that values are in and that is not there → what is wrong
-            with it: it is missing, or the pointer that Git LFS leaves is in its place.
-        index: the whole of what the index says.
+        prefix: the path without ``.index``.
+        entries: key → dtype, shape, size and position, in the order of the index.
+        absent: number of each needed but missing data file → the reason: it is missing, or only
+            a Git LFS pointer.
+        index: everything that the index says.
         digest: SHA-256 of the index file, in hexadecimal.
 
     >>> import pathlib, tempfile
@@ -87,17 +87,13 @@ class Bundle:
 
     @classmethod
     def open(cls, prefix: str, files: Files = LOCAL, *, whole: bool = True) -> Self:
-        """Opens the checkpoint of that prefix and checks its index.
+        """Open the checkpoint of a prefix and check its index.
 
-        Args:
-            prefix: its name without ``.index``.
-            files: where it is.
-            whole: whether a value beyond the end of its data file is an error at once, and not
-                only when it is read.
+        ``whole`` refuses a value beyond the end of its data file at once instead of on reading.
 
         Raises:
-            CheckpointNotFoundError: there is none; the hint says what to write instead.
-            DamagedCheckpointError: the index, or the size of a data file, is not as it must be.
+            CheckpointNotFoundError: there is none; the hint says what to use instead.
+            DamagedCheckpointError: the index is damaged, or a data file is too short.
             UnsupportedCheckpointError: another format, or a newer version of this one.
         """
         data = _index_bytes(prefix, files)
@@ -130,18 +126,18 @@ class Bundle:
 
     @property
     def missing_files(self) -> tuple[str, ...]:
-        """Paths of the data files that are absent."""
+        """Paths of the missing data files."""
         return tuple(map(self.path, self.absent))
 
     @cached_property
     def lost(self) -> Mapping[str, int]:
-        """Key of each value that is not there whole → the absent data file that it is in."""
+        """Key of each value that is not complete → its missing data file."""
         entries = self.entries.items() if self.absent else ()
         parts = ((key, part.shard) for key, entry in entries for part in self._parts(key, entry))
         return {key: shard for key, shard in parts if shard in self.absent}
 
     def lacks(self, key: str) -> DamagedCheckpointError:
-        """The error for a value that is lost: in which file it was, and what else."""
+        """The error for a lost value: which file is missing, and how much is in it."""
         shard = self.lost[key]
         held, count = sum(other == shard for other in self.lost.values()), len(self.entries)
         what = f"all {count} values" if held == count else f"{held} of the {count} values"
@@ -156,16 +152,15 @@ class Bundle:
         )
 
     def read(self, key: str) -> np.ndarray:
-        """The value of a key, its checksum checked.
+        """The value of a key, with its checksum checked.
 
-        Returns:
-            An array of the stored shape; ``bfloat16`` and smaller floats have the dtypes of
-            ``ml_dtypes``, strings are an object array of bytes.
+        ``bfloat16`` and smaller floats have the dtypes of ``ml_dtypes``; strings are an object
+        array of bytes.
 
         Raises:
             KeyError: the index has no such key.
-            DamagedCheckpointError: the data file is absent, too short, or altered.
-            UnsupportedCheckpointError: a ``resource`` or ``variant``.
+            DamagedCheckpointError: the data file is missing, too short or altered.
+            UnsupportedCheckpointError: the dtype is ``resource`` or ``variant``.
         """
         entry = self.entries[key]
         if entry.dtype in OPAQUE:
@@ -182,12 +177,12 @@ class Bundle:
         return whole
 
     def read_string(self, key: str) -> bytes:
-        """The one string that a value is, its checksum checked.
+        """The bytes of a scalar string value, with their checksum checked.
 
         Raises:
             KeyError: the index has no such key.
-            DamagedCheckpointError: the data file is absent, too short, or altered, or the value is
-                something else.
+            DamagedCheckpointError: the data file is missing, too short or altered, or the value is
+                not a scalar string.
         """
         entry = self.entries[key]
         if entry.dtype != "string" or entry.shape != ():
@@ -199,10 +194,10 @@ class Bundle:
         return element
 
     def read_raw(self, key: str) -> bytes:
-        """The stored bytes of a value, unchecked: what a ``variant`` can be copied by.
+        """The stored bytes of a value, unchecked, for copying a ``variant``.
 
         Raises:
-            DamagedCheckpointError: the data file is absent or too short.
+            DamagedCheckpointError: the data file is missing or too short.
         """
         entry = self.entries[key]
         handle, path = self._handle(key, entry)
@@ -213,24 +208,23 @@ class Bundle:
         return data
 
     def verify(self, keys: Iterable[str] | None = None) -> None:
-        """Checks the stored bytes of these values, or of all, in little memory.
+        """Check the checksums of these values, or of all, in little memory.
 
         Raises:
-            DamagedCheckpointError: the first value that is absent, cut off or altered.
+            DamagedCheckpointError: for the first value that is missing, truncated or altered.
         """
         self.fetch((key, None) for key in (self.entries if keys is None else keys))
 
     def fetch(self, wanted: Iterable[tuple[str, np.ndarray | None]]) -> None:
-        """Reads values to where they are wanted, all at once, their checksums checked.
+        """Read values into arrays in parallel, with their checksums checked.
 
         Args:
-            wanted: keys, each with a flat array for its bytes, in the order of this machine; or
-                with None, to be checked and not kept, as strings and what is stored in slices can
-                only be.
+            wanted: keys, each with a flat byte array to fill, in this machine's byte order; with
+                None the value is only checked, the one option for strings and sliced values.
 
         Raises:
-            DamagedCheckpointError: the first value that is absent, cut off or altered; the arrays
-                hold nothing of use.
+            DamagedCheckpointError: for the first value that is missing, truncated or altered; the
+                content of the arrays is then undefined.
         """
         requests: list[Request] = []
         absent = None
@@ -277,7 +271,7 @@ class Bundle:
         return [piece for _, piece in self._pieces(key, entry)] if entry.slices else (entry,)
 
     def path(self, shard: int) -> str:
-        """Of a data file, by its number."""
+        """The path of a data file."""
         return data_path(self.prefix, shard, self.index.header.num_shards)
 
     def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""A checkpoint's index, read whole and checked before anything trusts it.
+"""Reads the index of a checkpoint and checks all of it before use.
 
-TensorFlow's reader takes the index at its word: one with forged entries and valid checksums aborts
-the process in C++ (``CHECK`` failures on shapes, slices, dtypes). What passes here cannot do that.
-Beside the checks of the table and of each entry, refused are: a missing header; a shape that does
-not fit the size; a shard that is none; values that overlap; slices that are missing, do not fit
-their value, or do not cover it exactly once. Whether values lie inside the data files is for
-:mod:`tfckpt.stored.bundles.bundle`, which has them.
+TensorFlow's reader trusts the index: forged entries with valid checksums abort the process in C++
+(``CHECK`` failures on shapes, slices, dtypes). An index that passes here cannot do that. Besides
+the checks of the table and of each entry, refused are: a missing header; a shape that does not
+match the size; an invalid shard number; overlapping values; slices that are missing, do not match
+their value, or do not cover it exactly once. Whether values lie inside of the data files is checked
+by :mod:`tfckpt.stored.bundles.bundle`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _PRIME = (1 << 127) - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Index:
-    """What an index says.
+    """The content of an index.
 
     Attributes:
         header: its first entry.
         entries: key → value, in the order of the keys' bytes.
-        pieces: encoded key → slice, of the values that are stored in slices.
-        ends: number of each data file that is told of → where the last value in it ends.
+        pieces: encoded key → slice, for values stored in slices.
+        ends: number of each data file in use → end of its last value.
     """
 
     header: BundleHeader
@@ -68,11 +68,11 @@ class Index:
 
 
 def read_index(data: bytes, path: str) -> Index:
-    """Reads and checks the content of an ``.index`` file.
+    """Read and check the content of an ``.index`` file.
 
     Raises:
-        DamagedCheckpointError: with the path and, where one is at fault, the key.
-        UnsupportedCheckpointError: a version of the format that is not known.
+        DamagedCheckpointError: with the path and, if known, the key.
+        UnsupportedCheckpointError: an unknown version of the format.
     """
     table = read_table(data, path)
     name, value = next(table, (None, b""))
@@ -112,13 +112,13 @@ def read_index(data: bytes, path: str) -> Index:
 
 
 class _TypeAndShape(NamedTuple):
-    """What all values of one type and shape have in common.
+    """What all values of one dtype and shape have in common.
 
     Attributes:
         dtype: of such a value.
-        shape: likewise.
-        nbytes: likewise.
-        size: how its entry goes on behind the place: with the size, up to the checksum.
+        shape: of such a value.
+        nbytes: of such a value.
+        size: the encoded entry after the position: from the size field up to the checksum.
     """
 
     dtype: str
@@ -128,7 +128,7 @@ class _TypeAndShape(NamedTuple):
 
 
 def _learn(value: bytes, entry: BundleEntry, kinds: dict[bytes, _TypeAndShape]) -> None:
-    """Remember what an entry that was taken apart and checked begins with: type and shape."""
+    """Remember the encoded dtype and shape at the start of a checked entry."""
     if entry.dtype in ITEM_BYTES and not entry.slices and value[:1] + value[2:3] == b"\x08\x12":
         size = put_number(5, entry.nbytes) + _CHECKSUM
         if value[-4 - len(size) : -4] == size and max(value[1], value[3]) < 128:
@@ -140,10 +140,10 @@ def _learn(value: bytes, entry: BundleEntry, kinds: dict[bytes, _TypeAndShape]) 
 def _known(
     value: bytes, kinds: Mapping[bytes, _TypeAndShape], num_shards: int
 ) -> BundleEntry | None:
-    """An entry that differs from one before in place and checksum alone; None for any other.
+    """An entry that differs from an earlier one only in position and checksum; None for any other.
 
-    Values of a model have few types and shapes, and most of an index is said over and over; what
-    is left is the place, in which nothing but two numbers is let pass.
+    The values of a model have few dtypes and shapes, so most entries repeat. What differs is the
+    position, for which nothing but two numbers is accepted.
     """
     begin = 4 + value[3] if len(value) > 9 else 0
     if (kind := kinds.get(value[:begin])) is None:
@@ -183,7 +183,7 @@ def slice_key(name: str, extents: tuple[Extent, ...]) -> bytes:
 
 
 def _ordered(number: int) -> bytes:
-    """A signed number so that bytes sort as numbers do: a run of ones says how long it is."""
+    """A signed number encoded so that bytes sort like numbers: a run of ones gives the length."""
     magnitude = ~number if number < 0 else number
     length = magnitude.bit_length() // 7 + 1
     code = (magnitude | ((1 << length) - 1) << 7 * length).to_bytes(length, "big")
@@ -191,7 +191,7 @@ def _ordered(number: int) -> bytes:
 
 
 def resolve(extents: tuple[Extent, ...], shape: Shape) -> tuple[tuple[int, int], ...]:
-    """First and past-the-last index of a slice on each axis."""
+    """Start and stop index of a slice on each axis."""
     return tuple(
         (0, size) if length < 0 else (start, start + length)
         for (start, length), size in zip(extents, shape, strict=True)
@@ -199,11 +199,7 @@ def resolve(extents: tuple[Extent, ...], shape: Shape) -> tuple[tuple[int, int],
 
 
 def check_version(versions: Versions, path: str) -> None:
-    """Raise unless this version of tfckpt may read it.
-
-    Raises:
-        UnsupportedCheckpointError: it was written for a newer reader.
-    """
+    """Raise UnsupportedCheckpointError where the format needs a newer reader."""
     if versions.min_consumer > VERSION or VERSION in versions.bad_consumers:
         message = f"requires version {versions.min_consumer} of the checkpoint format"
         hint = f"tfckpt and TensorFlow read version {VERSION}."
@@ -211,7 +207,7 @@ def check_version(versions: Versions, path: str) -> None:
 
 
 def _check_entry(entry: BundleEntry, num_shards: int, counts: dict[Shape, int]) -> None:
-    """One entry by itself; ``counts`` are the numbers of elements of the shapes met so far."""
+    """Check one entry; ``counts`` caches the number of elements of each shape."""
     dtype, shape, shard, _, nbytes, _, slices = entry
     if shard >= num_shards:
         raise WireError(f"shard {shard} is out of range; the checkpoint has {num_shards} shards")
@@ -223,7 +219,7 @@ def _check_entry(entry: BundleEntry, num_shards: int, counts: dict[Shape, int]) 
 
 
 def element_count(shape: Shape) -> int:
-    """Number of elements; TensorFlow and NumPy overflow on a huge one even beside a zero."""
+    """The number of elements; refuses a shape that overflows in TensorFlow or NumPy."""
     count = bound = 1
     for size in shape:
         count *= size
@@ -234,12 +230,12 @@ def element_count(shape: Shape) -> int:
 
 
 def _too_small(dtype: str, count: int, nbytes: int) -> bool:
-    """Strings: a length of at least one byte each, and a checksum of 4 for all of them."""
+    """Strings need at least one byte of length each, and 4 bytes of checksum in total."""
     return dtype == "string" and nbytes < count + 4 and bool(count or nbytes)
 
 
 def _ends(found: Collection[tuple[str | bytes, BundleEntry]]) -> dict[int, int]:
-    """Data file → where the last value in it ends; no two values may have bytes in common."""
+    """Data file → end of its last value; values must not overlap."""
     ends: dict[int, int] = {}
     ascending = True
     for _, (_, _, shard, offset, nbytes, _, slices) in found:
@@ -255,7 +251,7 @@ def _ends(found: Collection[tuple[str | bytes, BundleEntry]]) -> dict[int, int]:
 
 
 def _check_overlaps(found: Iterable[tuple[str | bytes, BundleEntry]]) -> None:
-    """Raise if two values, which are not stored one after another, have bytes in common."""
+    """Raise where two values overlap."""
     extents = sorted(
         (entry.shard, entry.offset, entry.offset + entry.nbytes, _text(name))
         for name, entry in found
@@ -271,7 +267,7 @@ def _text(name: str | bytes) -> str:
 
 
 def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> BundleEntry:
-    """The entry of a sliced value with the size of its slices, which are checked."""
+    """The entry of a sliced value with the total size of its slices, which are checked."""
     if not entry.shape:
         raise WireError("a scalar cannot be stored in slices")
     check_tiles(entry.slices, entry.shape)
@@ -288,11 +284,7 @@ def _gather(key: str, entry: BundleEntry, pieces: dict[bytes, BundleEntry]) -> B
 
 
 def check_tiles(slices: Sequence[tuple[Extent, ...]], shape: Shape) -> None:
-    """Raise unless the slices cover a value of that shape, each element once.
-
-    Raises:
-        WireError: not so.
-    """
+    """Raise WireError unless the slices cover a value of that shape, each element once."""
     if not all(len(extents) == len(shape) for extents in slices):
         raise WireError(f"a slice does not have the {len(shape)} axes of its value")
     boxes = [resolve(extents, shape) for extents in slices]
@@ -303,8 +295,8 @@ def check_tiles(slices: Sequence[tuple[Extent, ...]], shape: Shape) -> None:
 def _tile(boxes: list[tuple[tuple[int, int], ...]], shape: Shape) -> bool:
     """Whether the boxes cover the shape, each element once; linear in their number.
 
-    The sum of x^i·y^j·… over a box is a product of geometric series, so that covering exactly is an
-    identity of polynomials; it is tested at one random point (Schwartz and Zippel).
+    The sum of x^i·y^j·… over a box is a product of geometric series, so exact cover is an identity
+    of polynomials; it is tested at one random point (Schwartz and Zippel).
     """
     import secrets
 

@@ -1,7 +1,7 @@
-"""The protocol buffers inside a checkpoint, encoded as protobuf itself encodes them.
+"""Encodes the protobuf messages of a checkpoint exactly as protobuf does.
 
-The other direction of :mod:`tfckpt.stored.bundles.encoding.index_proto`: fields in the order of
-their numbers, zeros and empty strings left out, a message that is there written be it empty.
+The inverse of :mod:`tfckpt.stored.bundles.encoding.index_proto`: fields in the order of their
+numbers, zeros and empty strings omitted, messages that are set written even if empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def encode_header(num_shards: int) -> bytes:
 
 
 def encode_entry(entry: BundleEntry) -> bytes:
-    """One value that is stored whole.
+    """The index entry of a value that is stored whole.
 
     >>> from tfckpt.stored.bundles.encoding.index_proto import BundleEntry, parse_entry
     >>> entry = BundleEntry("float32", (2, 0), 1, 10, 0, 7)
@@ -60,7 +60,7 @@ def _size(nbytes: int) -> bytes:
 
 
 def encode_object_graph(graph: ObjectGraph) -> bytes:
-    """The one string of the value ``_CHECKPOINTABLE_OBJECT_GRAPH``."""
+    """The string value of ``_CHECKPOINTABLE_OBJECT_GRAPH``."""
     return b"".join(put_message(1, _node(node)) for node in graph.nodes)
 
 

@@ -1,12 +1,12 @@
-"""Many values at once: their bytes read in file order, by several threads, and checked.
+"""Reads and checks many values in file order, with several threads.
 
-Each chunk is checked while it is in the processor's cache. A large value is read straight to where
-it is wanted, by several threads if there are; small values that stand side by side are read
-together. Bytes that nobody asked for are read only where they are few among those that somebody
-did, so a part of a checkpoint costs what that part holds.
+Each chunk is checksummed while it is in the processor's cache. A large value is read directly into
+its destination, by several threads if possible; small adjacent values are read together.
+Unrequested bytes are read only where they are few between requested ones, so reading a part of a
+checkpoint costs what that part holds.
 
-Whatever the threads meet first, the error is that of the first value in the order asked for, and it
-is raised when no thread is left that reads.
+Whichever fault a thread meets first, the error is that of the first value in the requested order,
+raised once no thread is reading any more.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ MAX_THREADS = 4
 
 
 class Request(NamedTuple):
-    """A value that is stored whole.
+    """A value to read that is stored whole.
 
     Attributes:
-        handle: the file it is in.
-        path: of that file.
-        name: its own.
-        entry: where it is, and how long.
-        swap: whether its file is big-endian.
-        into: where its bytes are wanted, flat, as they are stored; None where they are only to be
-            checked, and for strings.
+        handle: the open data file.
+        path: of the data file.
+        name: of the value.
+        entry: its position and size.
+        swap: whether the data file is big-endian.
+        into: flat destination of its stored bytes; None for strings, and to check only.
     """
 
     handle: Handle
@@ -60,12 +59,12 @@ class Request(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """Bytes of one file that are read in one go.
+    """Bytes of one file that are read at once.
 
     Attributes:
         numbers: of the requests that they belong to.
-        start: where they begin in the file.
-        stop: where they end.
+        start: first position in the file.
+        stop: position after the last.
     """
 
     numbers: list[int]
@@ -77,7 +76,7 @@ def transfer(requests: Sequence[Request]) -> None:
     """Read and check values.
 
     Raises:
-        DamagedCheckpointError: the first value, in this order, that is cut off or altered.
+        DamagedCheckpointError: for the first value, in this order, that is truncated or altered.
     """
     total = sum(request.entry.nbytes for request in requests)
     _Transfer(requests).run(min(MAX_THREADS, cores(), 1 + total // ALONE))
@@ -180,7 +179,7 @@ class _Transfer:
         return crc
 
     def _check_large(self) -> None:
-        """What was read in pieces, when all of them are there."""
+        """Check values that were read in pieces, once all pieces are read."""
         for number in sorted(self._parts):
             if number >= self._failed:
                 return
@@ -195,7 +194,7 @@ class _Transfer:
 
 
 def _tasks(requests: Sequence[Request]) -> list[_Task]:
-    """What is read together, in the order of the files and of the places in them."""
+    """Requests grouped into reads, in the order of files and positions."""
     files: dict[str, int] = {}
     for request in requests:
         files.setdefault(request.path, len(files))

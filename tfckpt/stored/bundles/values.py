@@ -1,8 +1,8 @@
-"""Bytes of a data file → NumPy arrays, and strings, whose checksums are checked on the way.
+"""Converts the bytes of a data file to NumPy arrays and strings, and checks string checksums.
 
-What is no string is read by :mod:`tfckpt.stored.bundles.parallel_read`. Strings carry their lengths
-before their bytes, and a checksum of the lengths between; a length is believed only when all of
-them add up to what the index says is stored.
+Other values are read by :mod:`tfckpt.stored.bundles.parallel_read`. A string value stores its
+lengths, a checksum of the lengths, and the bytes; the lengths are trusted only when their sum
+matches the size in the index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUANTIZED = {"qint8": "i1", "quint8": "u1", "qint16": "i2", "quint16": "u2", "qi
 
 
 def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.ndarray:
-    """Flat bytes as an array of TensorFlow's dtype; ``swap`` where they are big-endian."""
+    """Flat bytes as an array of a TensorFlow dtype; ``swap`` for big-endian bytes."""
     unit = ITEM_BYTES[dtype] // (2 if dtype.startswith("complex") else 1)
     if swap and unit > 1:
         raw.view(f"u{unit}").byteswap(inplace=True)
@@ -41,7 +41,7 @@ def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.nda
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
-    """TensorFlow's dtype as NumPy's; quantized ones are structured, strings objects, as there.
+    """NumPy's dtype for TensorFlow's: structured for quantized ones, object for strings.
 
     >>> numpy_dtype("bfloat16").itemsize
     2
@@ -62,7 +62,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
 def read_strings(
     handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
 ) -> np.ndarray:
-    """The elements of a string value, as an array of bytes objects."""
+    """The elements of a string value as an object array of bytes."""
     import numpy as np
 
     elements = list_strings(handle, entry, path, name, swap=swap)
@@ -74,7 +74,7 @@ def read_strings(
 def list_strings(
     handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
 ) -> list[bytes]:
-    """The same as a list, without NumPy, whose import takes longer than most indices."""
+    """The elements as a list, without importing NumPy, which takes longer than most indices."""
     head = _Lengths(handle, entry, path, name, swap=swap)
     lengths = [length for part in head for length in part]
     result = []
@@ -100,7 +100,7 @@ def list_strings(
 
 
 def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
-    """Checks the bytes of a string value against its checksum, one chunk of them at a time."""
+    """Check the checksum of a string value, chunk by chunk."""
     import numpy as np
 
     if not entry.nbytes:
@@ -121,10 +121,10 @@ def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, 
 
 
 class _Lengths:
-    """The lengths that stand before a string value's bytes, iterated over by the chunk.
+    """The lengths stored before the bytes of a string value, iterated in chunks.
 
-    Iterated to the end, they have been checked against their checksum and the size of the value;
-    ``crc`` is then that of everything up to ``position``, where the bytes begin.
+    After the last chunk they are checked against their checksum and the size of the value; ``crc``
+    then covers everything up to ``position``, where the bytes begin.
     """
 
     def __init__(
@@ -192,16 +192,12 @@ def _element_count(entry: BundleEntry) -> int:
 
 
 def check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
-    """Raise where a checksum is not that of the index.
-
-    Raises:
-        DamagedCheckpointError: as it says.
-    """
+    """Raise DamagedCheckpointError where a checksum differs from that in the index."""
     if crc != unmask(entry.crc32c):
         message = f"the {entry.nbytes} bytes at {entry.offset} do not match their checksum"
         raise DamagedCheckpointError(message, path=path, name=name)
 
 
 def truncated(path: str, name: str) -> DamagedCheckpointError:
-    """What to raise for a value that the file ends in."""
+    """The error for a value beyond the end of its file."""
     return DamagedCheckpointError("the file ends before the value does", path=path, name=name)

@@ -1,1 +1,1 @@
-"""Commits: what makes files a checkpoint, and a directory a run."""
+"""Commits: commit records, staging and recovery of saves, and the checkpoints of a directory."""

@@ -1,12 +1,12 @@
-"""Which checkpoints a directory holds, by its own listing.
+"""Finds the checkpoints of a directory from its listing.
 
-TensorFlow asks the state file, which may be lost, stale or somebody else's; names on disk cannot
-be. A checkpoint is *committed* where tfckpt's record stands beside its index, *foreign* where not:
-plain TensorFlow wrote it. A record beside data whose index is gone is one that is *damaged*: left
-out, it would be no checkpoint at all, and its run would start anew. Data alone is *torn*: plain
-TensorFlow was cut short while it saved or deleted. What tfckpt itself did not finish goes by names
-of its own (:mod:`tfckpt.stored.commits.staging`), and is not listed. Nothing is opened, and no
-name is taken for a pattern.
+TensorFlow reads the state file instead, which may be lost, stale or copied from another run. A
+checkpoint is *committed* where tfckpt's commit record lies beside its index, and *foreign* where
+plain TensorFlow wrote it. A record and data without an index are *damaged*: leaving such a
+checkpoint out would make the run start from scratch. Data alone is *torn*: plain TensorFlow was
+interrupted while it saved or deleted. Unfinished saves of tfckpt have names of their own
+(:mod:`tfckpt.stored.commits.staging`) and are not listed. No file is opened, and no name is treated
+as a glob pattern.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
 
 
 class CheckpointKind(str, Enum):
-    """What the names of its files say about a checkpoint."""
+    """The kind of a checkpoint, as far as its file names show."""
 
     COMMITTED = "committed"
     FOREIGN = "foreign"
@@ -42,9 +42,9 @@ class CheckpointKind(str, Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A checkpoint by its name: ``prefix`` is ``<directory>/<checkpoint_name>-<number>``.
+    """A checkpoint; ``prefix`` is ``<directory>/<checkpoint_name>-<number>``.
 
-    Where it is out of order, its record says when it was saved, and its number does not.
+    Where it is out of order, the save order is in its record, not in its number.
     """
 
     number: int
@@ -56,15 +56,11 @@ class Candidate:
 def candidates(
     directory: str, checkpoint_name: str | None = "ckpt", files: Files = LOCAL
 ) -> list[Candidate]:
-    """The checkpoints of a directory, newest first: by number, not by time or alphabet.
+    """The checkpoints of a directory, torn ones included, highest number first; [] where there are
+    none.
 
-    Args:
-        directory: as it is; ``run[1]`` is the directory of that name.
-        checkpoint_name: what stands before the number; None for any.
-        files: where it is.
-
-    Returns:
-        [] where there is none, or no directory. Torn ones are among them.
+    ``checkpoint_name`` is the part before the number, None for any. Names are not patterns:
+    ``run[1]`` is the directory of that name.
     """
     parts: dict[str, set[str]] = {part: set() for part in (*_SUFFIXES, _STAGED, "")}
     for name in _listing(directory, files):
@@ -88,7 +84,7 @@ def candidates(
 
 
 def _part(name: str) -> tuple[str, str]:
-    """Which file of which checkpoint it is; ``""`` is its data, or nothing of a checkpoint."""
+    """The kind of file and the checkpoint it belongs to; ``""`` for data, and for other files."""
     if match := _PART.fullmatch(name):
         return match["suffix"] or "", match["base"]
     if (staged := stands_for(name)) is not None:
@@ -97,10 +93,10 @@ def _part(name: str) -> tuple[str, str]:
 
 
 def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL) -> int:
-    """The highest number that any file of that name has, finished or not; 0 where none has.
+    """The highest number in any file name with this checkpoint name; 0 where there is none.
 
-    A save that takes a higher one overwrites nothing: neither an index nor the orphaned data file,
-    record or ``ckpt-7_temp`` directory of a save that was cut short.
+    Unfinished and orphaned files count, so a save with a higher number overwrites nothing: no
+    index, orphaned data file, record or ``ckpt-7_temp`` directory of an interrupted save.
     """
     used = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})(?![0-9])")
     matches = map(used.match, _listing(directory, files))

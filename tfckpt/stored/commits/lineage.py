@@ -24,7 +24,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def plain(lineage: Sequence[Restored]) -> list[dict[str, Any]]:
-    """The lineage in plain JSON types.
+    """The lineage as plain JSON types.
 
     >>> origin = Origin("zoo/a", "e3b0…", "finetune", "44ad…")
     >>> plain([Restored((origin,), {"LOADED": 2})])[0]["counts"]
@@ -34,12 +34,7 @@ def plain(lineage: Sequence[Restored]) -> list[dict[str, Any]]:
 
 
 def parse(found: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Restored, ...]:
-    """The lineage in what JSON gives.
-
-    Args:
-        found: a list.
-        damaged: an error of these words.
-    """
+    """The lineage from parsed JSON; ``damaged`` makes the error for a message."""
 
     def fields(item: Any, kind: type) -> dict[str, Any]:
         names = [field.name for field in dataclasses.fields(kind)]

@@ -1,8 +1,8 @@
-"""The number of the next save: above all that files have, and that this process is about to use.
+"""Chooses the number of the next save: higher than all files, and unused in this process.
 
-Two managers of one directory may save at the same time, in two threads or in the background; the
-files of the first may not be there yet when the second asks. In an object store, a request that was
-given up may still arrive: there a number that was tried is not tried again.
+Two managers of one directory may save at the same time, in two threads or in the background, before
+the files of the first one exist. In an object store, a request that was given up may still arrive,
+so a number that was tried there is not used again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _taken: dict[tuple[str, str], set[int]] = {}
 
 
 class Number:
-    """A number that nobody else in this process gets until it is given back.
+    """A number reserved in this process until it is given back.
 
     Args:
         file_prefix: ``<directory>/<checkpoint_name>``.
-        above: what it is to be above besides: the save counter, and :func:`last_in_order`.
-        files: where the directory is.
-        chosen: one that the save goes by instead, which others are to be above, too.
+        above: a lower bound: the save counter or :func:`last_in_order`.
+        files: the file system.
+        chosen: the number that the save uses instead; it is reserved too.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class Number:
             self._for_good = not files.renames
 
     def give_back(self) -> None:
-        """The save is over: its files tell its number, or it left none."""
+        """Release the number after the save, which has written files or left none."""
         with _lock:
             if not self._for_good:
                 self._others -= self._held
 
 
 def last_in_order(file_prefix: str, files: Files) -> int:
-    """The number that stood before the highest one in place, where that was given by hand.
+    """The number that preceded the highest one, where that one was chosen by the user.
 
-    Else its own, or 0 where there is no record.
+    Otherwise the highest number itself, or 0 without a record.
     """
     directory, name = os.path.split(file_prefix)
     prefix = f"{file_prefix}-{highest_number(directory, name, files)}"

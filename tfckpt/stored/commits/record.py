@@ -1,7 +1,7 @@
-"""The content of a commit record: JSON, one value per line, and at its end a checksum of itself.
+"""The content of a commit record: JSON, one value per line, with a checksum of itself at the end.
 
-Reading refuses what does not match its checksum, and, since that can be forged, any field that is
-absent, of another type or out of range, and names of files that are not the checkpoint's own.
+A record is refused where the checksum does not match. As that can be forged, also refused are
+fields that are missing, of a wrong type or out of range, and file names outside of the checkpoint.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ _NOT_A_SAVERS = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class CommitRecord:
-    """What a save says about itself.
+    """What a save records about itself.
 
     Attributes:
         number: of the checkpoint, TensorFlow's ``save_counter``.
-        inventory: every value in it, with its key.
+        inventory: every value in the checkpoint, with its key.
         index_sha256: digest of the index file; :func:`index_digest`.
         created: ISO 8601, in UTC: ``2025-01-31T12:00:00+00:00``.
-        step: of training, where known.
-        epoch: of training, where known.
-        metrics: what ``keep: best`` compares.
-        training: further state of training, as JSON values.
-        versions: of tfckpt, TensorFlow, Keras.
-        finite: whether all weights and slots are finite numbers, None where nobody looked.
-        sequence: its place in the order of saves, where a number given by hand is no higher than
-            one that was there: the highest then, and how many such have followed it.
+        step: training step, None where unknown.
+        epoch: training epoch, None where unknown.
+        metrics: compared by ``keep: best``.
+        training: further training state as JSON values.
+        versions: of tfckpt, TensorFlow and Keras.
+        finite: whether all weights and slots are finite; None where not checked.
+        sequence: position in the save order, where a number chosen by the user is not above an
+            existing one: the highest number at that time, and how many such saves followed it.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: the place in the order of saves of the run's first save in this directory. A run
-            that goes on from a checkpoint of the directory is the run that saved it.
-        preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
-        files: names of the data files and of what registered savers wrote.
-        lineage: the restores that the values come from, the first ones first.
-        adopted: whether others wrote the checkpoint, and the record was added later. What the
-            values are called is then still for whoever opens it: it may know the live side.
+        run_first: position in the save order of the run's first save in this directory. A run that
+            resumes from a checkpoint of the directory counts as the run that saved it.
+        preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
+        files: names of the data files and of files that registered savers wrote.
+        lineage: the restores that the values come from, oldest first.
+        adopted: whether the record was added later to a checkpoint that plain TensorFlow wrote. Its
+            values are then named when it is opened, with the objects to restore at hand.
     """
 
     number: int
@@ -105,12 +105,12 @@ class CommitRecord:
 
     @property
     def order(self) -> tuple[int, int]:
-        """What is saved later has a higher one."""
+        """Position in the save order; later saves have a higher one."""
         return self.sequence or (self.number, 0)
 
     @property
     def mid_epoch(self) -> bool:
-        """Whether ``fit`` was in the middle of an epoch, before any validation of it."""
+        """Whether ``fit`` was in the middle of an epoch, before its validation."""
         place = self.training.get("fit")
         return isinstance(place, dict) and place.get("ended") is False
 
@@ -121,7 +121,7 @@ class CommitRecord:
 
 
 def now() -> str:
-    """The time as a record has it.
+    """The current time in the format of a record.
 
     >>> datetime.datetime.fromisoformat(now()).utcoffset()
     datetime.timedelta(0)
@@ -130,7 +130,7 @@ def now() -> str:
 
 
 def render(record: CommitRecord) -> bytes:
-    """The record as the content of its file; equal records give equal bytes."""
+    """The file content of a record; equal records give equal bytes."""
     inventory = record.inventory
     head = {
         "format": FORMAT,
@@ -167,9 +167,9 @@ def render(record: CommitRecord) -> bytes:
 
 
 def is_part(file: str, base: str) -> bool:
-    """Whether a file is a checkpoint's own data, or may come from a registered saver of it.
+    """Whether a file is a data file of a checkpoint, or may come from one of its registered savers.
 
-    Those are given ``<prefix>-<name of the saver>`` to write to (``registered_saver_filename`` in
+    These receive ``<prefix>-<name of the saver>`` to write to (``registered_saver_filename`` in
     tensorflow/python/checkpoint/functional_saver.py), or the prefix.
 
     >>> is_part("ckpt-1.data-00000-of-00001", "ckpt-1"), is_part("../ckpt-1-x", "ckpt-1")
@@ -185,16 +185,12 @@ def is_part(file: str, base: str) -> bool:
 
 
 def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitRecord:
-    """The record in the content of its file.
+    """The record in the content of its file; ``head`` leaves out the values, which are most of it.
 
-    Args:
-        data: the content.
-        path: of the file, for messages.
-        prefix: of the checkpoint, which becomes the inventory's ``source``.
-        head: leave out the values, which are most of it.
+    ``path`` is for messages; ``prefix`` becomes the ``source`` of the inventory.
 
     Raises:
-        DamagedCheckpointError: altered or cut off.
+        DamagedCheckpointError: altered or truncated.
         UnsupportedCheckpointError: written by a newer tfckpt.
     """
     return _RecordReader(path).record(data, prefix, head=head)
@@ -212,7 +208,7 @@ def _integer(digits: str) -> int:
 
 
 class _RecordReader:
-    """Takes a record apart, naming the value at fault."""
+    """Parses a record and names the invalid value."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -284,7 +280,7 @@ class _RecordReader:
         return value
 
     def place(self, tree: Any, field: str) -> tuple[int, int] | None:
-        """A place in the order of saves."""
+        """A position in the save order."""
         value = self.get(tree, field, list, type(None))
         if value is None:
             return None
@@ -299,7 +295,7 @@ class _RecordReader:
         return tuple(values)
 
     def files(self, tree: Any, base: str) -> tuple[str, ...]:
-        """Names that may be deleted with the checkpoint, so none but its own."""
+        """File names that are deleted with the checkpoint, so only its own are valid."""
         names = self.get(tree, "files", list)
         for name in names:
             if type(name) is not str or not is_part(name, base):
@@ -347,7 +343,7 @@ class _RecordReader:
         return {name: Dataset(*item) for name, item in found.items()}
 
     def entries(self, items: Sequence[Any]) -> dict[str, Entry]:
-        """The values, one after the other: the first that is amiss is named."""
+        """The values, checked one by one to name the first invalid one."""
         found: dict[str, Entry] = {}
         for item in items:
             entry = self.entry(item)

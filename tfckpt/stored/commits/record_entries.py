@@ -1,9 +1,9 @@
-"""The values of a commit record, which are most of it.
+"""The values of a commit record, which are most of its content.
 
-There are tens of thousands, and a save writes them as a restore reads them. So what is written is
-put together from the texts of its parts, of which most are met again and again, and what is read is
-checked in one loop. Where anything is amiss in it, the record's reader finds out what and of which
-value: here nothing is named, and nothing let pass that it would refuse.
+There are tens of thousands of them in every save and restore. Writing joins texts of repeated
+parts; reading checks all values in one loop. Where that loop finds anything invalid it returns
+None, and the record's reader finds out which value it is; the loop accepts nothing that the reader
+would refuse.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROLES: dict[str, Role] = {role.value: role for role in Role}
 
 
 class _Texts(dict[Any, str]):
-    """JSON of what is met again and again."""
+    """A cache of JSON texts for repeated values."""
 
     def __missing__(self, value: Any) -> str:
         text = self[value] = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -35,7 +35,7 @@ class _Texts(dict[Any, str]):
 
 
 def render(entries: Iterable[Entry]) -> str:
-    """Each value as a JSON object on a line of its own, its fields sorted, defaults left out.
+    """Each value as a JSON object on its own line, with sorted fields and without defaults.
 
     >>> print(render([Entry("model/a", Role.WEIGHT, "float32", (2, 3), 24, "a", crc32c=7)]))
     {"crc32c":7,"dtype":"float32","key":"a","name":"model/a","nbytes":24,"role":"weight","shape":[2,3]}
@@ -58,11 +58,11 @@ def render(entries: Iterable[Entry]) -> str:
 
 
 def read(text: bytes, parse_int: Callable[[str], int] | None = None) -> dict[str, Entry] | None:
-    """Name → value, of what :func:`render` wrote and the bracket behind it; None as :func:`parse`.
+    """Name → value, from the text that :func:`render` wrote and its closing bracket; None as
+    :func:`parse`.
 
-    Piece by piece: a piece is forgotten before the next one is read, which leaves less to remember,
-    and to be looked through for what may be forgotten. No line ends inside of a text in JSON; so
-    what is cut between lines is either not read at all, or as it would be in the whole.
+    The text is parsed in pieces to save memory and garbage collection. JSON strings contain no line
+    ends, so a piece cut between lines either fails to parse or parses as in the whole text.
     """
     found: dict[str, Entry] = {}
     start, end, count = 0, len(text) - len(_END), 0
@@ -83,7 +83,7 @@ def read(text: bytes, parse_int: Callable[[str], int] | None = None) -> dict[str
 
 
 def parse(items: Sequence[Any]) -> dict[str, Entry] | None:
-    """Name → value, of the objects that :func:`render` wrote; None where anything is amiss."""
+    """Name → value, from the objects that :func:`render` wrote; None where any is invalid."""
     if not ({dict}.issuperset(map(type, items)) and FIELDS.issuperset(set().union(*items))):
         return None
     found: dict[str, Entry] = {}

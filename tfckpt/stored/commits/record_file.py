@@ -1,10 +1,9 @@
-"""The commit record: the file that makes a checkpoint tfckpt's.
+"""The commit record, the file that marks a checkpoint as committed by tfckpt.
 
-``ckpt-12.tfckpt.json`` is put in place last, so that its presence means that everything before it
-is on disk, and it tells what the index cannot: canonical names and roles, step, epoch, metrics. It
-carries the digest of the index it was written for, so that it never vouches for the files of
-another save. Where a writer died after the index and before the record were in place, it is found
-where the save was staged.
+``ckpt-12.tfckpt.json`` is moved into place last, so where it exists everything else is on disk. It
+holds what the index cannot: canonical names and roles, step, epoch, metrics. It also holds the
+digest of its index, so that it never vouches for the files of another save. Where a writer died
+between index and record, the record is read from the staging directory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MAX_BYTES = 1 << 28
 
 
 def path_of(prefix: str) -> str:
-    """Where the record of a checkpoint is.
+    """The path of the record of a checkpoint.
 
     >>> path_of("run/ckpt-12")
     'run/ckpt-12.tfckpt.json'
@@ -45,7 +44,7 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
     """SHA-256 of the index file, in hexadecimal.
 
     Raises:
-        DamagedCheckpointError: it is absent or unreadable.
+        DamagedCheckpointError: the file is missing or unreadable.
     """
     path = f"{prefix}.index"
     with reading(path):
@@ -56,22 +55,18 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
 
 
 def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
-    """Commits: when this returns, the record is on disk; where it raises, there is none."""
+    """Commit a checkpoint: on return the record is on disk, after an exception there is none."""
     files.write_atomic(path_of(prefix), render(record))
 
 
 def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> CommitRecord | None:
     """The record of a checkpoint, or None where it has none.
 
-    The inventory's ``source`` is this prefix, wherever the checkpoint was written.
-
-    Args:
-        prefix: of the checkpoint.
-        files: where it is.
-        digest: of the index that the record is to be of; the one in place, where it is not given.
+    ``digest`` is that of the index, read from disk if None. The inventory's ``source`` is this
+    prefix, wherever the checkpoint was written.
 
     Raises:
-        DamagedCheckpointError: altered, cut off, or of another index.
+        DamagedCheckpointError: altered, truncated, or for another index.
         UnsupportedCheckpointError: written by a newer tfckpt.
     """
     path = path_of(prefix)
@@ -88,7 +83,7 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
 
 
 def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
-    """Key → name, by the record as far as it can be believed."""
+    """Key → name, from the record; empty where it is missing or damaged."""
     with contextlib.suppress(CheckpointError):
         if (record := read(prefix, files)) is not None:
             return {entry.key: entry.name for entry in record.inventory.entries.values()}
@@ -96,7 +91,7 @@ def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
 
 
 def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
-    """What a record file says without the values, None where there is none; it costs little."""
+    """The record without its values, which is cheap to read; None where there is none."""
     return _read(path, prefix, files, head=True)
 
 
@@ -110,7 +105,7 @@ def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> Commit
 
 
 def _staged(prefix: str, files: Files) -> Iterator[CommitRecord | None]:
-    """Records that are not in place, since their writer died, or is just about to move them."""
+    """Records in staging directories, whose writer died or is just about to move them."""
     directory, name = os.path.split(prefix)
     with contextlib.suppress(OSError):
         for other in files.listdir(directory):

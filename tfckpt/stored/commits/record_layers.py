@@ -1,6 +1,6 @@
-"""The layers of a commit record: what they are called, how they were made, what else tells them.
+"""The layers of a commit record: their names, how they were created, and their other traits.
 
-They are three fields because readers of before know the first alone, or the first two.
+They are stored in three fields because older readers know only the first, or the first two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRAITS = [str, str, str, bool]
 
 
 def plain(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
-    """The fields in plain JSON types."""
+    """The three fields as plain JSON types."""
     return {
         "stacks": {path: [_short(layer) for layer in layers] for path, layers in sequences.items()},
         "made": {
@@ -35,7 +35,7 @@ def plain(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, lis
 
 
 def _short(layer: Layer) -> list[str | bool]:
-    """Its two fields that most layers have no more than, or all four."""
+    """The two fields that most layers need, or all four."""
     usual = not layer.label and layer.told
     return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
 
@@ -46,11 +46,7 @@ def parse(
     traits: Mapping[str, list[Any]],
     damaged: Callable[[str], DamagedCheckpointError],
 ) -> dict[str, tuple[Layer, ...]]:
-    """What :func:`plain` was given.
-
-    Raises:
-        DamagedCheckpointError: made by ``damaged`` where a field is not what it may be.
-    """
+    """The layers that :func:`plain` wrote; ``damaged`` makes the error for an invalid field."""
     found = {}
     for path, items in sequences.items():
         if any(_types(item) not in (_SHORT, _LONG) for item in items):

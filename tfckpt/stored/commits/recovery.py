@@ -1,10 +1,10 @@
-"""What a writer that died leaves behind, and what a deletion does: finished, or undone.
+"""Recovers from interrupted saves and deletions: each is completed or undone.
 
-The directory in which a save was staged (:mod:`tfckpt.stored.commits.staging`) says how far it had
-come: :func:`claim` completes one whose index is in place, and undoes all others. A deletion begins
-by renaming the record to ``ckpt-12.tfckpt.deleted``, so that one cut short is not taken for a
-checkpoint of somebody else's; it is finished there, too. Such names prove nothing by themselves: a
-record is moved only to the index that it is of, and no data file goes that an index refers to.
+The staging directory of a save (:mod:`tfckpt.stored.commits.staging`) shows how far it got:
+:func:`claim` completes a save whose index is in place and undoes all others. A deletion first
+renames the record to ``ckpt-12.tfckpt.deleted``, so that an interrupted one is not taken for a
+checkpoint of plain TensorFlow; it is completed too. File names alone prove nothing: a record is
+moved only to the index that it belongs to, and no data file is removed that an index refers to.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ _DATA = re.compile(DATA)
 
 
 def claim(directory: str, checkpoint_name: str, files: Files) -> int:
-    """Be the only process that saves into a directory, and tidy what a dead one left there.
+    """Lock a directory for saves by this process, and recover what a dead process left.
 
-    Returns:
-        The highest number of what was tidied in an object store, 0 for none. There its writer may
-        live, or a request of it arrive late: nobody is to use that number again.
+    Returns the highest number recovered in an object store, otherwise 0. The writer there may still
+    be alive, or its requests arrive late, so that number must not be used again.
 
     Raises:
-        InUseError: another process is.
-        OSError: the directory cannot be made or written.
+        InUseError: another process holds the lock.
+        OSError: the directory cannot be created or written.
     """
     files.makedirs(directory or ".")
     if isinstance(files, LocalFiles):  # elsewhere there are no locks
@@ -67,7 +66,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
 
 
 def delete(prefix: str, files: Files) -> None:
-    """Delete a committed checkpoint: from the first rename on, it is none."""
+    """Delete a committed checkpoint, which stops being one with the first rename."""
     record = record_file.path_of(prefix)
     try:
         if files.renames:
@@ -82,12 +81,12 @@ def delete(prefix: str, files: Files) -> None:
 
 
 def may_be_left(name: str) -> bool:
-    """Whether a name is one that a writer gives to what it has not finished."""
+    """Whether a name is one that an unfinished save or deletion uses."""
     return name.endswith((DELETED, ".tmp"))
 
 
 def resolve(name: str, directory: str, ours: Callable[[str], bool], files: Files) -> None:
-    """Finish or undo what the name of a file says that a dead writer has begun."""
+    """Complete or undo the save or deletion that a file name belongs to, if it is ``ours``."""
     path = join(directory, name)
     if (of := abandoned(name)) and ours(of):
         _resolve_save(path, join(directory, of), files)
@@ -104,7 +103,7 @@ def resolve(name: str, directory: str, ours: Callable[[str], bool], files: Files
 
 
 def _resolve_save(staged: str, prefix: str, files: Files) -> None:
-    """Finish or undo one save, found by the directory it left."""
+    """Complete or undo the save of a staging directory."""
     parent, name = os.path.split(prefix)
     record = record_file.path_of(name)
     if not files.renames:
@@ -128,7 +127,7 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
 
 
 def _resolve_put(staged: str, prefix: str, files: Files) -> None:
-    """The same where nothing is renamed, by names that are asked after one by one."""
+    """Complete or undo a save in an object store, by names that are checked one by one."""
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
     _remove_tree(join(staged, MARK), files)  # first; its writer may live
     if _is_of_index(path, prefix, files):
@@ -140,7 +139,7 @@ def _resolve_put(staged: str, prefix: str, files: Files) -> None:
 
 
 def remove_staged(directory: str, name: str, files: Files) -> None:
-    """Remove the staging directory of a checkpoint; what a store lists late goes by its name."""
+    """Remove a staging directory, in an object store also files not listed yet."""
     if not files.renames:
         for part in (record_file.path_of(name), index_path(name)):
             for file in (part, part + BEFORE):
@@ -158,7 +157,7 @@ def _is_of_index(record: str, prefix: str, files: Files) -> bool:
 
 
 def _parts(record: str, prefix: str, files: Files) -> tuple[str, ...]:
-    """The files of a checkpoint as a record names them; none where it cannot be read."""
+    """The data files that a record lists; () where it cannot be read."""
     try:
         found = record_file.read_head(record, prefix, files)
     except CheckpointError:
@@ -167,7 +166,7 @@ def _parts(record: str, prefix: str, files: Files) -> tuple[str, ...]:
 
 
 def _delete_files(prefix: str, files: Files) -> None:
-    """What a deletion removes once the record has its other name."""
+    """Remove the files of a checkpoint whose record has been renamed."""
     parent, name = os.path.split(prefix)
     names = {*files.listdir(parent)}
     own = {*_parts(prefix + DELETED, prefix, files), *(n for n in names if shards_of(n, name))}
@@ -178,13 +177,7 @@ def _delete_files(prefix: str, files: Files) -> None:
 
 
 def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) -> None:
-    """Remove the data files under a prefix that the index in place does not refer to.
-
-    Args:
-        prefix: of the checkpoint.
-        files: where it is.
-        of: no others than these.
-    """
+    """Remove data files that the index in place does not refer to, at most those in ``of``."""
     parent, name = os.path.split(prefix)
     try:
         used = used_shards(prefix, files)
@@ -198,10 +191,10 @@ def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) 
 
 
 def used_shards(prefix: str, files: Files) -> int | None:
-    """How many data files the index in place speaks of; None where there is none.
+    """The number of data files in the index in place; None without an index.
 
     Raises:
-        CheckpointError: it cannot be read.
+        CheckpointError: the index cannot be read.
     """
     try:
         with Bundle.open(prefix, files, whole=False) as bundle:
@@ -221,6 +214,6 @@ def _remove_tree(path: str, files: Files) -> None:
 
 
 def shards_of(file: str, name: str) -> int | None:
-    """How many data files a checkpoint has, by the name of one of them."""
+    """The number of data files of a checkpoint, from the name of one; None for other names."""
     match = _DATA.fullmatch(file.removeprefix(name)) if file.startswith(name) else None
     return int(match["shards"]) if match else None

@@ -1,21 +1,20 @@
-"""A save is made in a directory of its own, and moves into place when it is whole.
+"""Stages a save in a directory of its own and moves it into place when it is complete.
 
-``ckpt-12.1a2b3c4d.tmp/`` takes the data, the index and the commit record. Once all of it is on disk
-(who writes a file syncs it) and was read back, the data files are renamed into place, then the
-index, then the record. Until the index moves, readers see what was there before; from then on, the
-new checkpoint. There is no moment at which they see half of one, even where ``write`` replaces a
-checkpoint of the same name, since the data files of the new one go by another number of shards.
+``ckpt-12.1a2b3c4d.tmp/`` receives the data, the index and the commit record. Once they are synced
+and read back, the data files are renamed into place, then the index, then the record. Readers see
+the old checkpoint until the index moves, and the new one from then on, never a half of one. That
+holds also where ``write`` replaces a checkpoint of the same name, since the new data files have a
+different number of shards in their names.
 
-A writer that dies leaves that directory behind, and :mod:`tfckpt.stored.commits.recovery` completes
-or undoes what it had begun.
+A writer that dies leaves the directory behind; :mod:`tfckpt.stored.commits.recovery` completes or
+undoes its save.
 
-An object store has no renames. There data files are written where they stay, under a number that is
-new, or in a number of shards that is; index and record are made in the staging directory all the
-same, and from there put in place as two more objects, the record last. Until then nothing vouches
-for the data, and a mark in the staging directory says that they are on their way in. No lock keeps
-others out there: whoever tidies removes the mark before it looks whether there is a record, and
-whoever saves looks for its mark after the record is in place. So one of the two gives way, and no
-checkpoint goes whose save has returned.
+An object store has no renames. There, data files are written to their final path, with a new
+checkpoint number or a new number of shards. Index and record are staged and then written again to
+their final path, the record last. Until then nothing vouches for the data, and a marker in the
+staging directory shows that the save is running. There are no locks either: a recovery removes the
+marker before it looks for a record, and a save checks its marker after the record is in place. So
+one of the two gives way, and no checkpoint is removed whose save has returned.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def staged(prefix: str, files: Files) -> Iterator[Staging]:
-    """A place to make a checkpoint in; nothing is left of it where anything fails inside.
+    """A staging directory for a checkpoint; on failure nothing is left of it.
 
     Raises:
-        OSError: the directory cannot be made or written.
+        OSError: the directory cannot be created or written.
     """
     parent, name = os.path.split(prefix)
     files.makedirs(parent or ".")
@@ -89,11 +88,10 @@ class Staging:
     """A save that is not in place yet.
 
     Attributes:
-        prefix: where the checkpoint is to be.
-        inner: the prefix under which it is made.
-        data: what the names of its data files begin with: ``inner``, or the prefix itself where
-            they could not be renamed.
-        shard_counts: numbers of shards that are taken, by what stands under the prefix already.
+        prefix: final prefix of the checkpoint.
+        inner: prefix in the staging directory.
+        data: prefix of the data files: ``inner``, or ``prefix`` where files cannot be renamed.
+        shard_counts: numbers of shards already used by files under the prefix.
     """
 
     def __init__(
@@ -109,10 +107,10 @@ class Staging:
         self._moved: list[str] = []
 
     def files(self) -> tuple[str, ...]:
-        """The names in it but those of index and record: the data, and what savers wrote.
+        """The staged files except index and record: data files, and what registered savers wrote.
 
         Raises:
-            SaveError: a registered saver wrote a file that cannot be told to be the checkpoint's.
+            SaveError: a registered saver wrote a file that does not belong to the checkpoint.
         """
         others = {index_path(self._name), record_file.path_of(self._name), f"{self._name}_temp"}
         found = {*self._files.listdir(self._directory)} - others
@@ -130,7 +128,7 @@ class Staging:
         return tuple(name for name in names if not name.endswith(BEFORE))
 
     def publish(self) -> None:
-        """Move everything into place; when this returns, it is there, on disk."""
+        """Move everything into place; on return it is on disk."""
         files, names = self._files, self.files()
         if not files.renames:  # the others are in place
             if not files.exists(join(self._directory, MARK)):
@@ -157,7 +155,7 @@ class Staging:
                 remove_strays(self.prefix, files)
 
     def _keep(self, name: str) -> None:
-        """Copy a file that will be replaced, for a save that fails between two renames."""
+        """Copy a file that will be replaced, in case the save fails between two renames."""
         path = join(self._parent, name)
         if self._files.exists(path):
             data = content(path, self._files)
@@ -172,11 +170,7 @@ class Staging:
             self._files.write_atomic(target, content(source, self._files))
 
     def _look_back(self) -> None:
-        """See that what is in place is what was put there: no lock keeps others out.
-
-        Raises:
-            SaveError: another process has written here, or removed something.
-        """
+        """Raise SaveError where another process changed the files, as no lock prevents it."""
         files, wrong = self._files, ""
         try:
             record = record_file.path_of(self._name)
@@ -203,7 +197,7 @@ class Staging:
         return record_file.index_digest(self.inner, self._files)
 
     def undo(self) -> bool:
-        """Take back what has been moved, unless all of it has; whether that was possible."""
+        """Move everything back, unless all of it is in place; whether that succeeded."""
         files = self._files
         try:
             for name in reversed(self._moved):

@@ -1,14 +1,14 @@
-"""What a directory holds now, where a listing may be of a while ago.
+"""Corrects the listing of a directory in an object store, which may be stale.
 
-Some object stores list a new object late, and a deleted one for a while; asked after by its name,
-each is there or not. A process remembers what it did itself (:mod:`tfckpt.live.io.remote_files`).
-What another did, one that was killed a moment ago for instance, the state file names: it is one
-object, and was written before anything was deleted. So it is asked here which names to ask after,
-and nothing else is believed of it: a checkpoint that it names is one where its record is.
+Some object stores list new objects late, and deleted ones for a while, but answer correctly for a
+single name. A process remembers its own changes (:mod:`tfckpt.live.io.remote_files`). For those of
+other processes, such as one that was just killed, the state file helps: it is a single object, and
+is written before anything is deleted. It only suggests names to check; a checkpoint that it names
+counts only where its record exists.
 
-Asked after are what the state file names and the listing does not; what has a record, as it is
-listed, and is not named, so that it may be gone: the newest few of those; and the number after the
-highest. An older one that is gone may be listed for a while: a restore passes it over.
+Checked are names in the state file that are not listed; the newest few listed records that it does
+not name, since they may be deleted; and the number after the highest. An older deleted checkpoint
+may stay listed for a while: a restore skips it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,7 @@ _DATA = re.compile(rf"(.*){DATA}", re.DOTALL)
 
 
 def as_of_now(names: Iterable[str], directory: str, files: Files) -> list[str]:
-    """The names in a directory, with what the listing does not show yet, without what is gone.
-
-    Args:
-        names: as they are listed.
-        directory: where.
-        files: the file system.
-    """
+    """The names in a directory: those listed, plus new ones, minus deleted ones."""
     found = set(names)
     told = _told(directory, files)
     for base in sorted(told):
@@ -69,14 +63,14 @@ def _told(directory: str, files: Files) -> set[str]:
 
 
 def _ask(base: str, found: set[str], directory: str, files: Files) -> bool:
-    """Add the index and the record of a checkpoint, as far as they are there; whether one is."""
+    """Add the index and record of a checkpoint, where they exist; whether one does."""
     there = {base + s for s in (_INDEX, SUFFIX) if files.exists(join(directory, base + s))}
     found |= there
     return bool(there)
 
 
 def _base(name: str) -> str:
-    """The checkpoint that a file belongs to, by its suffix.
+    """The checkpoint that a file belongs to, from its suffix.
 
     >>> _base("ckpt-1.index"), _base("ckpt-1.data-00000-of-00002"), _base("checkpoint")
     ('ckpt-1', 'ckpt-1', '')
@@ -94,7 +88,7 @@ def _number(base: str) -> int:
 
 
 def _highest(names: Iterable[str]) -> dict[str, int]:
-    """The highest number by what stands before it, of those that have an index or a record."""
+    """Name → highest number, of checkpoints with an index or a record."""
     highest: dict[str, int] = {}
     for name in names:
         if name.endswith((_INDEX, SUFFIX)) and (match := _NUMBERED.fullmatch(_base(name))):

@@ -1,9 +1,8 @@
-"""A whole checkpoint, written from values that are read one at a time, and committed.
+"""Writes and commits a whole checkpoint from values that are read one at a time.
 
-The same protocol as a save: everything is made in a directory of its own, the index is read back,
-and what is complete moves into place with its record last (:mod:`tfckpt.stored.commits.staging`).
-Memory is bounded by the largest value. Nothing is ever written over: a prefix of which any file is
-there is refused.
+The protocol is that of a save (:mod:`tfckpt.stored.commits.staging`): files are staged, the index
+is read back, and the record is moved into place last. Memory is bounded by the largest value. An
+existing file is never overwritten: a prefix with any file is refused.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class CheckpointValue(NamedTuple):
-    """One value that is to be written.
+    """A value to write.
 
     Attributes:
         key: in the new checkpoint.
         nbytes: its size, by which it is assigned to a data file.
-        read: what returns it, or, with ``entry``, its stored bytes; called once.
-        entry: how another checkpoint describes these bytes, for what can be copied alone.
+        read: returns the value or, with ``entry``, its stored bytes; called once.
+        entry: index entry of these bytes in another checkpoint, for values that can only be copied.
     """
 
     key: str
@@ -51,17 +50,17 @@ def write_checkpoint(
     shard_bytes: int | None = None,
     files: Files = LOCAL,
 ) -> CommitRecord:
-    """Write values under keys of their own, and commit them.
+    """Write values and commit them as a checkpoint.
 
     Args:
         prefix: of the new checkpoint.
-        values: what is in it, in the order in which it is written.
-        describe: what the record says, from what was written and the names of the data files.
-        shard_bytes: where a data file ends and the next one begins; None makes a single one.
-        files: where to.
+        values: in the order in which they are written.
+        describe: makes the record from the written bundle and the names of its data files.
+        shard_bytes: size limit of a data file; None for a single file.
+        files: the file system.
 
     Raises:
-        SaveError: something is there already, or it could not be written; nothing of it is left.
+        SaveError: a file exists already, or a file cannot be written; partial files are removed.
     """
     place = absolute(prefix)
     refuse_taken(place, files)
@@ -84,11 +83,7 @@ def write_checkpoint(
 
 
 def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
-    """Refuse a prefix that any file of a checkpoint has; ``data``: or a data file alone.
-
-    Raises:
-        SaveError: which file that is.
-    """
+    """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
     try:
         there = files.listdir(directory)

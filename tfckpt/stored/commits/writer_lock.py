@@ -1,16 +1,16 @@
-"""One writing process per directory: ``.tfckpt.lock``, held until the process ends.
+"""Locks a directory for one writing process: ``.tfckpt.lock``, held until the process ends.
 
-Two processes that save into one directory number alike, and each takes what the other has not
-finished for debris. The kernel keeps the lock (``flock``, on Windows ``msvcrt.locking``), so it is
-free the moment its process is dead, however it died: the file alone means nothing. What is in it
-tells whoever is refused who holds it: process, machine, script and since when; no arguments of the
-command, which may be secrets.
+Two processes that save into one directory would use the same numbers, and treat each other's
+unfinished files as leftovers. The kernel holds the lock (``flock``, on Windows ``msvcrt.locking``),
+so it is free as soon as its process is dead; the existence of the file means nothing. The file
+names the holder for error messages: process, machine, script and start time, but no command-line
+arguments, which may contain secrets.
 
-The file is never deleted. Whoever deletes it can delete the one that somebody else has just locked;
-that its name still leads to what is locked is checked all the same, for users who tidy up.
+The file is never deleted, since that could delete a file that another process has just locked.
+Whether the name still leads to the locked file is checked all the same, as users may delete it.
 
-Refused: a link or anything else but a regular file under that name. A file system that knows no
-locks gets a warning, and none; a remote one is not asked.
+Refused: a link or another special file under that name. A file system without locks causes a
+warning; a remote one is not locked.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _locks: dict[str, WriterLock] = {}
 
 
 class WriterLock:
-    """The lock of one directory, shared by all of a process; of :func:`lock_of`.
+    """The lock of one directory, shared by a whole process; made by :func:`lock_of`.
 
-    A forked child does not hold it, and an open descriptor in it keeps it for nobody.
+    A forked child does not hold it, and its inherited descriptor does not keep it locked.
     """
 
     def __init__(self, directory: str) -> None:
@@ -67,18 +67,17 @@ class WriterLock:
         self._unlockable = False
 
     def acquire(self) -> bool:
-        """Take the lock, or see that it is still held: before every save.
+        """Take the lock, or check that it is still held; called before every save.
 
-        Where the directory was moved, or the lock file deleted, it is taken anew.
+        It is taken again where the directory was moved or the lock file deleted.
 
         Returns:
-            Whether this call took it: what others left unfinished may be swept away. False where
-            this process held it already.
+            Whether this call took the lock, so that leftovers of others may be recovered;
+            False where this process held it already.
 
         Raises:
-            InUseError: another process holds it; which, since when, and what to do.
-            SaveError: the directory is missing or cannot be written, or the name is taken by
-                something that is no file.
+            InUseError: another process holds it.
+            SaveError: the directory is missing or not writable, or the lock is a special file.
         """
         with _mutex:
             if self._unlockable:
@@ -91,7 +90,7 @@ class WriterLock:
             return True
 
     def release(self) -> None:
-        """Let others save, for every user of this lock in this process; its end does so, too."""
+        """Let other processes save; affects every user of this lock in this process."""
         with _mutex:
             if self._descriptor is not None:
                 with contextlib.suppress(OSError):  # whose name is in it matters to nobody now
@@ -102,11 +101,11 @@ class WriterLock:
             self._forget()
 
     def _is_deleted(self) -> bool:
-        """Whether the directory is gone; one that was moved is held where it is."""
+        """Whether the directory is deleted; a moved one stays locked."""
         return self._descriptor is not None and not os.fstat(self._descriptor).st_nlink
 
     def _forget(self) -> None:
-        """Close, which unlocks where no other process has the descriptor as well."""
+        """Close the descriptor, which unlocks unless another process shares it."""
         descriptor, self._descriptor, self._unlockable = self._descriptor, None, False
         if descriptor is not None:
             with contextlib.suppress(OSError):
@@ -149,7 +148,7 @@ class WriterLock:
         return descriptor
 
     def _lock(self, descriptor: int) -> bool:
-        """Whether it is locked now; False where the file system has no locks."""
+        """Lock the file; False where the file system has no locks."""
         try:
             _lock_file(descriptor)
         except OSError as error:
@@ -186,7 +185,7 @@ class WriterLock:
 
 
 def lock_of(directory: str) -> WriterLock:
-    """The lock of the directory that this path leads to now: ask anew with every save.
+    """The lock of the directory that this path leads to now; call it before every save.
 
     >>> import tempfile
     >>> directory = tempfile.mkdtemp()
@@ -206,7 +205,7 @@ def lock_of(directory: str) -> WriterLock:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Holder:
-    """Who holds a lock; without a pid nobody knows."""
+    """The holder of a lock; pid 0 where unknown."""
 
     pid: int = 0
     host: str = ""
@@ -221,7 +220,7 @@ class _Holder:
 
     @classmethod
     def read(cls, descriptor: int) -> _Holder:
-        """What the file says; nothing where it says no such thing, or is being written."""
+        """The holder named in the file; unknown where the content is invalid or incomplete."""
         try:
             os.lseek(descriptor, 0, os.SEEK_SET)
             data = os.read(descriptor, _MAX_BYTES)
@@ -235,7 +234,7 @@ class _Holder:
         return dataclasses.replace(found, since=since.isoformat(timespec="seconds"))
 
     def present(self) -> _Holder:
-        """Itself; nobody where it does not run: it has ended, and its successor is yet to sign."""
+        """The holder, unknown where its process has ended and the next one has not signed."""
         # On Windows, to ask after a process by a signal is to end it.
         if self.host == socket.gethostname() and sys.platform != "win32":
             try:
@@ -256,7 +255,7 @@ class _Holder:
 
 
 def _held(descriptor: int) -> list[tuple[WriterLock, int]]:
-    """What this process holds of a file: of a directory that was moved, or that has two names."""
+    """The locks of this process on the same file, whose directory was moved or has two names."""
     return [
         (lock, own)
         for lock in _locks.values()

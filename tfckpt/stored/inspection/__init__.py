@@ -1,4 +1,4 @@
-"""What can be said of any stored checkpoint: listing, statistics, checksums, verification.
+"""Listing, statistics, checksums and verification of stored checkpoints.
 
 May import everything of `stored`.
 """

@@ -1,7 +1,7 @@
-"""A checksum for each value, the same whatever format it is stored in.
+"""Computes a checksum of each value that does not depend on the format it is stored in.
 
-It is the CRC-32C of the bytes, little-endian and in C order, which TensorFlow's index has already:
-two checkpoints of that format are compared without their data being read.
+It is the CRC-32C of the bytes, little-endian and in C order. TensorFlow's index contains it, so two
+TensorFlow checkpoints are compared without reading their data.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def checksums(
     entries: Iterable[Entry],
     advance: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, int]:
-    """Name → checksum of each value that is a tensor; ``advance`` is told of what has to be read.
+    """Name → checksum of each tensor; ``advance`` receives bytes read and to be read in total.
 
     Raises:
-        DamagedCheckpointError: one has to be read, and is not there whole.
+        DamagedCheckpointError: a value that must be read is not complete.
     """
     known = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
     done, total = 0, sum(entry.nbytes for entry, crc in known.items() if crc is None)
@@ -48,9 +48,10 @@ def checksums(
 
 
 def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:
-    """What the index says; for strings and what is in slices it is the checksum of something else.
+    """The checksum in the index; None for strings and sliced values, where it covers something
+    else.
 
-    Of a ``resource`` or a ``variant``, which cannot be read, it is all there is.
+    For a ``resource`` or ``variant``, which cannot be read, it is the only one.
     """
     values = stored.values
     if not isinstance(values, Bundle) or values.index.header.big_endian:
@@ -60,7 +61,7 @@ def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:
 
 
 def checksum(array: np.ndarray) -> int:
-    """The checksum of a value in memory.
+    """The checksum of an array.
 
     >>> import numpy as np
     >>> checksum(np.zeros(3, "float32")) == checksum(np.zeros((3, 1), ">f4"))
@@ -81,7 +82,7 @@ def checksum(array: np.ndarray) -> int:
 
 
 def is_telling(entry: Entry, crc: int) -> bool:
-    """Whether values that agree in it are the same by more than chance: not zeros, ones, scalars.
+    """Whether equal checksums mean equal origin: false for zeros, ones and scalars.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> import numpy as np

@@ -1,7 +1,7 @@
-"""The checkpoints of a directory with what can be said of each without reading its values.
+"""Lists the checkpoints of a directory, with what is known about each without reading its values.
 
-More than their names say (:mod:`tfckpt.stored.commits.discovery`): whether the index is sound and
-the data as long as it says, what the record tells, how large they are and how old.
+Beyond the file names (:mod:`tfckpt.stored.commits.discovery`) this includes whether index and data
+files are sound, the content of the record, size and age.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class ListedCheckpoint:
         prefix: its path.
         number: None where its name has none.
         state: ``committed``, ``foreign``, ``uncommitted``, ``damaged`` or ``torn``.
-        head: its record without the values, where it has one that can be read.
-        nbytes: size of its files.
-        time: Unix time of the save; where no record tells it, of its newest file.
-        problem: what is wrong with it.
+        head: its record without values, where it can be read.
+        nbytes: total size of its files.
+        time: Unix time of the save, from the record or else from its newest file.
+        problem: what is wrong with it; "" if nothing.
     """
 
     prefix: str
@@ -52,11 +52,7 @@ class ListedCheckpoint:
 
 
 def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
-    """What a directory holds, newest first, and after that what has no number.
-
-    Args:
-        directory: its path.
-        files: where it is.
+    """The checkpoints of a directory, newest first, then those without a number.
 
     Raises:
         CheckpointError: the directory cannot be read.
@@ -69,7 +65,7 @@ def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
 
 
 def without_number(directory: str, files: Files = LOCAL) -> list[str]:
-    """The paths of checkpoints in a directory that are not numbered, and of Keras's files."""
+    """The paths of unnumbered checkpoints in a directory, including Keras files."""
     there, numbered = _names(directory, files), candidates(directory, None, files)
     known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
     indices = [name.removesuffix(".index") for name in there - known if name.endswith(".index")]
@@ -86,13 +82,7 @@ def _names(directory: str, files: Files) -> set[str]:
 
 
 def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
-    """The names of the files of a checkpoint: record, index, then the others.
-
-    Args:
-        prefix: of the checkpoint.
-        there: the names in its directory.
-        files: where that is.
-    """
+    """The file names of a checkpoint, of those ``there``: record, index, then the others."""
     name = os.path.split(prefix)[1]
     first = [record_file.path_of(name), index_path(name), *([name] if name else [])]
     rest = {one for one in there if shards_of(one, name) is not None}

@@ -1,7 +1,7 @@
-"""A damaged checkpoint out of the way: its files are moved, and nothing is deleted.
+"""Moves the files of a damaged checkpoint away, without deleting any.
 
-They go into a directory of their own, ``quarantine/ckpt-7``, the record first: what is left where
-one is interrupted is no committed checkpoint, and goes into another one the next time.
+They go into a directory of their own, ``quarantine/ckpt-7``, the record first. An interrupted move
+leaves no committed checkpoint behind; the next call moves the rest into another directory.
 """
 
 from __future__ import annotations
@@ -22,18 +22,11 @@ DIRECTORY = "quarantine"
 
 
 def quarantine(path: str, files: Files) -> str:
-    """Move a checkpoint away.
-
-    Args:
-        path: of the checkpoint; its other files are those that have it before their own suffix.
-        files: where it is.
-
-    Returns:
-        The directory that its files are in now.
+    """Move the files of a checkpoint into a new directory, and return its path.
 
     Raises:
         InUseError: another process saves into the directory.
-        OSError: it cannot be written.
+        OSError: the directory cannot be written.
     """
     if not files.exists(index_path(path)):
         path = path.rstrip(

@@ -1,7 +1,7 @@
-"""What can be said of a value in a line: its range, its mean, how much of it is zero or no number.
+"""Computes statistics of a value: range, mean, zeros, non-finite numbers.
 
-Computed in parts of a megabyte or so, in float64, so that beside the value itself little memory is
-needed; least and greatest integers are exact, and so are the distances between integers.
+Values are processed in parts of about a megabyte, in float64, with little extra memory. Minimum and
+maximum of integers, and differences between integers, are exact.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ _PART = 1 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of the numbers of a value; of complex ones, of their magnitudes.
+    """Statistics of the numbers of a value; of their magnitudes, if complex.
 
     Attributes:
-        count: how many there are.
-        nonfinite: how many are infinite or NaN; the others alone count below.
-        zeros: how many are zero.
-        least: None where there are none.
-        greatest: None where there are none.
-        mean: None where there are none.
-        std: the standard deviation; None where there are none.
-        histogram: how many are in each of twelve equal parts between least and greatest; () where
-            there are none.
+        count: number of elements.
+        nonfinite: number of infinities and NaNs, which are excluded below.
+        zeros: number of zeros.
+        least: minimum; None without finite numbers.
+        greatest: maximum; None without finite numbers.
+        mean: None without finite numbers.
+        std: standard deviation; None without finite numbers.
+        histogram: counts in twelve equal bins from least to greatest; () without finite numbers.
     """
 
     count: int
@@ -84,8 +83,8 @@ def _numbers(array: np.ndarray) -> Statistics:
 def _spread(array: np.ndarray, least: float, greatest: float) -> tuple[float, float, Any]:
     """Mean, standard deviation and histogram of the finite numbers.
 
-    All of them by where a number stands between the least and the greatest, from 0 to 1, so that
-    none is too large to be squared or summed, nor two too near one another to be told apart.
+    Numbers are scaled to 0..1 between minimum and maximum, so that none is too large to square or
+    sum, and close ones stay distinct.
     """
     import numpy as np
 
@@ -117,7 +116,7 @@ def _spread(array: np.ndarray, least: float, greatest: float) -> tuple[float, fl
 
 
 def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Its elements, a part at a time; numbers that NumPy can compare and take the least of."""
+    """The elements in parts, as dtypes that NumPy can compare."""
     import numpy as np
 
     flat = array.reshape(-1)
@@ -135,13 +134,12 @@ def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Distance:
-    """How far two values of one shape are apart.
+    """The difference of two values of one shape.
 
     Attributes:
-        count: how many elements differ.
-        largest: the greatest difference; infinite where one side alone is no finite number.
-        relative: the greatest difference over the greatest magnitude of the two values; None where
-            that is no number.
+        count: number of elements that differ.
+        largest: greatest absolute difference; infinite where only one side is finite.
+        relative: ``largest`` over the greatest magnitude of both values; None where undefined.
     """
 
     count: int
@@ -150,9 +148,9 @@ class Distance:
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> Distance | None:
-    """How far two values are apart; None where they are of two shapes, or no numbers.
+    """The difference of two values; None where shapes differ or they are not numbers.
 
-    NaN is equal to NaN here: it is the same value.
+    NaN counts as equal to NaN.
 
     >>> import numpy as np
     >>> difference(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
@@ -189,7 +187,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> Distance | None:
 
 
 def _wide(array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Its elements, a part at a time, as they are and in double precision."""
+    """The elements in parts, as stored and in double precision."""
     import numpy as np
 
     flat = array.reshape(-1)

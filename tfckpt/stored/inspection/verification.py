@@ -1,8 +1,8 @@
-"""Every checksum of a checkpoint, and all that is wrong with it rather than the first thing.
+"""Checks every checksum of a checkpoint and reports all faults, not just the first.
 
-A restore stops at the first fault. Who wants to know what can still be saved wants all of them, and
-by the names of the values; so where a checkpoint does not open, its index is asked what it would
-hold, and its record what that is called.
+A restore stops at the first fault. To find out what can still be used, all of them are needed, by
+value name; so where a checkpoint does not open, its index and its record are still used to list and
+name its values.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BATCH = 64 << 20  # bytes, between two reports of progress
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong.
+    """One fault.
 
     Attributes:
-        file: the file that it is in.
-        name: canonical name of the value, ``""`` where it is about none or about all.
-        message: what is wrong, without these two.
+        file: the file with the fault.
+        name: canonical name of the value; ``""`` where the fault is not about a single value.
+        message: what is wrong, without file and name.
     """
 
     file: str
@@ -46,15 +46,15 @@ class Fault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found.
+    """The result of a verification.
 
     Attributes:
         path: of the checkpoint.
-        kind: what it is; ``""`` where it does not open.
-        values: how many were checked.
-        nbytes: their size.
-        faults: what is wrong, in the order of the values.
-        damaged: whether that is damage, and not that nobody here can read it.
+        kind: of the checkpoint; ``""`` where it does not open.
+        values: number of values checked.
+        nbytes: their total size.
+        faults: in the order of the values.
+        damaged: whether the faults are damage, not just an unsupported format.
     """
 
     path: str
@@ -68,15 +68,10 @@ class Verdict:
 def verify(
     path: str, files: Files = LOCAL, advance: Callable[[int, int], None] = lambda done, of: None
 ) -> Verdict:
-    """Check a checkpoint whole.
-
-    Args:
-        path: as ``open_checkpoint`` takes it.
-        files: where it is.
-        advance: called for each value with the bytes checked and those there are in all.
+    """Check a whole checkpoint; ``advance`` receives the bytes checked and in total.
 
     Raises:
-        CheckpointNotFoundError: there is none.
+        CheckpointNotFoundError: there is no checkpoint with this name.
     """
     try:
         with open_checkpoint(path, files=files) as stored:
@@ -132,7 +127,7 @@ def _fault_of(values: Values, path: str, names: Mapping[str, str], key: str) -> 
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Keys to check at once, by several threads."""
+    """Keys that are checked together, by several threads."""
     batch: list[str] = []
     nbytes = 0
     for key, size in sizes.items():

@@ -1,15 +1,13 @@
-"""The file system as this package sees it: a dozen calls, so that each can be made to fail.
+"""The file system as tfckpt uses it: a small interface, so that tests can make each call fail.
 
-Reading is by offset (``pread``), never by a shared position, so that several threads may read one
-file. A file that readers look for is written whole, by temporary file, fsync, rename and fsync of
-the directory: they meet the old content or the new one, and a return means that it is on disk. What
-is too large for that is written piece by piece under a name that nobody looks for, synced, and
-renamed by whoever wrote it. Temporary names
-end with eight hexadecimal digits and ``.tmp``, so that what a dead process left is told from all
-other files.
+Reads are by offset (``pread``), so several threads may read one file. A file that readers look for
+is written atomically: temporary file, fsync, rename, fsync of the directory. Readers see the old
+content or the new one, and a return means that the content is on disk. Larger files are written in
+pieces under a temporary name, synced, and renamed by the caller. Temporary names end with eight
+hexadecimal digits and ``.tmp``, so that leftovers of a dead process can be recognized.
 
-Refused: anything but a regular file where a file is expected. A symbolic link is read through, as
-model caches are made of links, and never written through; a FIFO does not block.
+Refused: anything but a regular file where a file is expected. Symbolic links are followed for
+reading, since model caches consist of links, but never for writing. Opening a FIFO does not block.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _in_use: set[str] = set()
 
 
 class Handle(Protocol):
-    """A file open for reading; it keeps its content when the name is deleted."""
+    """A file open for reading; it stays readable after its name is deleted."""
 
     @property
     def size(self) -> int: ...
@@ -55,70 +53,70 @@ class Handle(Protocol):
         return bytes(memoryview(buffer)[:count])
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
-        """Fills ``buffer``; returns how many bytes, fewer only at the end of the file."""
+        """Fill ``buffer`` and return the number of bytes, fewer only at the end of the file."""
 
     def close(self) -> None: ...
 
 
 class Output(Protocol):
-    """A file being written, from its beginning to its end."""
+    """A new file, written sequentially."""
 
     def reserve(self, nbytes: int) -> None:
-        """At least so many bytes will be written: a disk may look for the room now."""
+        """Announce that at least ``nbytes`` will be written, so that the disk can allocate them."""
 
     def write(self, data: Buffer) -> None:
-        """Appends all of it."""
+        """Append all of ``data``."""
 
     def sync(self) -> None:
-        """What was written is on disk, as far as the file system has that."""
+        """Flush what was written to disk, as far as the file system supports it."""
 
     def close(self) -> None:
-        """What was written is in the file."""
+        """Close the file; its content is complete."""
 
 
 class Files(Protocol):
-    """A file system. Its failures are :class:`OSError`, absence :class:`FileNotFoundError`."""
+    """A file system; failures raise OSError, missing files FileNotFoundError."""
 
     @property
     def renames(self) -> bool:
-        """Whether a file has another name at one moment, and a listing is of this moment.
+        """Whether renames are atomic and listings current, unlike in an object store.
 
-        Where not, in an object store, what is large is written where it stays, and what is small
-        is written there again; and names that matter are asked after one by one.
+        Without them, large files are written at their final path, small files are written again
+        there, and important names are checked one by one.
         """
 
     def open_read(self, path: str) -> Handle: ...
 
     def create(self, path: str) -> Output:
-        """A new file to write to; an error where the name is taken."""
+        """Create a file for writing; fails where the name exists."""
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Makes ``data`` the durable content of ``path``, or leaves what was there."""
+        """Make ``data`` the durable content of ``path``, or leave the old content."""
 
     def rename(self, source: str, target: str) -> None:
-        """Gives a file another name; one that has it already is replaced."""
+        """Rename a file, replacing an existing target."""
 
     def listdir(self, path: str) -> list[str]: ...
 
     def exists(self, path: str) -> bool:
-        """Whether the name is taken, be it by a dangling link."""
+        """Whether the name exists, even as a dangling link."""
 
     def is_dir(self, path: str) -> bool:
-        """Whether it is a directory, and no link to one."""
+        """Whether it is a directory and not a link to one."""
 
     def status(self, path: str) -> tuple[int, float]:
-        """The size of a file in bytes, and the Unix time at which it was written."""
+        """Size in bytes and Unix time of the last write."""
 
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
-        """Removes a file, or a directory and all that is in it; a link, not what it leads to."""
+        """Remove a file or a directory tree; of a link only the link."""
 
     def makedirs(self, path: str) -> None:
-        """Makes a directory and those above it, where they are not there yet."""
+        """Create a directory and its missing parents."""
 
     def free(self, path: str) -> int | None:
-        """The bytes that can still be written to a directory; None where nobody says."""
+        """Free bytes for a directory; None where unknown."""
 
     def fsync(self, path: str) -> None: ...
 
@@ -126,7 +124,7 @@ class Files(Protocol):
 
 
 def content(path: str, files: Files) -> bytes:
-    """All of a small file."""
+    """The content of a small file."""
     handle = files.open_read(path)
     try:
         return handle.pread(0, handle.size)
@@ -135,7 +133,7 @@ def content(path: str, files: Files) -> bytes:
 
 
 def join(directory: str, name: str) -> str:
-    """The path of a name in a directory, spelt as the directory is.
+    """The path of a name in a directory, in the notation of the directory.
 
     >>> join("gs://bucket/run", "ckpt-1")
     'gs://bucket/run/ckpt-1'
@@ -144,12 +142,12 @@ def join(directory: str, name: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """A local path whatever the working directory becomes; others are so already."""
+    """A local path made absolute; a URL as it is."""
     return path if "://" in path else os.path.abspath(path)  # noqa: PTH100  text, as it came
 
 
 def same_directory(prefix: str, directory: str) -> bool:
-    """Whether the checkpoint of a prefix is in that directory, however the two are spelt.
+    """Whether a checkpoint prefix lies in a directory, whatever notation both use.
 
     >>> same_directory("file:///runs/a/ckpt-1", "/runs/b/../a/")
     True
@@ -160,7 +158,7 @@ def same_directory(prefix: str, directory: str) -> bool:
 
 @contextlib.contextmanager
 def temporary(path: str) -> Iterator[str]:
-    """A fresh name beside ``path`` for what is not finished."""
+    """A fresh temporary name beside ``path``."""
     name = f"{path}.{os.urandom(4).hex()}.tmp"
     token = os.path.split(name)[1]
     _in_use.add(token)
@@ -171,7 +169,7 @@ def temporary(path: str) -> Iterator[str]:
 
 
 def abandoned(name: str) -> str | None:
-    """What a temporary name stands for, where nobody in this process is using it.
+    """The final name of a temporary file that this process is not using; None for any other name.
 
     >>> abandoned("ckpt-1.0a1b2c3d.tmp")
     'ckpt-1'
@@ -180,14 +178,14 @@ def abandoned(name: str) -> str | None:
 
 
 def stands_for(name: str) -> str | None:
-    """What a temporary name is of, None for any other name."""
+    """The final name that a temporary name stands for; None for any other name."""
     match = _TEMPORARY.fullmatch(name) if name.endswith(".tmp") else None
     return match["of"] if match else None
 
 
 @contextlib.contextmanager
 def reading(path: str, name: str = "") -> Iterator[None]:
-    """Turns what the system says about an unreadable file, or value, into this package's error."""
+    """Convert an OSError while reading into DamagedCheckpointError."""
     try:
         yield
     except CheckpointError:
@@ -198,7 +196,7 @@ def reading(path: str, name: str = "") -> Iterator[None]:
 
 
 def digest_of(handles: Iterable[Handle]) -> str:
-    """SHA-256 of the content of files, one after another, in hexadecimal."""
+    """SHA-256 in hexadecimal of the concatenated content of files."""
     found = hashlib.sha256()
     for handle in handles:
         for start in range(0, handle.size, _CHUNK):
@@ -283,8 +281,8 @@ class LocalFiles:
     """The local file system.
 
     Args:
-        durable: whether what is written survives a loss of power. Without it nothing waits for the
-            disk; what a killed process wrote is there all the same.
+        durable: whether writes survive a power loss. Without it nothing waits for the disk; what a
+            killed process has written is still kept.
     """
 
     def __init__(self, *, durable: bool = True) -> None:

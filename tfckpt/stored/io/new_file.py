@@ -1,7 +1,7 @@
-"""One new file, whole or not at all, and never over another.
+"""Writes one new file completely or not at all, and never over an existing one.
 
-Written piece by piece under a temporary name, synced, and renamed when it is complete; whatever
-interrupts that leaves nothing.
+The file is written under a temporary name, synced, and renamed when it is complete; an interruption
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def new_file(path: str, files: Files = LOCAL) -> Iterator[Output]:
-    """A file to write to, which has its name once the block has ended.
+    """A file to write to, which gets its name at the end of the block.
 
     Raises:
-        SaveError: the name is taken, or it cannot be written.
+        SaveError: the name exists, or the file cannot be written.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -42,10 +42,10 @@ def new_file(path: str, files: Files = LOCAL) -> Iterator[Output]:
 
 @contextlib.contextmanager
 def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
-    """As :func:`new_file`, for writers that want a path, one with a suffix of theirs.
+    """Like :func:`new_file`, for writers that need a path with a given suffix.
 
     Raises:
-        SaveError: the name is taken, or it cannot be written.
+        SaveError: the name exists, or the file cannot be written.
     """
     with _published(path, LOCAL) as unfinished:
         place = f"{unfinished}.dir"
@@ -61,7 +61,7 @@ def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _published(path: str, files: Files) -> Iterator[str]:
-    """A temporary name; what has it after the block is synced and gets the real one."""
+    """A temporary name; the file under it is synced and renamed at the end of the block."""
     place = absolute(path)
     refuse_existing(path, files)
     try:
@@ -86,11 +86,7 @@ def _published(path: str, files: Files) -> Iterator[str]:
 
 
 def refuse_existing(path: str, files: Files = LOCAL) -> None:
-    """Refuse a name that is taken.
-
-    Raises:
-        SaveError: it is.
-    """
+    """Raise SaveError where the name exists."""
     if files.exists(absolute(path)):
         message = f"{path}: already exists and is not overwritten"
         raise SaveError(message, hint="choose a name that does not exist yet")

@@ -1,9 +1,8 @@
-"""Works done at the same time, of which the first failure ends all.
+"""Runs tasks in parallel threads and stops all of them at the first failure.
 
-Reading and writing large files wait for memory and the disk, and so does a checksum; threads do it
-side by side, since all of them let go of Python's lock meanwhile. Whoever called gets the failure
-only when no thread is left that uses what it is about to close. Where no more threads can be had,
-fewer do it all.
+Reading, writing and checksumming large files release Python's lock, so threads do overlap. The
+caller gets the failure once no thread is running any more, so that it may close what they used.
+Where no more threads can be started, fewer run all tasks.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # fewer than there are, in a container
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class _StoppedError(Exception):
-    """In a thread whose work is of no use any more."""
+    """Ends a thread after another one has failed."""
 
 
 class Parallel:
-    """Works of which the first failure stops all the others."""
+    """Parallel tasks, of which the first failure stops all others."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -37,15 +36,15 @@ class Parallel:
         self._others: list[threading.Event] = []
 
     def go_on(self) -> None:
-        """Raises where another has failed: called before each step that is not to be in vain."""
+        """Raise where another task has failed; called before each step."""
         if self._stopped.is_set():
             raise _StoppedError
 
     def run(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do all, the first one here and each other in a thread; return when all have ended.
+        """Run all tasks, the first in this thread, and return when all have ended.
 
         Raises:
-            BaseException: the first failure, an interrupt before all others.
+            BaseException: the first failure; an interrupt takes precedence.
         """
         self._attempt(partial(self._begin, works))
         for ended in self._others:

@@ -1,8 +1,7 @@
-"""A file of words, one a line, as a tokenizer or a lookup layer is made from.
+"""Reads a word list, one word per line, such as the vocabulary of a tokenizer or a lookup layer.
 
-The number of a line is the row of a table of embeddings, so nothing is skipped and nothing is
-trimmed but the end of a line. Refused are an empty line and a word that is there twice: one of the
-two rows would be nobody's.
+The line number is the row of an embedding table, so no line is skipped and nothing but the line end
+is stripped. Refused are empty lines and duplicate words, whose rows would be ambiguous.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ MAX_BYTES = 1 << 30
 
 
 def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
-    r"""The words of a file in UTF-8, in order.
+    r"""The words of a UTF-8 file in order.
 
     Raises:
-        PolicyError: with the line of the first word that is none, or why there is nothing to read.
+        PolicyError: with the first invalid line, or the reason why the file cannot be read.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "words.txt")

@@ -1,4 +1,4 @@
-"""What a path may mean, and what lies where no checkpoint is.
+"""What a path means, and what was found where no checkpoint is.
 
 May import `stored/io`.
 """

@@ -1,11 +1,9 @@
-"""What lies where a checkpoint was looked for and none is, told by names alone.
+"""Describes what was found in a directory that has no checkpoint of the expected name.
 
-A directory without a checkpoint of the name that was asked for may be new, misspelt, seen from
-another working directory, or hold what another tool wrote: a training begins from scratch in each
-of these cases, and only in the first one is it meant. Whoever finds no checkpoint says so with what
-this module has seen. Nothing is opened but the few bytes in which Keras's BackupAndRestore counts
-its epochs and TensorFlow's file that names the newest checkpoint, and of large directories only a
-part is looked into.
+The directory may be new, misspelled, relative to another working directory, or written by another
+tool. Training would start from scratch in all of these cases, but only the first one is intended;
+so the caller reports what this module found. It opens only the epoch counter of Keras's
+BackupAndRestore and TensorFlow's state file, and looks at only a part of a large directory.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ _SHOWN = 5
 
 
 class For(Enum):
-    """Who is told how to take up what was found."""
+    """The audience of a hint."""
 
     CONFIG = "a config that finds no checkpoint and may not go on without one"
     RUN = "the same, of a run that saves into that directory"
@@ -61,12 +59,12 @@ class Other(NamedTuple):
     """Something in the directory that holds values.
 
     Attributes:
-        names: of it in the directory.
-        writer: who writes such, as the end of "written by".
-        path: what to restore from; "" where tfckpt cannot read it.
-        checkpoint_name: what the names begin with, of numbered ones.
+        names: its file names.
+        writer: the tool that wrote it, as in "written by ...".
+        path: the path to restore from; "" where tfckpt cannot read it.
+        checkpoint_name: the part before the number, for numbered checkpoints.
         left_out: values that no model has.
-        epochs: how many were trained, where that is known.
+        epochs: number of trained epochs, None where unknown.
     """
 
     names: tuple[str, ...]
@@ -80,7 +78,7 @@ class Other(NamedTuple):
         return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
 
     def how(self, told: For, place: str) -> str:
-        """How to take up what was found at a place."""
+        """How to restore from it, instead of from ``place``."""
         if not self.path:
             return (
                 "tfckpt cannot read this format; load it with the tool that wrote it, "
@@ -113,10 +111,10 @@ class Instead:
     """What was found in place of a checkpoint.
 
     Attributes:
-        path: where it was looked for.
-        state: what is there, as the end of a sentence about the path.
-        others: what could be restored, or was written by another tool.
-        near: paths that may have been meant, each with what it holds.
+        path: where a checkpoint was expected.
+        state: what is there, as a predicate of the path.
+        others: what can be restored, or was written by another tool.
+        near: similar paths, each with its newest checkpoint.
     """
 
     path: str
@@ -126,18 +124,18 @@ class Instead:
 
     @property
     def notable(self) -> bool:
-        """Whether there is more than a directory that a new training is to make or to fill."""
+        """Whether it is more than a new or empty directory."""
         return bool(self.others or self.near) or self.state not in (_ABSENT, _EMPTY)
 
     def lines(self, told: For) -> list[str]:
-        """A sentence on what is there, one on how to take it up, and one on what was meant."""
+        """Sentences on what is there, how to restore from it, and which path may be meant."""
         what = f"{absolute(self.path)} {self.state}"
         how = [other.how(told, self.path) for other in self.others[:1]]
         return [what, *how, *filter(None, [self.meant])]
 
     @property
     def meant(self) -> str:
-        """The paths that may have been meant, as a question; "" for none."""
+        """A question that names similar paths; "" without any."""
         if not self.near:
             return ""
         _, held = self.near[0]
@@ -146,7 +144,7 @@ class Instead:
 
 
 def look(path: str, files: Files) -> Instead:
-    """What lies at a path where no checkpoint was found.
+    """What is at a path where no checkpoint was found.
 
     >>> from tfckpt.stored.io.files import LOCAL
     >>> print(look("/nowhere/at/all", LOCAL).state)
@@ -162,9 +160,9 @@ def look(path: str, files: Files) -> Instead:
 
 
 def is_checkpoint(path: str, files: Files) -> bool:
-    """Whether a path is meant as a checkpoint, or a directory of them, and not as a file of text.
+    """Whether a path means a checkpoint, or a directory of them, and not a text file.
 
-    What is there decides, but for names that only checkpoints have.
+    The file content decides, except for names that only checkpoints have.
     """
     name = os.path.split(path)[1]
     if SUFFIX.search(path) or path.endswith(SINGLE_FILES) or name == _STATE:
@@ -181,13 +179,13 @@ def is_checkpoint(path: str, files: Files) -> bool:
 
 
 def is_directory(path: str, files: Files) -> bool:
-    """Whether it is a directory of checkpoints, and none itself."""
+    """Whether it is a directory of checkpoints and not itself a checkpoint."""
     names = _names(path, files)
     return names is not None and names.isdisjoint(SAVED_MODELS) and not files.exists(path + _INDEX)
 
 
 def shown(names: Sequence[str]) -> str:
-    """The last of some names, as a sentence has them.
+    """The last few names, quoted for a sentence.
 
     >>> shown(["ckpt-8", "ckpt-9"]), shown(list("abcdefg"))
     ("'ckpt-8', 'ckpt-9'", "'c', 'd', 'e', 'f', 'g' and 2 more")
@@ -197,7 +195,7 @@ def shown(names: Sequence[str]) -> str:
 
 
 def _plain(path: str) -> str:
-    """A path as a config has it."""
+    """A path as written in YAML."""
     return path if _PLAIN.fullmatch(path) else json.dumps(path)
 
 
@@ -222,7 +220,7 @@ def _found(path: str, files: Files) -> tuple[str, list[Other]]:
 
 
 def _gone(path: str, names: set[str], files: Files) -> str:
-    """What is to be added where TensorFlow's list of checkpoints names files that are not there."""
+    """An addition where TensorFlow's state file names a checkpoint whose files are missing."""
     if _STATE not in names:
         return ""
     try:
@@ -244,7 +242,7 @@ def _no_directory(path: str, files: Files) -> tuple[str, bool]:
 
 
 def _belongs(name: str, claimed: set[str]) -> bool:
-    """Whether it goes with what is named already, or is nobody's business."""
+    """Whether a file belongs to something already named, or can be ignored."""
     base = name.partition(".data-")[0].removesuffix(_INDEX).removesuffix(_META)
     own = base in claimed or base.removesuffix(".tfckpt.json") in claimed
     return own or name == _STATE or name.startswith(".")
@@ -268,7 +266,7 @@ def _others(path: str, names: set[str], files: Files) -> Iterator[Other]:
 
 
 def _prefixes(path: str, names: set[str]) -> Iterator[Other]:
-    """Checkpoints in TensorFlow's formats, those of one name together."""
+    """Checkpoints in TensorFlow's formats, grouped by name."""
     families: dict[str, list[str]] = {}
     indexed = {one.removesuffix(_INDEX) for one in names if one.endswith(_INDEX)}
     first_version = {one.removesuffix(_META) for one in names if one.endswith(_META)} & names
@@ -282,7 +280,7 @@ def _prefixes(path: str, names: set[str]) -> Iterator[Other]:
 
 
 def _below(path: str, names: set[str], files: Files) -> Iterator[Other]:
-    """Directories that are a checkpoint each."""
+    """Subdirectories that are a checkpoint each."""
     models, orbax = [], []
     for name in _in_order(names)[:_PROBED]:
         inside = _names(join(path, name), files) or set()
@@ -305,7 +303,7 @@ def _epochs(path: str, files: Files) -> int | None:
 
 
 def _at(path: str, files: Files) -> str:
-    """The checkpoint at a path, or the newest one in it; "" for none."""
+    """The checkpoint at a path, or the newest one in it; "" without any."""
     if files.exists(path + _INDEX):
         return path
     found = [one for one in _names(path, files) or () if one.endswith(_INDEX)]
@@ -325,5 +323,5 @@ def _names(path: str, files: Files) -> set[str] | None:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """By their numbers, so that the newest of numbered ones is last."""
+    """Names sorted by their numbers, the newest last."""
     return sorted(names, key=lambda one: ([int(n) for n in re.findall("[0-9]{1,18}", one)], one))

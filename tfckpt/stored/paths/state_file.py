@@ -1,13 +1,13 @@
-"""TensorFlow's ``checkpoint`` file: which checkpoints a directory held, in protobuf text.
+"""Reads and writes TensorFlow's state file, ``checkpoint``, in protobuf text format.
 
-tfckpt writes it for TensorFlow's tools and finds its own checkpoints without it. TensorFlow takes a
-damaged one for an absent one, and training starts from scratch; here any damage is an error with
-its line. Paths are returned as they are written and never followed: a state file is no reason to
-touch a file outside its directory.
+tfckpt writes it for TensorFlow's tools and does not need it to find its own checkpoints. TensorFlow
+treats a damaged state file like a missing one, and training starts from scratch; here any damage is
+an error with its line. Paths are returned as written and never followed, so a state file cannot
+cause access to files outside of its directory.
 
-Read is what the format of these four fields allows (comments, either quote, adjacent strings,
-escapes), except lists in brackets, which TensorFlow does not write, and the escape of a question
-mark, which protobuf's own readers disagree about.
+Supported is what the text format allows for these four fields (comments, both quotes, adjacent
+strings, escapes), except lists in brackets, which TensorFlow does not write, and the escape of a
+question mark, for which protobuf's own readers differ.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _SIMPLE = dict(zip(b"abfnrtv\\'\"", b"\a\b\f\n\r\t\v\\'\"", strict=True))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The content of a state file, paths as they are written there.
+    """The content of a state file, with paths as written.
 
     Attributes:
         model_checkpoint_path: the newest checkpoint.
         all_model_checkpoint_paths: oldest first.
-        all_model_checkpoint_timestamps: of these, in seconds since 1970; () in older files.
-        last_preserved_timestamp: when one was last kept for good; None where none was.
+        all_model_checkpoint_timestamps: their Unix times in seconds; () in older files.
+        last_preserved_timestamp: Unix time of the last permanently kept checkpoint, or None.
     """
 
     model_checkpoint_path: str
@@ -62,7 +62,7 @@ class CheckpointState:
 
 
 def read_state(path: str, files: Files = LOCAL) -> CheckpointState | None:
-    """The state file of that path, or None where there is none.
+    """The content of a state file; None where it does not exist.
 
     Raises:
         DamagedCheckpointError: with the line.

@@ -1,8 +1,8 @@
-"""What was meant by a prefix that names no checkpoint, and what to write instead.
+"""Explains a prefix that is not a checkpoint, and suggests the right one.
 
-TensorFlow's answers to these mistakes range from a message about another format to silence
-(``restore("ckpt-1.index")`` restores nothing). Looked at are the path itself and the names beside
-it; nothing is opened beyond its first and last bytes.
+TensorFlow's reactions to such mistakes range from a message about another format to silence:
+``restore("ckpt-1.index")`` restores nothing. Only the path, the names beside it, and the first and
+last bytes of a file are examined.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_lfs_pointer(handle: Handle) -> bool:
 
 
 def not_found(prefix: str, files: Files) -> CheckpointError:
-    """The error for a prefix whose index is absent, with what is there instead."""
+    """The error for a prefix without an index, with a hint on what exists instead."""
     message, hint = "there is no checkpoint of that name", ""
     directory, name = os.path.split(prefix)
     beside = _names(directory, files)
@@ -71,11 +71,8 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
 
 
 def shards_of(prefix: str, files: Files) -> list[str]:
-    """The files of a checkpoint of version 1 that was sharded, those that are there.
-
-    Args:
-        prefix: without the shards' numbers, or with ``-?????-of-00002``.
-        files: where they are.
+    """The existing files of a sharded TF1 checkpoint (version 1); its prefix may end with
+    ``-?????-of-00002``.
     """
     directory, name = os.path.split(prefix)
     given = _SHARD.fullmatch(name)
@@ -93,11 +90,11 @@ def shards_of(prefix: str, files: Files) -> list[str]:
 
 
 def saver_v1_files(prefix: str, files: Files) -> list[str]:
-    """All files of a checkpoint of version 1, in order.
+    """All files of a TF1 checkpoint (version 1), in order.
 
     Raises:
-        CheckpointNotFoundError: the path is that of one of several.
-        DamagedCheckpointError: one of them is missing.
+        CheckpointNotFoundError: the path names one of several files.
+        DamagedCheckpointError: a file is missing.
     """
     directory, name = os.path.split(prefix)
     given = _SHARD.fullmatch(name)
@@ -133,7 +130,7 @@ def _names(directory: str, files: Files) -> list[str] | None:
 
 
 def _prefixes(names: list[str]) -> list[str]:
-    """The prefixes that have an index, or of version 1 a graph; the highest number last."""
+    """Prefixes with an index, or with a TF1 graph, highest number last."""
     found = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     found = found or [name.removesuffix(".meta") for name in names if name.endswith(".meta")]
     return sorted(found, key=lambda name: [int(n) for n in re.findall(r"[0-9]+", name)])

@@ -1,4 +1,4 @@
-"""The bytes of a bundle: protobuf, the index table, checksums.
+"""The binary encoding of a bundle: protobuf messages, the index table, checksums.
 
 May import `stored/paths` and below.
 """

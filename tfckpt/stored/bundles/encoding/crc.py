@@ -1,7 +1,7 @@
-"""The checksum of much content by several threads: side by side, and then put together.
+"""Computes CRC-32C checksums in parallel and combines them.
 
-A CRC is the remainder of the bytes, taken for a polynomial, by CRC-32C's; bytes that follow
-multiply it by x, eight times each.
+A CRC is the remainder of the bytes, as a polynomial, modulo that of CRC-32C; each following byte
+multiplies it by x^8.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ _X = 1 << 30
 
 
 def extend(crc: int, content: np.ndarray) -> int:
-    """The CRC-32C of some bytes, of which that of the first ones is known, and of more.
+    """The CRC-32C of some bytes with checksum ``crc``, followed by ``content``, a flat byte array.
 
-    Other threads go on meanwhile where that can be had: google_crc32c's own function for Python
-    keeps the interpreter's lock, which the C function that it calls has no need of.
-
-    Args:
-        crc: of what is before.
-        content: flat, of bytes; for less than some ten thousand google_crc32c is faster.
+    google_crc32c's Python function holds the interpreter's lock; the C function that it calls does
+    not need it, so this one lets other threads run where it is available. Below some ten thousand
+    bytes google_crc32c is faster.
 
     >>> import numpy as np
     >>> extend(google_crc32c.value(b"check"), np.frombuffer(b"point", np.uint8))
@@ -45,7 +42,7 @@ def extend(crc: int, content: np.ndarray) -> int:
 
 @lru_cache(1)
 def _in_c() -> Callable[[int, int, int], int] | None:
-    """``crc32c_extend`` of the library that google_crc32c brings, None where it cannot be found."""
+    """``crc32c_extend`` of the library bundled with google_crc32c; None where it is not found."""
     import ctypes
 
     try:
@@ -60,7 +57,8 @@ def _in_c() -> Callable[[int, int, int], int] | None:
 
 
 def combine(first: int, second: int, length: int) -> int:
-    """The CRC-32C of some bytes and ``length`` more, from that of each.
+    """The CRC-32C of two concatenated byte strings, from both checksums; ``length`` is the
+    second's.
 
     >>> import google_crc32c
     >>> whole, end = google_crc32c.value(b"checkpoint"), google_crc32c.value(b"point")
@@ -72,7 +70,7 @@ def combine(first: int, second: int, length: int) -> int:
 
 @lru_cache(64)
 def _shift(length: int) -> int:
-    """The power of x that so many bytes multiply by."""
+    """The power of x by which ``length`` bytes multiply."""
     result, power, bits = _ONE, 0, 8 * length
     while bits:
         if bits & 1:
@@ -84,7 +82,7 @@ def _shift(length: int) -> int:
 
 @lru_cache(None)
 def _square(times: int) -> int:
-    """x, squared so many times."""
+    """x, squared ``times`` times."""
     return _product(root := _square(times - 1), root) if times else _X
 
 

@@ -1,4 +1,4 @@
-"""The object graph inside a checkpoint, decoded by hand (trackable_object_graph.proto)."""
+"""Decodes the object graph of a checkpoint (trackable_object_graph.proto)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfckpt.stored.bundles.encoding.wire import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Child:
-    """An edge of the object graph: this node is reached by that name."""
+    """An edge of the object graph: the name of a child node."""
 
     node_id: int = 0
     local_name: str = ""
@@ -25,7 +25,7 @@ class Child:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attribute:
-    """A value of a node: its name there, the variable's own name, and its key in the index."""
+    """A value of a node: its name in the node, the variable's own name, its key in the index."""
 
     name: str = ""
     full_name: str = ""
@@ -34,7 +34,7 @@ class Attribute:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlotVariable:
-    """Which node is the slot of which variable, under an optimizer's node."""
+    """A slot of an optimizer: the nodes of the variable and of the slot."""
 
     original_variable_node_id: int = 0
     slot_name: str = ""
@@ -43,7 +43,7 @@ class SlotVariable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegisteredSaver:
-    """The custom saver that wrote a node."""
+    """The registered saver that wrote a node."""
 
     name: str = ""
     object_name: str = ""
@@ -51,7 +51,7 @@ class RegisteredSaver:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One object of the graph; ``has_checkpoint_values`` is None where the writer did not say."""
+    """One object; ``has_checkpoint_values`` is None where the writer did not set it."""
 
     children: tuple[Child, ...] = ()
     attributes: tuple[Attribute, ...] = ()
@@ -68,15 +68,10 @@ class ObjectGraph:
 
 
 def parse_object_graph(data: bytes, *, path: str = "", name: str = "") -> ObjectGraph:
-    """The object graph that TF2 stores beside the values.
-
-    Args:
-        data: the one string of the value ``_CHECKPOINTABLE_OBJECT_GRAPH``.
-        path: of the checkpoint, for messages.
-        name: of the value, for messages.
+    """Decode the value of ``_CHECKPOINTABLE_OBJECT_GRAPH``; ``path`` and ``name`` are for messages.
 
     Raises:
-        DamagedCheckpointError: not such a message, or a node it refers to does not exist.
+        DamagedCheckpointError: the message is invalid, or refers to a node that does not exist.
 
     >>> parse_object_graph(bytes([0x0A, 0])).nodes
     (GraphNode(children=(), attributes=(), slot_variables=(), registered_saver=None, \

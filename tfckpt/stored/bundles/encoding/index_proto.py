@@ -1,11 +1,11 @@
-"""The protocol buffers of an index, decoded by hand.
+"""Decodes the protobuf messages of an index.
 
-TensorFlow's own descriptors come only with TensorFlow, seconds of import away; these messages are
-small and frozen (tensor_bundle.proto). That of the object graph, which most who open a checkpoint
-do not need, is in :mod:`tfckpt.stored.bundles.encoding.graph_proto`.
+TensorFlow's own message classes need TensorFlow, seconds of import; these messages are small and
+frozen (tensor_bundle.proto). The object graph, which few callers need, is decoded in
+:mod:`tfckpt.stored.bundles.encoding.graph_proto`.
 
-An entry of the index is read more strictly than protobuf does: a field that stands twice or out of
-order, which protobuf would merge, is refused, and so is an unknown one; no writer does either.
+Index entries are parsed more strictly than protobuf does: duplicate fields, which protobuf would
+merge, out-of-order and unknown fields are refused. No writer produces them.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ class Extent(NamedTuple):
 class BundleEntry(NamedTuple):
     """One value as the index describes it (BundleEntryProto).
 
-    A tuple and not a dataclass: an index holds tens of thousands, and building a frozen dataclass
+    A tuple and not a dataclass: an index has tens of thousands, and creating a frozen dataclass
     takes longer than decoding one.
 
     Attributes:
-        dtype: TensorFlow's name of it.
+        dtype: TensorFlow's name of the dtype.
         shape: of the whole value, also where it is stored in slices.
         shard: number of the data file.
         offset: in the data file.
-        nbytes: as stored; of a sliced value, of all its slices together.
+        nbytes: stored size; for a sliced value the sum over its slices.
         crc32c: masked, as stored; 0 for a sliced value, whose slices have their own.
-        slices: the parts it is stored in; () for a value stored whole.
+        slices: of a value stored in slices; otherwise ().
     """
 
     dtype: str
@@ -105,7 +105,7 @@ class BundleEntry(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Versions:
-    """Which version of the format it is, and which readers it is for (VersionDef)."""
+    """Version of the format, and the readers that it allows (VersionDef)."""
 
     producer: int = 0
     min_consumer: int = 0
@@ -156,12 +156,7 @@ def parse_versions(data: bytes) -> Versions:
 def parse_entry(  # noqa: C901, PLR0912  one loop: calls would double the time of an index
     data: bytes, shapes: dict[bytes, Shape]
 ) -> BundleEntry:
-    """An entry of the index.
-
-    Args:
-        data: the message.
-        shapes: shapes met so far by their bytes; most values of a model repeat another's.
-    """
+    """An entry of the index; ``shapes`` caches shapes by their bytes, as most values repeat one."""
     dtype = shard = offset = size = crc = 0
     shape: Shape = ()
     slices: list[tuple[Extent, ...]] = []

@@ -1,14 +1,14 @@
-"""Reader of LevelDB tables, the format of a checkpoint's ``.index`` file, and of TF1's first one.
+"""Reads LevelDB tables, the format of ``.index`` files and of TF1 checkpoints of version 1.
 
-A table is data blocks of prefix-compressed keys, a block that indexes them, and a footer
-(https://github.com/google/leveldb/blob/main/doc/table_format.md). Blocks are raw or Snappy, each
-with a masked CRC-32C.
+A table consists of data blocks of prefix-compressed keys, an index block, and a footer
+(https://github.com/google/leveldb/blob/main/doc/table_format.md). Blocks are raw or
+Snappy-compressed, each with a masked CRC-32C.
 
-An index is read whole and checked whole, more strictly than TensorFlow does: what a scan sees must
-be what TensorFlow's binary search would find. Refused are a wrong checksum, a handle outside the
-file or into an earlier block, keys out of order, restart points that are no entries, and blocks
-that would unfold to far more than they hold. A file that is a table with the values inside is
-searched as TensorFlow searches it, a block at a time (:class:`TableFile`).
+An index is read and checked completely, more strictly than by TensorFlow: a scan must find what
+TensorFlow's binary search would find. Refused are a wrong checksum, a block handle outside of the
+file or before the previous block, keys out of order, restart points that are not entries, and
+blocks that would expand to far more bytes than they have. A table that holds the values themselves
+is searched like in TensorFlow, one block at a time (:class:`TableFile`).
 """
 
 from __future__ import annotations
@@ -42,21 +42,16 @@ MAX_PREFIX_RATIO = 64
 
 
 class _BlockHandle(NamedTuple):
-    """Where a block is."""
+    """The position of a block."""
 
     offset: int
     size: int
 
 
 class TableFile:
-    """A table that is too large to be held; one block of it is, the last that was asked for.
+    """A table too large for memory, of which the last used block is held.
 
-    Args:
-        handle: the open file.
-        path: its name, for messages.
-
-    Raises:
-        DamagedCheckpointError: as each method, where a block is not as it must be.
+    Every method raises DamagedCheckpointError for an invalid block; ``path`` is for messages.
     """
 
     def __init__(self, handle: Handle, path: str) -> None:
@@ -79,7 +74,7 @@ class TableFile:
                 self._places.append(place)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None where there is none."""
+        """The value of a key; None where it does not exist."""
         number = bisect.bisect_left(self._uppers, key)
         if number == len(self._places):
             return None
@@ -104,25 +99,21 @@ class TableFile:
 
 
 def unmask(crc: int) -> int:
-    """The CRC-32C that LevelDB stores rotated and shifted, as it was."""
+    """The CRC-32C that LevelDB stores rotated and shifted."""
     rotated = (crc - 0xA282EAD8) & 0xFFFFFFFF
     return (rotated >> 17) | (rotated << 15) & 0xFFFFFFFF
 
 
 def looks_like_table(tail: bytes) -> bool:
-    """Whether the last bytes of a file are the end of a table."""
+    """Whether the last bytes of a file are those of a table."""
     return tail[-8:] == MAGIC.to_bytes(8, "little")
 
 
 def read_table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
-    """Each key and value of the table, keys strictly ascending.
-
-    Args:
-        data: the whole file.
-        path: its name, for messages.
+    """Keys and values of a table file, keys strictly ascending; ``path`` is for messages.
 
     Raises:
-        DamagedCheckpointError: at the first thing that is not as it must be.
+        DamagedCheckpointError: at the first fault.
     """
     try:
         yield from _entries(data)
@@ -172,7 +163,7 @@ def _place(data: bytes, position: int) -> tuple[_BlockHandle, int]:
 
 
 def _block(data: bytes, place: _BlockHandle) -> bytes:
-    """The content of a block, checked and unfolded."""
+    """The content of a block, checked and decompressed."""
     _check_place(place, len(data))
     start = place.offset
     return _unfolded(data[start : start + place.size + TRAILER_BYTES], start)
@@ -186,7 +177,7 @@ def _check_place(place: _BlockHandle, size: int) -> None:
 
 
 def _unfolded(block: bytes, start: int) -> bytes:
-    """A block and its trailer → its content."""
+    """The content of a block with trailer, decompressed."""
     content, kind = block[:-TRAILER_BYTES], block[-TRAILER_BYTES]
     (stored,) = struct.unpack_from("<I", block, len(block) - 4)
     if google_crc32c.value(block[:-4]) != unmask(stored):
@@ -211,7 +202,7 @@ def _unsnap(content: bytes, start: int) -> bytes:
 
 
 def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The keys of a block, and what each has."""
+    """The keys of a block and their values."""
     if len(block) < 8:
         raise WireError("a block is too short to hold its restart points")
     (count,) = struct.unpack_from("<I", block, len(block) - 4)

@@ -1,8 +1,8 @@
-"""Builder of LevelDB tables, byte for byte as TensorFlow's builder makes them.
+"""Builds LevelDB tables, byte for byte like TensorFlow.
 
-Blocks of 256 KiB, a restart point every 16 entries, no compression: what ``BundleWriter`` asks for,
-and what tensorflow/core/lib/io/table_builder.cc does with it. An index is small beside its data, so
-the table is made in memory; :mod:`tfckpt.stored.bundles.encoding.table` reads it.
+Blocks of 256 KiB, a restart point every 16 entries, no compression: the settings of
+``BundleWriter``, applied as in tensorflow/core/lib/io/table_builder.cc. An index is small compared
+to its data, so the table is built in memory. :mod:`tfckpt.stored.bundles.encoding.table` reads it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ def mask(crc: int) -> int:
 
 
 def build_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The content of a table file.
-
-    Args:
-        entries: keys and values, keys strictly ascending.
+    """The content of a table file; keys must be strictly ascending.
 
     >>> from tfckpt.stored.bundles.encoding.table import read_table
     >>> list(read_table(build_table([(b"a", b"1"), (b"ab", b"2")]), "here"))
@@ -66,7 +63,7 @@ def build_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class _Block:
-    """Entries of which each repeats only what is new in its key, whole ones at restart points."""
+    """Prefix-compressed entries, with full keys at restart points."""
 
     EMPTY = 8
 
@@ -100,7 +97,7 @@ class _Block:
 
 
 def _append(table: bytearray, block: _Block) -> bytes:
-    """Adds a block with its type and checksum; where it is, as a handle."""
+    """Append a block with its type and checksum; returns its handle."""
     content = block.content()
     handle = put_varint(len(table)) + put_varint(len(content))
     typed = content + bytes((RAW,))
@@ -109,14 +106,14 @@ def _append(table: bytearray, block: _Block) -> bytes:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes two keys begin with in common."""
+    """The length of the common prefix of two keys."""
     size = min(len(one), len(other))
     different = int.from_bytes(one[:size], "big") ^ int.from_bytes(other[:size], "big")
     return size - (different.bit_length() + 7 >> 3)
 
 
 def _between(start: bytes, limit: bytes) -> bytes:
-    """A short key from ``start`` on and before ``limit`` (``FindShortestSeparator``)."""
+    """A short key at or after ``start`` and before ``limit`` (``FindShortestSeparator``)."""
     at = _common(start, limit)
     if at < min(len(start), len(limit)) and start[at] + 1 < limit[at]:
         return start[:at] + bytes((start[at] + 1,))
@@ -124,7 +121,7 @@ def _between(start: bytes, limit: bytes) -> bytes:
 
 
 def _after(key: bytes) -> bytes:
-    """A short key from ``key`` on (``FindShortSuccessor``)."""
+    """A short key at or after ``key`` (``FindShortSuccessor``)."""
     for at, byte in enumerate(key):
         if byte != 255:
             return key[:at] + bytes((byte + 1,))

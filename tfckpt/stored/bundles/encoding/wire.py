@@ -1,8 +1,8 @@
-"""The wire format of protocol buffers: numbers, lengths, fields.
+"""The protobuf wire format: varints, lengths, fields.
 
-LevelDB's tables use the same numbers. Every read is checked against the end of the message;
-groups, which no message here has, are refused. :class:`WireError` never leaves this package:
-callers say which file and value it is about.
+LevelDB tables use the same varints. Every read is checked against the end of the message; groups,
+which none of these messages has, are refused. :class:`WireError` stays inside of `stored`: callers
+add the file and the value.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ INT32, INT64 = 1 << 31, 1 << 63
 
 
 class WireError(ValueError):
-    """Bytes that are not what they should be."""
+    """Invalid bytes in a message or table."""
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:
-    """The variable-length number at ``position``, and where it ends.
+    """The varint at ``position``, and the position after it.
 
     >>> varint(bytes([0xAC, 0x02]), 0)
     (300, 2)
@@ -46,7 +46,7 @@ _SHORT = tuple(bytes((value,)) for value in range(128))
 
 
 def put_varint(value: int) -> bytes:
-    """A number in the variable length that :func:`varint` reads.
+    """A number encoded as a varint.
 
     >>> put_varint(300).hex()
     'ac02'
@@ -62,22 +62,22 @@ def put_varint(value: int) -> bytes:
 
 
 def put_number(field: int, value: int) -> bytes:
-    """A field that holds a number; proto3 writes no zero."""
+    """A field with a number; zero is omitted, as in proto3."""
     return put_varint(field << 3) + put_varint(value) if value else b""
 
 
 def put_message(field: int, content: bytes) -> bytes:
-    """A field that holds a message, a string or bytes, be it empty."""
+    """A field with a message, a string or bytes, written even if empty."""
     return put_varint(field << 3 | 2) + put_varint(len(content)) + content
 
 
 def put_text(field: int, text: str) -> bytes:
-    """A field that holds a string; proto3 writes no empty one."""
+    """A field with a string; the empty one is omitted, as in proto3."""
     return put_message(field, text.encode()) if text else b""
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and content of each field of a message: an int, or bytes where it has a length."""
+    """Number and content of each field: an int, or bytes where it has a length."""
     position, end = 0, len(data)
     while position < end:
         # most numbers are of one byte, and there are tens of thousands in a graph

@@ -1,4 +1,4 @@
-"""Bundles written without TensorFlow, one value or many at a time.
+"""Writes bundles without TensorFlow, one value at a time or several files in parallel.
 
 May import `stored/bundles`.
 """

@@ -1,13 +1,13 @@
-"""Whether all numbers of a block of stored bytes are finite, exactly and at the speed of memory.
+"""Checks exactly, and at memory speed, whether all numbers in a block of bytes are finite.
 
-A sum tells it in one pass: once an infinity or a NaN is in it, it never is finite again. One that
-is not finite tells nothing, as it may have become too large on its way; and the sum of a type that
-the processor does not add is slow. Then the bits tell.
+A finite sum proves it in one pass, since an infinity or NaN makes every sum non-finite. A sum that
+is not finite may have overflowed, and sums of dtypes without hardware addition are slow; then the
+bits decide.
 
-Read as integers, a float's bits order its infinities and NaNs above all finite numbers of their
-sign: among the positive ones as signed integers, among the negative ones as unsigned ones. So the
-two largest integers of a block tell, without a float being looked at, and without a copy. The types
-that have a single NaN and no infinity have it where minus zero would be.
+Read as integers, the bits of infinities and NaNs are above those of all finite numbers of the same
+sign: as signed integers for positive, as unsigned for negative numbers. So the two maxima of a
+block decide, without converting or copying it. Dtypes with a single NaN and no infinity have the
+NaN at minus zero.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MINUS_ZERO = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz")
 
 
 def all_finite(block: np.ndarray, dtype: str) -> bool:
-    """Whether whole values of a dtype, as their little-endian bytes, hold no infinity and no NaN.
+    """Whether values of a dtype, as little-endian bytes, contain no infinity and no NaN.
 
     >>> import numpy as np
     >>> values = np.array([-1.5, 3e38, -0.0], np.float32)
@@ -59,7 +59,7 @@ def all_finite(block: np.ndarray, dtype: str) -> bool:
 
 
 def _sum(numbers: np.ndarray) -> float:
-    """Added many at a time and without a warning, as `ndarray.sum` would not."""
+    """A vectorized sum without overflow warnings, unlike `ndarray.sum`."""
     import numpy as np
 
     return float(np.einsum("i->", numbers))

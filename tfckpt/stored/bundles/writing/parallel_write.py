@@ -1,11 +1,11 @@
-"""The data files of a save, written at the same time, each by a thread of its own.
+"""Writes the data files of a save in parallel, one thread per file.
 
-One thread cannot fill a disk's cache as fast as two can, and the checksum of one file is made while
-another is being copied. A small checkpoint is one file, written by whoever asks for it. A value is
-let go once its bytes are written, so that what training has replaced meanwhile is freed.
+Two threads fill the disk cache faster than one, and one file is checksummed while another is
+copied. A small checkpoint is a single file, written by the calling thread. A value is released once
+its bytes are written, which frees values that training has replaced meanwhile.
 
-Whatever fails in one thread stops the others at their next write, and is raised when all of them
-have ended; so is an interrupt. Where no more threads can be had, one writes all the files.
+A failure or interrupt in one thread stops the others at their next write, and is raised when all
+have ended. Where no more threads can be started, one writes all files.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MOST = 4
 
 
 class BundleValue(NamedTuple):
-    """One value that is to be written.
+    """A value to write.
 
     Attributes:
-        key: its name.
-        dtype: TensorFlow's name of its type.
+        key: in the checkpoint.
+        dtype: TensorFlow's name of the dtype.
         shape: of the value.
-        nbytes: its size, by which it is given to a data file.
-        look: whether it may not be finite.
-        held: what its bytes are read from.
+        nbytes: its size, by which it is assigned to a data file.
+        look: whether to check that it is finite.
+        held: the source of its bytes.
     """
 
     key: str
@@ -52,12 +52,12 @@ class BundleValue(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where they are written.
+    """The data files to write.
 
     Attributes:
         prefix: of the checkpoint.
         shards: the numbers of the files.
-        num_shards: how many there are with those that others write.
+        num_shards: the total number, including files that others write.
         files: the file system.
     """
 
@@ -68,11 +68,11 @@ class Target(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What came of it.
+    """The result of writing.
 
     Attributes:
-        coded: key and entry of the index, both encoded.
-        nonfinite: keys of the values that were looked at and are not finite.
+        coded: encoded key and index entry of each value.
+        nonfinite: keys of checked values that are not finite.
     """
 
     coded: list[tuple[bytes, bytes]]
@@ -80,7 +80,7 @@ class Written(NamedTuple):
 
 
 def files_for(nbytes: int) -> int:
-    """How many data files a checkpoint of that size should have.
+    """The number of data files for a checkpoint of ``nbytes``.
 
     >>> files_for(1 << 20)
     1
@@ -94,16 +94,16 @@ def write_side_by_side(
     place: Target,
     pace: ChunkSizes = FOREGROUND,
 ) -> Written:
-    """Write data files; when this returns, they are on disk.
+    """Write data files; on return they are on disk.
 
     Args:
-        values: what is in them, in the order of their keys; emptied.
-        read: the pieces of a value, in the order of its bytes.
-        place: where to.
-        pace: how much is done at a time.
+        values: in the order of their keys; emptied.
+        read: yields the pieces of a value, in the order of its bytes.
+        place: the files to write.
+        pace: the chunk sizes.
 
     Raises:
-        OSError: one of them could not be written.
+        OSError: a file cannot be written.
     """
     parts = _divided(values, len(place.shards))
     values.clear()
@@ -123,7 +123,7 @@ def write_side_by_side(
 
 
 def _divided(values: Sequence[BundleValue], count: int) -> list[collections.deque[BundleValue]]:
-    """The values of each file, in their order; the files about equally large."""
+    """The values of each file, in order; the files have about the same size."""
     if count == 1:
         return [collections.deque(values)]
     sizes, chosen = [0] * count, [0] * len(values)

@@ -1,9 +1,9 @@
-"""One data file of a checkpoint, value after value, each read once and checksummed on its way.
+"""Writes one data file, reading and checksumming each value once.
 
-A large value passes through in chunks: a chunk is looked at and checksummed and written while it is
-in the processor's cache, and none is copied. Small ones are gathered and written together: a call
-for each would cost more than its bytes. The bytes are those that TensorFlow's ``BundleWriter``
-writes for the same values in the same order.
+A large value passes through in chunks: each is checked, checksummed and written while it is in the
+processor's cache, without a copy. Small values are gathered and written together, since a call for
+each would cost more than its bytes. The bytes are those that TensorFlow's ``BundleWriter`` writes
+for the same values in the same order.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class ChunkSizes(NamedTuple):
-    """How much is done at a time.
+    """Chunk sizes of a writer.
 
     Attributes:
-        chunk: bytes that are checksummed and written at once; an eighth of it is small.
-        look: bytes that are looked at for numbers that are not finite, a multiple of ``chunk``.
+        chunk: bytes checksummed and written at once; values up to an eighth of it count as small.
+        look: bytes checked for non-finite numbers at once, a multiple of ``chunk``.
     """
 
     chunk: int
@@ -52,10 +52,10 @@ BACKGROUND = ChunkSizes(1 << 22, 1 << 25)
 
 
 def dtype_name(dtype: np.dtype) -> str:
-    """TensorFlow's name of NumPy's dtype.
+    """TensorFlow's name for a NumPy dtype.
 
     Raises:
-        UnsupportedCheckpointError: it has none.
+        UnsupportedCheckpointError: TensorFlow has no such dtype.
 
     >>> import numpy as np
     >>> dtype_name(np.dtype("<f4")), dtype_name(np.dtype(object))
@@ -73,15 +73,15 @@ class Shard:
     """One data file.
 
     Args:
-        path: of a file that is not there yet.
-        number: which of the checkpoint's data files it is.
-        files: where it is.
-        pace: how much is done at a time.
-        go_on: called before every write; it raises to stop.
+        path: of a file that does not exist yet.
+        number: of the data file in the checkpoint.
+        files: the file system.
+        pace: the chunk sizes.
+        go_on: called before every write; raises to stop.
 
     Attributes:
-        coded: key and entry of the index, both encoded, of the values written so far.
-        nonfinite: keys of those that were looked at and are not finite.
+        coded: encoded key and index entry of each value written so far.
+        nonfinite: keys of checked values that are not finite.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Shard:
         self._output = files.create(path)
 
     def reserve(self, nbytes: int) -> None:
-        """At least so many bytes are to follow."""
+        """Announce that at least ``nbytes`` will follow."""
         self._output.reserve(nbytes)
 
     def add(self, key: str, array: np.ndarray) -> None:
-        """Writes a value; an array of objects holds bytes, the elements of a string value."""
+        """Write a value; an object array holds the bytes elements of a string value."""
         self.add_pieces(key, dtype_name(array.dtype), array.shape, array.nbytes, (array,))
 
     def add_pieces(
@@ -122,15 +122,15 @@ class Shard:
         *,
         look: bool = False,
     ) -> None:
-        """Writes a value of which one piece after the other is at hand.
+        """Write a value that is available in pieces.
 
         Args:
-            key: its name.
-            dtype: TensorFlow's name of its type.
-            shape: of all of it.
-            nbytes: of all of it; of a string value, which is one piece, it does not matter.
-            pieces: arrays, which are let go one by one.
-            look: whether it may not be finite.
+            key: in the checkpoint.
+            dtype: TensorFlow's name of the dtype.
+            shape: of the whole value.
+            nbytes: of the whole value; ignored for a string value, which must be one piece.
+            pieces: arrays, released one by one.
+            look: whether to check that the value is finite.
         """
         start = self._size
         if dtype == "string":
@@ -151,13 +151,13 @@ class Shard:
         self.coded.append((key.encode(), encode_entry(entry)))
 
     def add_raw(self, key: str, entry: BundleEntry, data: bytes) -> None:
-        """Writes a value's stored bytes as another index has them, checksum and all."""
+        """Write the stored bytes of a value, with the checksum from another index."""
         moved = entry._replace(shard=self._number, offset=self._size)
         self.coded.append((key.encode(), encode_entry(moved)))
         self._append(data)
 
     def finish(self) -> None:
-        """What was written is on disk, and the file closed."""
+        """Sync and close the file."""
         self._flush()
         self._output.sync()
         self._output.close()
@@ -182,9 +182,9 @@ class Shard:
         return crc
 
     def _strings(self, array: np.ndarray) -> int:
-        """Lengths, their checksum, then the bytes (``WriteStringTensor`` of TensorFlow).
+        """Write lengths, their checksum, then the bytes (``WriteStringTensor`` of TensorFlow).
 
-        Checksummed are the lengths not as they are stored, but in 4 bytes each, or in 8.
+        The checksum covers the lengths as 4 or 8 bytes each, not as they are stored.
         """
         elements: list[bytes] = array.ravel().tolist()
         lengths = [len(element) for element in elements]
@@ -197,7 +197,7 @@ class Shard:
         return crc
 
     def _append(self, data: bytes) -> None:
-        """Takes bytes that are written soon, with others."""
+        """Queue bytes to be written together with others."""
         self._gathered.append(data)
         self._gathered_bytes += len(data)
         self._size += len(data)
@@ -219,7 +219,7 @@ class Shard:
         self._size += nbytes
 
     def _look(self, joined: bytes) -> None:
-        """Small ones of one dtype that lie one behind the other are looked at together."""
+        """Check adjacent small values of one dtype together."""
         import numpy as np
 
         looks, self._looks = self._looks, []
@@ -238,7 +238,7 @@ class Shard:
 
 
 class _Look(NamedTuple):
-    """Where a small value is among those that are written together."""
+    """The position of a small value in the queued bytes."""
 
     key: str
     dtype: str
@@ -247,7 +247,7 @@ class _Look(NamedTuple):
 
 
 def index_checksum(array: np.ndarray) -> int:
-    """What the index has for the checksum of a value.
+    """The checksum that an index has for a value.
 
     >>> import numpy as np
     >>> index_checksum(np.zeros(1, "float32")) == mask(google_crc32c.value(bytes(4)))
@@ -261,7 +261,7 @@ def index_checksum(array: np.ndarray) -> int:
 
 
 def _of_lengths(lengths: Sequence[int]) -> tuple[bytes, int]:
-    """The checksum of strings' lengths, as it is stored, and that of both together."""
+    """The stored checksum of string lengths, and the CRC-32C of lengths and checksum."""
     codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
     crc: int = google_crc32c.value(struct.pack(f"<{codes}", *lengths))
     checksum = struct.pack("<I", mask(crc))
@@ -276,7 +276,7 @@ def _little_endian(array: np.ndarray) -> np.ndarray:
 
 
 def _blocks(elements: Sequence[bytes], limit: int) -> Iterable[bytes]:
-    """The elements one behind the other, many small ones at a time."""
+    """The concatenated elements, many small ones at a time."""
     start = size = 0
     for end, element in enumerate(elements):
         if size and size + len(element) > limit:

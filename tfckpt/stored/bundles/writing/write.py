@@ -1,10 +1,10 @@
-"""A TensorFlow checkpoint, written without TensorFlow, one value after the other.
+"""Writes a TensorFlow checkpoint without TensorFlow, one value at a time.
 
-Three steps: which data file a value goes to (:func:`spread`); the data files, each a
-:class:`Shard`; the index, which is made of what the shards say they hold. A save writes several at
-a time by the same steps: :mod:`tfckpt.stored.bundles.writing.parallel_write`.
+Three steps: assign values to data files (:func:`spread`), write the data files (:class:`Shard`),
+and write the index from what the shards contain. A save writes several files in parallel by the
+same steps: :mod:`tfckpt.stored.bundles.writing.parallel_write`.
 
-Nothing here is atomic: files are written where nobody looks for them, and put in place by
+Nothing here is atomic: files are written into a staging directory and moved into place by
 :mod:`tfckpt.stored.commits.staging`.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
-    """The number of the data file of each value: filled in order, up to ``limit`` bytes each.
+    """The data file number of each value: filled in order, up to ``limit`` bytes each.
 
-    A value is never divided; one that is larger has a data file of its own.
+    A value is never split; one larger than ``limit`` has a data file of its own.
 
     >>> spread([4, 4, 9, 1, 0], 8), spread([4, 4, 9], None)
     ([0, 0, 1, 2, 2], [0, 0, 0])
@@ -45,12 +45,12 @@ def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
 
 
 def encode_index(coded: Iterable[tuple[bytes, bytes]], num_shards: int) -> bytes:
-    """The content of the index file, of encoded keys and entries in any order."""
+    """The content of an index file, from encoded keys and entries in any order."""
     return build_table([(b"", encode_header(num_shards)), *sorted(coded)])
 
 
 def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """How many data files a checkpoint has, and what its index says of each value, coded."""
+    """The number of data files of a checkpoint, and its encoded index entries."""
     path = index_path(prefix)
     handle = files.open_read(path)
     try:
@@ -61,13 +61,13 @@ def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes
 
 
 class BundleWriter:
-    """The files of a checkpoint, one value after the other; a context manager.
+    """Writes the files of a checkpoint, one value at a time; a context manager.
 
     Args:
-        prefix: its name without ``.index``; there are no files of it yet.
-        num_shards: how many data files it has.
-        files: where to.
-        data: what the names of the data files begin with, where it is not the prefix.
+        prefix: the path without ``.index``; no file of it may exist.
+        num_shards: the number of data files.
+        files: the file system.
+        data: prefix of the data files, where different.
 
     >>> import numpy as np, tempfile
     >>> from tfckpt.stored.bundles.bundle import Bundle
@@ -95,15 +95,15 @@ class BundleWriter:
             raise
 
     def add(self, key: str, array: np.ndarray, shard: int = 0) -> None:
-        """Write a value under a key that has none yet."""
+        """Write a value under a new key."""
         self._shards[shard].add(key, array)
 
     def add_raw(self, key: str, entry: BundleEntry, data: bytes, shard: int = 0) -> None:
-        """Write a value's stored bytes as another index has them."""
+        """Write the stored bytes of a value, with its entry in another index."""
         self._shards[shard].add_raw(key, entry, data)
 
     def finish(self) -> None:
-        """Write the index; when this returns, all of it is on disk."""
+        """Write the index; on return everything is on disk."""
         for shard in self._shards:
             shard.finish()
         coded = [each for shard in self._shards for each in shard.coded]
