@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         "tfckpt": "written by tfckpt",
-        "uncommitted": "written by tfckpt and never committed",
+        "uncommitted": "written by tfckpt but not committed",
         "tensorflow": "written by TensorFlow",
-        "tf1_saver": "written by TF1's Saver, in version 2 of its format",
-        "tf1_saver_v1": "written by TF1's Saver, in version 1 of its format",
+        "tf1_saver": "written by TF1's Saver, format version 2",
+        "tf1_saver_v1": "written by TF1's Saver, format version 1",
         "saved_model": "the variables of a SavedModel",
         "keras": "written by Keras",
         "safetensors": "a safetensors file",
-        "keras_h5": "written by Keras in its HDF5 format of version 2",
-        "average": "an average of several",
+        "keras_h5": "written by Keras, HDF5 format of Keras 2",
+        "average": "an average of several checkpoints",
     }
 )
 

@@ -77,8 +77,8 @@ def write_npz(
     for entry in entries:
         _check(entry, _ARRAYS, "NumPy's .npz", path)
         if "\0" in entry.name or entry.name.endswith(_NPY):
-            message = "an archive cannot hold a value of this name"
-            hint = f"{_LEAVE_OUT}, or --rename it"
+            message = "the .npz format cannot hold a value of this name"
+            hint = f"{_LEAVE_OUT}, or rename it with --rename"
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     with zipfile.ZipFile(_AppendOnly(output), "w") as archive:
         for entry in entries:
@@ -98,8 +98,8 @@ def write_safetensors(
     for entry in ordered:
         _check(entry, TENSORS, "safetensors", path)
         if entry.name == METADATA:
-            message = "safetensors keeps this name for itself"
-            hint = f"{_LEAVE_OUT}, or --rename it"
+            message = "safetensors reserves this name"
+            hint = f"{_LEAVE_OUT}, or rename it with --rename"
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     ordered.sort(key=lambda entry: ITEM_BYTES[entry.dtype], reverse=True)
     roles = {entry.name: entry.role.value for entry in ordered if entry.role is not Role.WEIGHT}
@@ -124,11 +124,11 @@ def write_safetensors(
 
 def _check(entry: Entry, types: Mapping[str, str] | frozenset[str], what: str, path: str) -> None:
     if entry.shape is None or entry.dtype not in types:
-        kind = entry.dtype or "value that is no tensor"
-        message = f"{what} cannot hold a {kind}"
+        kind = f"values of dtype {entry.dtype}" if entry.dtype else "a value that is not a tensor"
+        message = f"{what} cannot hold {kind}"
         hint = _LEAVE_OUT
         if entry.dtype not in ("", "string"):
-            hint += ", or --cast it to another type"
+            hint += ", or convert it with --cast"
         raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
 
 

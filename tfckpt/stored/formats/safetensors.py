@@ -86,23 +86,25 @@ class SafetensorsValues:
         self._handle = handle
         length = int.from_bytes(handle.pread(0, _LENGTH), "little")
         if not 0 < length <= min(MAX_HEADER, handle.size - _LENGTH):
-            raise self._damaged("ends before its header does, or is no safetensors file")
+            raise self._damaged("is truncated within its header, or is not a safetensors file")
         try:
             header = json.loads(handle.pread(_LENGTH, length), object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
-            raise self._damaged(f"its header is no JSON: {error}") from None
+            raise self._damaged(f"its header is not valid JSON: {error}") from None
         if not isinstance(header, dict):
-            raise self._damaged("its header is no object")
+            raise self._damaged("its header is not a JSON object")
         self.roles = self._roles(header.pop(METADATA, None))
         self.places = {key: self._place(key, item) for key, item in header.items()}
         at, start = 0, _LENGTH + length
         for key, (dtype, shape, begin) in sorted(self.places.items(), key=lambda one: one[1][2]):
             if begin != at:
-                raise self._damaged("its arrays overlap, or leave a gap", key)
+                raise self._damaged("the tensors overlap or leave a gap", key)
             at += math.prod(shape) * ITEM_BYTES[dtype]
             self.places[key] = dtype, shape, start + begin
         if start + at != handle.size:
-            raise self._damaged(f"is {handle.size} bytes long, and its arrays end at {start + at}")
+            raise self._damaged(
+                f"has {handle.size} bytes, but its tensors end at byte {start + at}"
+            )
 
     @cached_property
     def digest(self) -> str:
@@ -115,7 +117,7 @@ class SafetensorsValues:
         import numpy as np
 
         if key not in self.places:
-            raise self._damaged("is not in the file", key)
+            raise self._damaged("the file does not contain this value", key)
         dtype, shape, offset = self.places[key]
         raw = np.empty(math.prod(shape) * ITEM_BYTES[dtype], np.uint8)
         with reading(self._path):
@@ -138,7 +140,9 @@ class SafetensorsValues:
         try:
             return {key: Role(role) for key, role in json.loads(text).items()}
         except (AttributeError, TypeError, ValueError, RecursionError):
-            raise self._damaged(f"its metadata says {str(text)[:100]!r} of roles") from None
+            raise self._damaged(
+                f"the roles in its metadata are not valid: {str(text)[:100]!r}"
+            ) from None
 
     def _place(self, key: str, item: Any) -> tuple[str, tuple[int, ...], int]:
         fields = item if isinstance(item, dict) else {}
@@ -146,9 +150,12 @@ class SafetensorsValues:
         shape: Any = fields.get("shape")
         offsets: Any = fields.get("data_offsets")
         if not dtype or not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
-            raise self._damaged(f"its header says {str(item)[:100]!r} of it", key)
+            raise self._damaged(f"its header entry is not valid: {str(item)[:100]!r}", key)
         if offsets[1] - offsets[0] != math.prod(shape) * ITEM_BYTES[dtype]:
-            raise self._damaged(f"its shape {shape} is not that of its bytes", key)
+            raise self._damaged(
+                f"its shape {shape} and dtype {dtype} do not fit its data_offsets",
+                key,
+            )
         return dtype, tuple(shape), offsets[0]
 
     def _damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
@@ -158,7 +165,7 @@ class SafetensorsValues:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("a name occurs twice")
     return found
 
 

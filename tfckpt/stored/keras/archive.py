@@ -58,13 +58,13 @@ class Archive:
         except CheckpointError:
             raise
         except Exception as error:  # a dozen kinds, from struct.error to UnicodeDecodeError
-            said = str(error) or type(error).__name__
-            raise self._damaged(f"cannot be read as a ZIP archive: {said}") from error
+            reason = str(error) or type(error).__name__
+            raise self._damaged(f"cannot be read as a ZIP archive: {reason}") from error
         if len(members) > MAX_MEMBERS:
-            raise self._damaged(f"it has {len(members)} members")
+            raise self._damaged(f"has {len(members)} members, more than the {MAX_MEMBERS} allowed")
         self._members = {member.filename: member for member in members}
         if len(self._members) != len(members):
-            raise self._damaged("two of its members have one name")
+            raise self._damaged("has two members with one name")
 
     @property
     def names(self) -> list[str]:
@@ -76,7 +76,9 @@ class Archive:
         if member is None:
             return None
         if member.file_size > MAX_TEXT:
-            raise self._damaged(f"says that it is {member.file_size} bytes long", name)
+            raise self._damaged(
+                f"declares {member.file_size} bytes, more than the {MAX_TEXT} allowed", name
+            )
         stream, check = self.stream(name)
         content = bytes(stream.read() or b"")
         check()
@@ -86,17 +88,17 @@ class Archive:
         """A member as a file, and what checks its checksum."""
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
-            raise self._unsupported("is encrypted", name)
+            raise self._unsupported("is encrypted; Keras does not encrypt archives", name)
         offset = self._content(member)
         if offset + member.compress_size > self._handle.size:
-            raise self._damaged("ends before it should", name)
+            raise self._damaged("is truncated: it extends past the end of the archive", name)
         packed = FilePart(self._handle, offset, member.compress_size)
         if member.compress_type == zipfile.ZIP_STORED:
             if member.file_size != member.compress_size:
-                raise self._damaged("has two sizes", name)
+                raise self._damaged("is stored uncompressed but has two different sizes", name)
             return packed, lambda: self._check(member, offset)
         if member.compress_type != zipfile.ZIP_DEFLATED:
-            raise self._unsupported("is packed by a method that Keras does not use", name)
+            raise self._unsupported("uses a compression method that Keras does not use", name)
         return self._inflate(member, packed), lambda: None
 
     def close(self) -> None:
@@ -106,7 +108,7 @@ class Archive:
     def _content(self, member: zipfile.ZipInfo) -> int:
         head = self._handle.pread(member.header_offset, _LOCAL_HEAD.size)
         if len(head) != _LOCAL_HEAD.size or not head.startswith(MAGIC):
-            raise self._damaged("is not where the archive says", member.filename)
+            raise self._damaged("is not at the offset that the archive lists", member.filename)
         _, name, extra = _LOCAL_HEAD.unpack(head)
         return member.header_offset + _LOCAL_HEAD.size + int(name) + int(extra)
 
@@ -122,7 +124,9 @@ class Archive:
         """Unpacks a member into a file without a name, no further than it may go."""
         limit = member.file_size
         if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):
-            raise self._damaged(f"says that it unpacks to {limit} bytes", member.filename)
+            raise self._damaged(
+                f"declares that it unpacks to {limit} bytes, an impossible size", member.filename
+            )
         file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
         self._unpacked.append(file)
         inflater, crc, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
@@ -133,11 +137,11 @@ class Archive:
             try:
                 part = inflater.decompress(block, _CHUNK)
             except zlib.error as error:
-                raise self._damaged(f"cannot be unpacked: {error}", member.filename) from error
+                raise self._damaged(f"cannot be decompressed: {error}", member.filename) from error
             size += len(part)
             crc = zlib.crc32(part, crc)
             if size > limit:
-                raise self._damaged("unpacks to more than it says", member.filename)
+                raise self._damaged("unpacks to more bytes than it declares", member.filename)
             file.write(part)
         if size != limit or crc != member.CRC:
             raise self._damaged("does not match its checksum", member.filename)

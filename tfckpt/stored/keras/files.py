@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS = "config.json", "model.weights"
 MAX_SHARDS = 100_000
 _OF_OTHERS = {
-    "/data.pkl": "PyTorch wrote it. Save its state_dict with safetensors.torch.save_file: tfckpt "
-    "reads safetensors.",
-    ".npy": "NumPy wrote it. Save its arrays with safetensors.numpy.save_file: tfckpt reads "
-    "safetensors.",
+    "/data.pkl": "PyTorch wrote it. Save its state_dict with safetensors.torch.save_file; tfckpt "
+    "reads that.",
+    ".npy": "NumPy wrote it. Save its arrays with safetensors.numpy.save_file; tfckpt reads that.",
 }
 
 
@@ -83,7 +82,7 @@ def open_shards(
         for name in _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path):
             beside = join(os.path.split(path)[0], name)
             if not files.exists(beside):
-                message = f"is not there, and {path} names it as one of its shards"
+                message = f"does not exist, but {path} lists it as a shard"
                 hint = "Copy all shards along with the `.weights.json`."
                 raise DamagedCheckpointError(message, path=beside, hint=hint)
             parts.add(beside, FilePart(parts.open(beside)))
@@ -131,8 +130,8 @@ class _Parts:
             inventory = model.read(self._files, root, self._path, config, known)
             kind = "keras"
         else:
-            message = "is an HDF5 file, and none that Keras wrote: it lists no layers"
-            hint = "Its arrays can be read with h5py."
+            message = "is an HDF5 file but was not written by Keras: it lists no layers"
+            hint = "Read its arrays with h5py."
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
         values = KerasValues(self._path, owners, self._handles, self.closing, self.checks)
         return StoredCheckpoint(self._path, inventory, values, kind)
@@ -144,7 +143,7 @@ def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:
     for file in files:
         for dataset in file.root.walk():
             if owners.setdefault(dataset.path, file) is not file:
-                message = "two shards hold it"
+                message = "is in two shards"
                 raise DamagedCheckpointError(message, path=path, name=dataset.path)
     if len(files) == 1:
         return files[0].root, owners
@@ -166,12 +165,14 @@ def _weights(archive: Archive, path: str) -> Iterator[str]:
         yield f"{WEIGHTS}.h5"
         return
     if (text := archive.text(f"{WEIGHTS}.json")) is None:
-        message = f"is a ZIP archive without {WEIGHTS}.h5, so none that Keras wrote with HDF5"
+        message = f"is a ZIP archive without '{WEIGHTS}.h5', so not a .keras archive"
         hints = [hint for end, hint in _OF_OTHERS.items() if any(n.endswith(end) for n in names)]
         raise UnsupportedCheckpointError(message, path=path, hint="".join(hints[:1]))
     for name in _shards(_json(text, path, f"{WEIGHTS}.json"), path):
         if name not in names:
-            raise DamagedCheckpointError("the shard is not in the archive", path=path, name=name)
+            raise DamagedCheckpointError(
+                "the archive does not contain this shard", path=path, name=name
+            )
         yield name
 
 
@@ -182,11 +183,11 @@ def _shards(document: Mapping[str, Any], path: str) -> list[str]:
     for place in places.values() if isinstance(places, dict) else ():
         for name in place if isinstance(place, list) else [place]:
             if not isinstance(name, str) or not name or {"/", "\\", "\0"} & set(name):
-                message = f"its weight_map names {name!r}, which is no file beside it"
+                message = f"its weight_map lists {name!r}, which is not a plain file name"
                 raise DamagedCheckpointError(message, path=path)
             found[name] = None
     if not found or len(found) > MAX_SHARDS or found.keys() & {".", ".."}:
-        message = "is JSON, and no map of Keras's weights: its weight_map names no files"
+        message = "is JSON but not a Keras shard index: it has no weight_map of file names"
         raise UnsupportedCheckpointError(message, path=path)
     return list(found)
 
@@ -195,5 +196,5 @@ def _json(text: bytes, path: str, name: str = "") -> Mapping[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DamagedCheckpointError(f"is no JSON: {error}", path=path, name=name) from None
+        raise DamagedCheckpointError(f"is not valid JSON: {error}", path=path, name=name) from None
     return found if isinstance(found, dict) else {}

@@ -153,7 +153,7 @@ class Hdf5:
         try:
             import h5py
         except ImportError as error:
-            message = "is an HDF5 file, and h5py, which reads those, is not installed"
+            message = "is an HDF5 file; reading it needs h5py, which is not installed"
             hint = "pip install h5py"
             raise UnsupportedCheckpointError(message, path=path, hint=hint) from error
         self._h5py = h5py
@@ -167,7 +167,7 @@ class Hdf5:
                 self.root = self._walk()
             self._check_extents()
             if (heap := broken_heap(stream, self._extents)) is not None:
-                raise self._damaged(f"the heap at byte {heap} is not as it must be", "")
+                raise self._damaged(f"the HDF5 heap at byte {heap} is damaged", "")
             self._check_marks()
         except BaseException:
             self.close()
@@ -185,7 +185,11 @@ class Hdf5:
             found = self.root.dataset(path)
             dataset = self._file[path]
             if found is None or dataset.shape != found.shape:
-                raise DamagedCheckpointError("is not there any more", path=self._path, name=path)
+                raise DamagedCheckpointError(
+                    "has changed or disappeared since the file was opened",
+                    path=self._path,
+                    name=path,
+                )
             if found.dtype == "string":
                 return np.asarray(dataset.asstr("utf-8", "surrogateescape")[()], object)
             value = np.empty(dataset.shape, dataset.dtype)
@@ -214,7 +218,7 @@ class Hdf5:
             return None
         found = self._texts(group.path, name)
         if len(found) != 1:
-            message = f"the attribute {name!r} is no text"
+            message = f"the attribute {name!r} is not a single string"
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
         return found[0]
 
@@ -231,11 +235,11 @@ class Hdf5:
             attribute = h5.h5a.open(holder.id, name.encode("utf-8", "surrogateescape"))
             kind, count = attribute.get_type(), math.prod(attribute.shape)
             if count * kind.get_size() > MAX_ATTRIBUTE:
-                raise self._damaged(f"the attribute {name!r} is too large", path)
+                raise self._damaged(f"the attribute {name!r} is larger than HDF5 allows", path)
             if not count:
                 return []
             if kind.get_class() != h5.h5t.STRING:
-                raise self._damaged(f"the attribute {name!r} is no text", path)
+                raise self._damaged(f"the attribute {name!r} is not a string", path)
             value = np.asarray(holder.attrs[name]).ravel().tolist()
         return [
             one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
@@ -254,11 +258,13 @@ class Hdf5:
                 path = f"{group.path}/{name}" if group.path else name
                 link = opened.get(name, getlink=True)
                 if not isinstance(link, h5.HardLink):
-                    raise self._unsupported(f"a {type(link).__name__} to elsewhere", path)
+                    raise self._unsupported(f"a link ({type(link).__name__})", path)
                 child = opened[name]
                 address = self._address(child)
-                if address in seen or len(seen) > MAX_OBJECTS or depth > MAX_DEPTH:
-                    raise self._damaged("its tree is not one: an object is met twice", path)
+                if address in seen:
+                    raise self._damaged("the object is in two places of the file", path)
+                if len(seen) > MAX_OBJECTS or depth > MAX_DEPTH:
+                    raise self._damaged("the file has too many objects or levels", path)
                 seen.add(address)
                 if isinstance(child, h5.Dataset):
                     group.datasets[name] = self._dataset(path, child)
@@ -266,7 +272,7 @@ class Hdf5:
                     group.groups[name] = below = H5Group(path)
                     stack.append((below, child, depth + 1))
                 else:
-                    raise self._unsupported("an object that is neither group nor array", path)
+                    raise self._unsupported("an object that is neither a group nor a dataset", path)
         return root
 
     def _address(self, opened: Any) -> Any:
@@ -274,20 +280,22 @@ class Hdf5:
 
     def _dataset(self, path: str, dataset: Any) -> H5Dataset:
         if dataset.external or dataset.is_virtual:
-            raise self._unsupported("an array whose values are in other files", path)
+            raise self._unsupported("a dataset whose values are in other files", path)
         shape = dataset.shape
         if shape is None or len(shape) > MAX_RANK:
-            raise self._unsupported("an array without a shape", path)
+            raise self._unsupported(
+                f"a dataset without a shape, or with more than {MAX_RANK} axes", path
+            )
         settings = dataset.id.get_create_plist()
         filters = {settings.get_filter(i)[0] for i in range(settings.get_nfilters())}
         if filters - _FILTERS:
-            raise self._unsupported("an array packed by a plugin", path)
+            raise self._unsupported("a dataset compressed by an HDF5 plugin", path)
         dtype = self._dtype(path, dataset)
         nbytes = 0 if dtype == "string" else math.prod(shape) * dataset.dtype.itemsize
         stored = dataset.id.get_storage_size() if math.prod(shape) else 0
         declared = math.prod(shape) * dataset.id.get_type().get_size()
         if (declared != stored and not filters) or declared > MAX_EXPANSION * max(stored, 1):
-            message = f"its shape {shape} needs {declared} bytes, and {stored} are stored"
+            message = f"its shape {shape} needs {declared} bytes, but {stored} are stored"
             raise self._damaged(message, path)
         if stored and dataset.chunks is None and (offset := dataset.id.get_offset()) is not None:
             self._extents.append((offset, offset + stored, path))
@@ -307,20 +315,20 @@ class Hdf5:
             return _BFLOAT16
         if name in _NUMBERS and h5.h5t.py_create(dtype, logical=True).equal(stored):
             return name
-        raise self._unsupported(f"an array of the type {dtype}", path)
+        raise self._unsupported(f"a dataset of dtype {dtype}", path)
 
     def _check_marks(self) -> None:
         """Where Keras 3 says what two opaque bytes are, they must be a bfloat16."""
         for path in self._marked:
             if self._texts(path, _MARK) != [_BFLOAT16]:
-                raise self._unsupported("an array of opaque values", path)
+                raise self._unsupported("a dataset of opaque values", path)
 
     def _check_extents(self) -> None:
         self._extents.sort()
         pairs = zip(self._extents, self._extents[1:], strict=False)
-        for (_, end, one), (start, _, other) in pairs:
+        for (_, end, path), (start, _, other) in pairs:
             if start < end:
-                raise self._damaged(f"its values overlap those of {other!r}", one)
+                raise self._damaged(f"its bytes overlap those of {other!r}", path)
 
     @contextlib.contextmanager
     def _sense(self, name: str = "") -> Iterator[None]:
@@ -330,14 +338,14 @@ class Hdf5:
         except CheckpointError:
             raise
         except Exception as error:
-            said = str(error).strip("'\"").rstrip(".") or type(error).__name__
-            raise self._damaged(f"cannot be read as HDF5: {said}", name) from error
+            reason = str(error).strip("'\"").rstrip(".") or type(error).__name__
+            raise self._damaged(f"cannot be read as HDF5: {reason}", name) from error
 
     def _damaged(self, message: str, name: str) -> DamagedCheckpointError:
         return DamagedCheckpointError(message, path=self._path, name=name)
 
     def _unsupported(self, what: str, name: str) -> UnsupportedCheckpointError:
-        message = f"holds {what}, which Keras does not write and tfckpt does not follow"
+        message = f"contains {what}, which Keras never writes; tfckpt does not read it"
         return UnsupportedCheckpointError(message, path=self._path, name=name)
 
 

@@ -101,13 +101,15 @@ class _H5Reader:
     def _check_writer(self) -> None:
         version = self._file.text(self._top, "keras_version") or "1"
         if version.partition(".")[0] == "1":
-            message = "was written by Keras 1, whose layers hold their values otherwise"
-            hint = "Load it with Keras 2 (to 2.15, or tf_keras), and save it again."
+            message = "was written by Keras 1, whose weight layout differs"
+            hint = "Load it with Keras 2 (up to 2.15, or tf_keras) and save it again."
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
         backend = self._file.text(self._top, "backend") or ""
         if backend in _FLIPPED:
-            message = f"was written with the backend {backend}, whose kernels are flipped"
-            hint = "Load it with Keras 2 and that backend, and save it with TensorFlow's."
+            message = (
+                f"was written with the {backend!r} backend, whose convolution kernels are flipped"
+            )
+            hint = "Load it with Keras 2 on that backend; save it with the TensorFlow backend."
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
 
     def _model(self, config: Mapping[str, Any]) -> Node:
@@ -116,7 +118,7 @@ class _H5Reader:
         configs = dict(_layers(config))
         for name in self._names(self._top, _LAYERS):
             if (group := self._top.find(name)) is None:
-                message = f"lists the layer {name!r}, and has no group of that name"
+                message = f"lists the layer {name!r} but has no group of that name"
                 raise DamagedCheckpointError(message, path=self._path, name=name)
             layer = self._layer(name, configs.get(name, {}))
             listed = self._listed(group)
@@ -138,11 +140,11 @@ class _H5Reader:
         found = []
         for name in self._names(group, _VALUES):
             if (dataset := group.dataset(name)) is None:
-                message = f"the group lists {name!r}, and does not hold it"
+                message = f"the group lists {name!r} but does not contain it"
                 raise DamagedCheckpointError(message, path=self._path, name=group.path)
             found.append((re.sub(r":\d+$", "", name), dataset))
         if len({id(dataset) for _, dataset in found}) != len(found):
-            message = "the group lists one value twice"
+            message = "the group lists a value twice"
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
         return found
 
@@ -150,7 +152,9 @@ class _H5Reader:
         """What a group lists; one that holds values must list something."""
         found = self._file.texts(group, attribute)
         if found is None and any(True for _ in group.walk()):
-            message = f"the group holds values, and its list of them, {attribute!r}, is not there"
+            message = (
+                f"the group holds values but lacks the attribute {attribute!r}, which lists them"
+            )
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
         return found or []
 
@@ -196,7 +200,7 @@ class _H5Reader:
         try:
             found = json.loads(self._file.text(self._file.root, name) or "{}")
         except (ValueError, RecursionError) as error:
-            message = f"its {name} is no JSON: {error}"
+            message = f"its {name!r} attribute is not valid JSON: {error}"
             raise DamagedCheckpointError(message, path=self._path) from None
         return found if isinstance(found, dict) else {}
 

@@ -59,7 +59,9 @@ class KerasValues:
         """
         self._checked()
         if (owner := self._owners.get(key)) is None:
-            raise DamagedCheckpointError("is not in the file", path=self._path, name=key)
+            raise DamagedCheckpointError(
+                "the file does not contain this value", path=self._path, name=key
+            )
         return owner.read(key)
 
     def verify(self, keys: Iterable[str]) -> None:

@@ -125,7 +125,7 @@ class SaverV1:
 
         entry = self.entries[key]
         if entry.dtype not in FIELDS:
-            message = f"a {entry.dtype} cannot be read"
+            message = f"values of dtype {entry.dtype} cannot be read from this format"
             raise UnsupportedCheckpointError(message, path=self._paths[0], name=key)
         boxes = [resolve(part.extents, entry.shape) for part in entry.slices]
         pieces = [
@@ -147,7 +147,7 @@ class SaverV1:
         """
         for key in keys:
             if key not in self.entries:
-                message = "the value is not listed"
+                message = "the checkpoint does not list this value"
                 raise DamagedCheckpointError(message, path=self._paths[0], name=key or "''")
             if self.entries[key].dtype in FIELDS:
                 self.read(key)
@@ -163,7 +163,8 @@ class SaverV1:
                 for name, dtype, shape, slices in _list(table.get(b""), path):
                     known = found.setdefault(name, (dtype, shape, []))
                     if known[:2] != (dtype, shape):
-                        raise WireError(f"{name!r} is {dtype} {shape} here, and not elsewhere")
+                        first = f"{known[0]} {known[1]}"
+                        raise WireError(f"{name!r} is {dtype} {shape}, but {first} in another file")
                     known[2].extend(TensorSlice(extents, number) for extents in slices)
         values = {}
         for name, (dtype, shape, parts) in sorted(found.items()):
@@ -180,7 +181,7 @@ class SaverV1:
         stored = self._tables[part.file].get(slice_key(key, part.extents))
         with _faults(path, key):
             if stored is None:
-                raise WireError("it is listed, and not in the table")
+                raise WireError("the value is listed but not in the file")
             data = _only(_only(stored, 2), 3)
             return array_of(data, dtype, shape)
 
@@ -226,13 +227,15 @@ def _list(
 ) -> Iterator[tuple[str, str, Shape, list[tuple[Extent, ...]]]]:
     """Name, type, shape and slices of each tensor that a file says it has."""
     if stored is None:
-        raise WireError("is a table, and has no list of tensors: no checkpoint")
+        raise WireError("is a LevelDB table without a list of tensors, so not a checkpoint")
     if len(stored) > _MAX_LIST_BYTES:
-        raise WireError(f"the list of tensors is {len(stored)} bytes long")
+        raise WireError(
+            f"the list of tensors has {len(stored)} bytes, more than the {_MAX_LIST_BYTES} allowed"
+        )
     if any(number == 1 and isinstance(value, int) for number, value in fields(stored)):
-        message = "is the index of a checkpoint of version 2, under another name"
+        message = "is the index of a checkpoint of version 2, but is not named '….index'"
         hint = (
-            "Give it the name of its data files, with `.index` for `.data-…`; write their prefix."
+            "Name it like its data files, with `.index` in place of `.data-…`, and give the prefix."
         )
         raise CheckpointNotFoundError(message, path=path, hint=hint)
     for number, value in fields(_only(stored, 1)):
@@ -255,7 +258,7 @@ def _tensor(data: bytes) -> tuple[str, str, Shape, list[tuple[Extent, ...]]]:
         elif number == 4:
             slices.append(parse_slice(as_message(value)))
     if dtype not in DTYPES:
-        raise WireError(f"{name!r}: dtype number {dtype} is none that TensorFlow has")
+        raise WireError(f"{name!r} has dtype number {dtype}, which TensorFlow does not define")
     return name, DTYPES[dtype], shape, slices
 
 
@@ -263,5 +266,5 @@ def _only(data: bytes, wanted: int) -> bytes:
     """The message in one field of a message; b"" where it is not set."""
     found = [as_message(value) for number, value in fields(data) if number == wanted]
     if len(found) > 1:
-        raise WireError(f"a field {wanted} stands twice")
+        raise WireError(f"protobuf field {wanted} occurs twice")
     return found[0] if found else b""

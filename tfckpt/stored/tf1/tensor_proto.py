@@ -93,7 +93,7 @@ def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
 
 def _check(found: float, count: int) -> None:
     if found != count:
-        raise WireError(f"it has {found:g} numbers, and its shape needs {count}")
+        raise WireError(f"the value has {found:g} elements, but its shape needs {count}")
 
 
 def _varints(content: bytes) -> np.ndarray:
@@ -105,7 +105,7 @@ def _varints(content: bytes) -> np.ndarray:
     if not len(raw):
         return np.empty(0, np.uint64)
     if not len(last) or last[-1] != len(raw) - 1:
-        raise WireError("a number runs past the end")
+        raise WireError("a number is truncated")
     lengths = np.diff(last, prepend=-1)
     if lengths.max() > _MAX_VARINT:
         raise WireError("a number has more than 64 bits")
@@ -134,5 +134,5 @@ def _cast(numbers: np.ndarray, dtype: str, field: int) -> np.ndarray:
         narrow = wide.astype(inner)
         fits = narrow == wide
     if not np.all(fits):
-        raise WireError(f"a number is out of the range of {dtype}")
+        raise WireError(f"an element is out of the range of {dtype}")
     return narrow.view(kind)
