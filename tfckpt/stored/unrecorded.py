@@ -109,7 +109,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
         named.sequences,
         named.aliases,
         named.optimizers,
-        roots=reader.given,
+        roots=reader.live_roots,
         labels=named.labels(reader.called()),
         private=named.private,
     )

@@ -1,11 +1,10 @@
-"""What ``model.export`` of Keras leaves: a SavedModel whose graph has lists instead of layers.
+"""SavedModels written by Keras's ``model.export``: their graph has lists of variables, no layers.
 
-The root lists the model's variables layer by layer, and Keras 3 stores each a second time, in the
-order in which its functions use them. What is told of the layers is in the variables' own names:
-``dense/kernel``, and in a sequential or subclassed model of Keras 3 ``sequential/dense/kernel``. A
-file of Keras 2 tells as much, and it is used likewise: layers by name, or where these were numbered
-by Keras, by their places. Where the names are not those of all values, or two are the same, nothing
-is told.
+The root lists the model's variables layer by layer. Keras 3 stores each variable a second time, in
+the order in which its functions use them. Layers are known only from the variables' own names:
+``dense/kernel``, or ``sequential/dense/kernel`` in a sequential or subclassed model of Keras 3. So
+layers are matched as in an ``.h5`` file: by name, or by position where Keras numbered them. If two
+variables have the same name, or a value is not in the lists, the layers stay unknown.
 """
 
 from __future__ import annotations
@@ -25,23 +24,20 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Root
     from tfckpt.stored.bundles.encoding import graph_proto
 
-_ALL, _TRAINABLE, _AGAIN = "variables", "trainable_variables", "_all_variables"
+_ALL, _TRAINABLE, _SECOND_COPIES = "variables", "trainable_variables", "_all_variables"
 _LISTS = (_ALL, _TRAINABLE, "non_trainable_variables")
 _MODELS = ("functional", "sequential")
 _LAYER_AND_VALUE = 2
-_SEED = "seed_generator_state"  # of no layer's scope, so its layer is not told
+_SEED = "seed_generator_state"  # without the scope of its layer, which stays unknown
 
 
 class Exported:
     """The values of an exported model, in the order of its layers.
 
-    Args:
-        graph: as stored.
-
     Attributes:
-        values: key → the variable's own name; ``{}`` where the graph is none of an exported model.
-        seeds: the keys of the states of random generators.
-        keys: all keys, also of what is stored a second time.
+        values: key → the variable's own name; empty if the graph is not an exported model's.
+        seeds: keys of the states of random generators.
+        keys: all keys, those of second copies included.
     """
 
     def __init__(self, graph: graph_proto.ObjectGraph) -> None:
@@ -60,37 +56,38 @@ class Exported:
                 for child in sorted(graph.nodes[roots[name]].children, key=_number)
                 for value in graph.nodes[child.node_id].attributes
             }
-            for name in (*_LISTS, _AGAIN)
+            for name in (*_LISTS, _SECOND_COPIES)
             if name in roots
         }
-        found = listed[_ALL]
-        again = {key: name for key, name in listed.get(_AGAIN, {}).items() if key not in found}
-        every = {value.checkpoint_key for node in graph.nodes for value in node.attributes}
-        unique = len(set(found.values())) == len(found) and all(found.values())
+        variables = listed[_ALL]
+        copies = {
+            key: name
+            for key, name in listed.get(_SECOND_COPIES, {}).items()
+            if key not in variables
+        }
+        all_keys = {value.checkpoint_key for node in graph.nodes for value in node.attributes}
+        unique = len(set(variables.values())) == len(variables) and all(variables.values())
         if (
             unique
-            and found.keys() | again.keys() == every
-            and {*again.values()} <= {*found.values()}
+            and variables.keys() | copies.keys() == all_keys
+            and {*copies.values()} <= {*variables.values()}
         ):
-            self.seeds = {key for key, name in found.items() if name.endswith(f"/{_SEED}")}
-            self.values = {key: name for key, name in found.items() if key not in self.seeds}
-            self.keys = every
+            self.seeds = {key for key, name in variables.items() if name.endswith(f"/{_SEED}")}
+            self.values = {key: name for key, name in variables.items() if key not in self.seeds}
+            self.keys = all_keys
             self._trainable = set(listed[_TRAINABLE])
 
     def inventory(
         self, path: str, roots: Mapping[str, Root] | None, bases: Collection[str]
     ) -> tuple[names.Names, Inventory] | None:
-        """The names, and an inventory without entries; None where names of layers are not told.
+        """Canonical names and an inventory without entries; None if layer names are unknown.
 
-        Args:
-            path: of the artefact.
-            roots: what the live side was given, by keyword.
-            bases: automatic layer names.
+        ``roots`` are the live objects by keyword, ``bases`` automatic layer names.
         """
         parts = {key: name.split("/") for key, name in self.values.items()}
-        if _in_scope_of_model([found[0] for found in parts.values()], roots, bases):
-            parts = {key: found[1:] for key, found in parts.items()}
-        if not parts or any(len(found) < _LAYER_AND_VALUE for found in parts.values()):
+        if _in_scope_of_model([path[0] for path in parts.values()], roots, bases):
+            parts = {key: path[1:] for key, path in parts.items()}
+        if not parts or any(len(path) < _LAYER_AND_VALUE for path in parts.values()):
             return None
         model = Node(NodeKind.SEQUENCE)
         layers: dict[str, Node] = {}
@@ -104,13 +101,13 @@ class Exported:
             layers[name].children.append((edge, value))
             orders.setdefault(name, []).append(value)
         named = names.assign({names.MODEL: model}, {names.MODEL})
-        called = {id(value.node): value.name for value in named.values}
+        canonical = {id(value.node): value.name for value in named.values}
         deep = {
             named.paths[id(layers[name])]: tuple(
-                Ordered(called[id(value)], value.label)
-                for value in sorted(found, key=lambda each: each.value not in self._trainable)
+                Ordered(canonical[id(value)], value.label)
+                for value in sorted(values, key=lambda value: value.value not in self._trainable)
             )
-            for name, found in orders.items()
+            for name, values in orders.items()
         }
         listed = frozenset({names.MODEL} & named.sequences.keys())
         return named, Inventory(
@@ -119,13 +116,13 @@ class Exported:
 
 
 def _in_scope_of_model(
-    first: Sequence[str], roots: Mapping[str, Root] | None, bases: Collection[str]
+    heads: Sequence[str], roots: Mapping[str, Root] | None, bases: Collection[str]
 ) -> bool:
-    """Whether what all names begin with is the model, and not its only layer."""
-    if len(set(first)) != 1 or weak_base(first[0], bases) not in {"", *_MODELS}:
+    """Whether the common first component is the model's scope, not that of its only layer."""
+    if len(set(heads)) != 1 or weak_base(heads[0], bases) not in {"", *_MODELS}:
         return False
     parts = {_unnumbered(part) for root in (roots or {}).values() for part in root.parts}
-    return _unnumbered(first[0]) not in parts
+    return _unnumbered(heads[0]) not in parts
 
 
 def _number(child: graph_proto.Child) -> int:

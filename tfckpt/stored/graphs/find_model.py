@@ -1,11 +1,11 @@
-"""Which objects of a stored graph are the model and the optimizer of the live side.
+"""Which objects of a stored graph correspond to the live model and optimizer.
 
-The same model may have been given as the root, as a keyword or by ``save_weights`` on one side, and
-otherwise on the other. A keyword that both sides have decides; another object, whose keyword is the
-name that this one has here, stands aside as ``model~2``. Where there is none, a lone live model is
-looked for: what has most of its attributes and layers, the root itself or a child, else what looks
-like a model at all. Where several or nothing does, each object keeps its keyword, and a policy may
-rename it.
+The same model may have been saved as the root object, under a keyword or by ``save_weights``, and
+be restored in another of these ways. A keyword that both sides have decides; a different stored
+object that already has the resulting name becomes ``model~2``. Without a common keyword, a lone
+live model corresponds to the object that shares most of its attributes and layers, the root or one
+of its children; if none shares any, to the only object that looks like a Keras model. If several or
+none do, each object keeps its keyword, and a policy may rename it.
 """
 
 from __future__ import annotations
@@ -29,91 +29,92 @@ def components(
 ) -> dict[str, str]:
     """Edge of the root (``""`` for the root itself) → first component of the names below it.
 
-    Args:
-        reader: of the graph.
-        children: what the root leads to.
-        live: what the live side was given, by keyword; None where there is none.
+    ``live`` has the live objects by keyword; None if there are no live objects.
     """
-    found = _guess(reader, children) if live is None else _met(reader, children, live)
-    taken = {*found.values(), *children}
-    others = children.keys() - found.keys() if "" not in found else ()
-    return found | {edge: free_name(edge, taken) for edge in others if edge in found.values()}
+    components_by_edge = (
+        _guess(reader, children) if live is None else _from_live(reader, children, live)
+    )
+    taken = {*components_by_edge.values(), *children}
+    others = children.keys() - components_by_edge.keys() if "" not in components_by_edge else ()
+    return components_by_edge | {
+        edge: free_name(edge, taken) for edge in others if edge in components_by_edge.values()
+    }
 
 
-def given(
+def live_roots(
     reader: GraphReader,
     children: Mapping[str, int],
     components: Mapping[str, str],
     live: Mapping[str, Root],
 ) -> dict[str, Root]:
-    """What :func:`components` found of the live side's objects, by the keyword in the file."""
+    """The live objects that :func:`components` found in the file, by the keyword in the file."""
     kinds = {root.component: root.kind for root in live.values()}
-    # An object that was given by itself has attributes; no keyword has an underscore in front.
-    by_itself = is_model(reader, 0) or any(edge.startswith("_") for edge in children)
-    known = {""} if by_itself else {"", *children}
+    # An object saved as the root has attributes; a keyword never begins with an underscore.
+    is_root = is_model(reader, 0) or any(edge.startswith("_") for edge in children)
+    edges = {""} if is_root else {"", *children}
     return {
         edge: Root(component, kinds[component])
         for edge, component in components.items()
-        if component in kinds and edge in known
+        if component in kinds and edge in edges
     }
 
 
-def _met(
+def _from_live(
     reader: GraphReader, children: Mapping[str, int], live: Mapping[str, Root]
 ) -> dict[str, str]:
     models = [keyword for keyword, root in live.items() if root.kind == MODEL]
     if len(models) != 1:
         return _by_keyword(children, live)
     (keyword,) = models
-    place = _place(reader, children, keyword, live)
-    if place is None or (place not in {MODEL, keyword, ""} and MODEL in children):
+    edge = _model_edge(reader, children, keyword, live)
+    if edge is None or (edge not in {MODEL, keyword, ""} and MODEL in children):
         return _by_keyword(children, live)
-    found = {place: MODEL}
+    components = {edge: MODEL}
     for other, root in live.items():
-        if other and other != keyword and other in children and other != place:
-            found[other] = root.component
-    return found | _solvers(reader, children, found)
+        if other and other != keyword and other in children and other != edge:
+            components[other] = root.component
+    return components | _lone_optimizer(reader, children, components)
 
 
 def _guess(reader: GraphReader, children: Mapping[str, int]) -> dict[str, str]:
     if is_model(reader, 0):
-        return {"": MODEL} | _solvers(reader, children, {})
+        return {"": MODEL} | _lone_optimizer(reader, children, {})
     if reader.is_optimizer(0):
         return {"": OPTIMIZER}
     models = [edge for edge, node in children.items() if is_model(reader, node)]
     if len(models) != 1 or (MODEL in children and models != [MODEL]):
         return {}
-    return {models[0]: MODEL} | _solvers(reader, children, {})
+    return {models[0]: MODEL} | _lone_optimizer(reader, children, {})
 
 
 def _by_keyword(children: Mapping[str, int], live: Mapping[str, Root]) -> dict[str, str]:
     hint = {keyword: root.component for keyword, root in live.items()}
     if "" in hint and hint[""] and hint[""] not in children:
         return hint
-    # A lone optimizer may have been given by another keyword on either side.
+    # A lone optimizer may have different keywords in the model and in the checkpoint.
     return {k: c for k, c in hint.items() if k in children or (k and c not in children)}
 
 
-def _place(
+def _model_edge(
     reader: GraphReader, children: Mapping[str, int], keyword: str, live: Mapping[str, Root]
 ) -> str | None:
-    """The edge to the lone live model, ``""`` for the root itself, None where it is not clear."""
-    own = {
+    """The edge to the lone live model, ``""`` for the root itself, None if it is ambiguous."""
+    candidates = {
         edge: node
         for edge, node in children.items()
         if node and (edge == keyword or edge not in live)  # TensorFlow's root may be its own child
     }
     parts = {_unnumbered(part) for part in live[keyword].parts}
-    alike = {edge: len(parts & _parts(reader, node)) for edge, node in own.items()}
-    root = len(parts & (_layers(reader, 0) | _plain(own)))
-    if keyword and keyword in own and alike[keyword] >= root:
+    shared = {edge: len(parts & _parts(reader, node)) for edge, node in candidates.items()}
+    root = len(parts & (_layers(reader, 0) | _plain(candidates)))
+    if keyword and keyword in candidates and shared[keyword] >= root:
         return keyword
-    most = max(alike.values(), default=0)
+    most = max(shared.values(), default=0)
     if is_model(reader, 0) or root > most:
         return ""
-    nearest = [edge for edge, count in alike.items() if count == most]
+    nearest = [edge for edge, count in shared.items() if count == most]
     if not most:
-        nearest = [edge for edge, node in own.items() if is_model(reader, node)]
+        nearest = [edge for edge, node in candidates.items() if is_model(reader, node)]
     return nearest[0] if len(nearest) == 1 else None
 
 
@@ -129,26 +130,26 @@ def _plain(edges: Iterable[str]) -> set[str]:
 def _layers(reader: GraphReader, index: int) -> set[str]:
     if not reader.is_sequence(index):
         return set()
-    found = sequence_names(reader, reader.sequence_layers(index), reader.edges[index])
-    return {_unnumbered(name) for names in found for name in names if name}
+    layer_names = sequence_names(reader, reader.sequence_layers(index), reader.edges[index])
+    return {_unnumbered(name) for names in layer_names for name in names if name}
 
 
 def _unnumbered(name: str) -> str:
     return re.sub(r"_\d+$", "", name.replace("/", "_"))
 
 
-def _solvers(
+def _lone_optimizer(
     reader: GraphReader, children: Mapping[str, int], taken: Mapping[str, str]
 ) -> dict[str, str]:
-    """The edges to the lone optimizer; where there are several, each keeps its keyword."""
+    """The edges to the lone optimizer; empty if there are several: each keeps its keyword."""
     nodes = {edge: reader.inner(node) for edge, node in children.items()}
-    solvers = {edge: node for edge, node in nodes.items() if reader.is_optimizer(node)}
-    lone = len(set(solvers.values())) == 1
-    return {edge: OPTIMIZER for edge in solvers if edge not in taken} if lone else {}
+    optimizers = {edge: node for edge, node in nodes.items() if reader.is_optimizer(node)}
+    lone = len(set(optimizers.values())) == 1
+    return {edge: OPTIMIZER for edge in optimizers if edge not in taken} if lone else {}
 
 
 def is_model(reader: GraphReader, index: int) -> bool:
-    """Whether a node shows that it is a Keras model; a subclassed one need not."""
+    """Whether a node is certainly a Keras model; a subclassed model may not show it."""
     edges = reader.edges[index]
     return (
         reader.is_sequence(index)

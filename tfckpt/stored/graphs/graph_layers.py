@@ -1,7 +1,7 @@
-"""What the layers of a stack, or of a list, are called, as far as a stored graph tells.
+"""The names of the layers in a model or list, as far as a stored graph shows them.
 
-Their names are in the names of their variables, with the scopes in which these were made
-(:mod:`tfckpt.stored.graphs.layer_names`); the graph tells how many layers lead to each.
+A layer's name is one of the scopes in its variables' names
+(:mod:`tfckpt.stored.graphs.layer_names`); the graph shows how many layers lead to each variable.
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ OPERATIONS = "_operations"
 def sequence_names(
     reader: GraphReader, layers: list[int], edges: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """The name of each layer of a stack, and what else it may be called.
+    """The name of each layer of a functional or sequential model, and an alternative or ``""``.
 
-    Args:
-        reader: of the graph.
-        layers: their nodes.
-        edges: of the stack.
+    ``layers`` are nodes of the graph, ``edges`` those of the model.
     """
     scopes = _scopes(reader, layers)
     if not {INNER, OPERATIONS} & edges.keys():
@@ -36,30 +33,34 @@ def sequence_names(
             (long if long and not weak_base(short, reader.bases) else short, short)
             for long, short in slashed_names(scopes)
         ]
-    # Keras 3 builds a sequential model's layers in a scope of its name, all else in none.
+    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none.
     return [(name, "") for name in layer_names(scopes, 1 if INNER in edges else 0)]
 
 
 def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]]:
-    """The same for layers in a list; not where a layer called, or built, another one when it was
-    made: the variables tell the name of that one alone.
+    """The same for layers in a list.
+
+    Unknown where a layer built another one first: the variables then show only that one's name.
     """
     scopes = _scopes(reader, layers)
-    sure = (all(len(scope.path) >= scope.depth for scope in each) for each in scopes)
-    return [(name * told, "") for name, told in zip(layer_names(scopes), sure, strict=True)]
+    certain = (all(len(scope.path) >= scope.depth for scope in each) for each in scopes)
+    return [(name * sure, "") for name, sure in zip(layer_names(scopes), certain, strict=True)]
 
 
 def attribute_names(reader: GraphReader, edges: Mapping[str, int]) -> dict[int, str]:
-    """Node of each layer, or what may be one, that an attribute leads to → its name, if told."""
+    """Node of each (possible) layer that an attribute leads to → its name, if known."""
     layers = [
         target
         for target in dict.fromkeys(edges.values())
         if not (reader.nodes[target].attributes or reader.is_container(target))
         and not reader.is_optimizer(target)
     ]
-    found = (name for name, _ in listed_names(reader, layers))
-    told = {layer: reader.label(layer) or name for layer, name in zip(layers, found, strict=True)}
-    return {layer: name for layer, name in told.items() if name}
+    variable_names = (name for name, _ in listed_names(reader, layers))
+    labels = {
+        layer: reader.label(layer) or name
+        for layer, name in zip(layers, variable_names, strict=True)
+    }
+    return {layer: name for layer, name in labels.items() if name}
 
 
 def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
@@ -80,7 +81,7 @@ def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
 
 
 def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]]:
-    """The variables below a layer, with how many layers, and of them stacks, lead to each."""
+    """``(depth, sequences, variable)`` below a layer: how many layers, and models, lead to it."""
     seen, stack = {index}, [(1, int(reader.is_sequence(index)), index)]
     while stack:
         depth, sequences, current = stack.pop()

@@ -1,4 +1,4 @@
-"""Checkpoint keys: the path of an object, then what of it is stored.
+"""Checkpoint keys: the path of an object, then the attribute of it that is stored.
 
 TensorFlow writes ``.`` as ``..`` and ``/`` as ``.S`` in each edge
 (tensorflow/python/trackable/trackable_utils.py).
@@ -24,7 +24,7 @@ def edges(key: str) -> list[str]:
 
 
 def escape(edge: str) -> str:
-    """An edge as it stands in a key.
+    """An edge as written in a key.
 
     >>> escape("a.b/c")
     'a..b.Sc'

@@ -1,10 +1,10 @@
-"""The names of a stack's layers, which a checkpoint tells only through its variables' names.
+"""The names of a model's layers, which a checkpoint shows only through its variables' names.
 
-A variable's name is ``<scope>/…/<layer>/…/<variable>``. How many scopes stand before the layer
-depends on how the model was built, and what lies between layer and variable need not have opened
-one: Keras 3 builds the inside of a layer late, in the layer's own scope. So each part of the name
-that could be the layer's stays in question until the layer's other variables and the other layers
-rule it out. Where two are left, or none, the name is not known: a wrong one could match.
+A variable's name is ``<scope>/…/<layer>/…/<variable>``. How many scopes precede the layer depends
+on how the model was built, and a nested layer need not have opened a scope: Keras 3 builds the
+inside of a layer late, in the layer's own scope. So each component that could be the layer's stays
+a candidate until the layer's other variables and the other layers rule it out. If several or no
+candidates are left, the name is unknown: a wrong one could match another layer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Scope(NamedTuple):
 
     Attributes:
         path: the variable's own name without the last component.
-        depth: how many layers lead to it, the layer in question among them.
-        stacks: how many of them are functional or sequential models.
+        depth: how many layers lead to it, the layer in question included.
+        sequences: how many of them are functional or sequential models.
     """
 
     path: Path
@@ -34,12 +34,9 @@ class Scope(NamedTuple):
 
 
 def layer_names(layers: Sequence[Sequence[Scope]], usual: int | None = None) -> list[str]:
-    """The name of each layer of a stack, "" where it is not known.
+    """The name of each layer, "" if unknown; ``layers`` has the scopes of each layer's variables.
 
-    Args:
-        layers: per layer, where its variables were made.
-        usual: how many scopes stand before a layer's name in such a stack, as a rule; None where
-            there is no rule, as in a list of layers.
+    ``usual`` is how many scopes normally precede a layer's name; None in a list of layers.
 
     >>> cell, dense = Scope(("net", "lstm", "lstm_cell"), depth=2), Scope(("net", "dense"))
     >>> layer_names([[cell], [dense]])
@@ -51,11 +48,10 @@ def layer_names(layers: Sequence[Sequence[Scope]], usual: int | None = None) -> 
 
 
 def slashed_names(layers: Sequence[Sequence[Scope]]) -> list[tuple[str, str]]:
-    """The name of each layer where names may have slashes in them, and the name if it has none.
+    """The name of each layer if names may contain slashes, and its name if they may not.
 
-    In tf_keras `conv1/conv` is a layer of that name, or `conv` that another layer `conv1` made. If
-    other layers of the stack were made elsewhere, it is the former: a stack makes its layers in one
-    scope.
+    In tf_keras `conv1/conv` is a layer of that name, or `conv` made by a layer `conv1`. If other
+    layers of the model have other scopes, it is the former: a model makes its layers in one scope.
 
     >>> slashed_names([[Scope(("conv1", "conv"))], [Scope(("conv1", "bn"))], [Scope(("fc",))]])
     [('conv1/conv', 'conv'), ('conv1/bn', 'bn'), ('fc', 'fc')]
@@ -71,14 +67,14 @@ def slashed_names(layers: Sequence[Sequence[Scope]]) -> list[tuple[str, str]]:
 
 
 def _paths(layers: Sequence[Sequence[Scope]], usual: int | None) -> list[Path]:
-    """The scopes that lead to each layer, its own last; () where they are not known."""
+    """The scopes that lead to each layer, its own last; () if unknown."""
     users = Counter(prefix for scopes in layers for prefix in _all_prefixes(scopes))
     possible = [[p for p in _possible(scopes) if users[p] == 1] for scopes in layers]
-    parents = Counter(found[0][:-1] for found in possible if len(found) == 1)
+    parents = Counter(prefixes[0][:-1] for prefixes in possible if len(prefixes) == 1)
     paths: list[Path] = []
-    for found in possible:
-        ranks = [(len(prefix) - 1 == usual, parents[prefix[:-1]]) for prefix in found]
-        best = [p for p, rank in zip(found, ranks, strict=True) if rank == max(ranks)]
+    for prefixes in possible:
+        ranks = [(len(prefix) - 1 == usual, parents[prefix[:-1]]) for prefix in prefixes]
+        best = [p for p, rank in zip(prefixes, ranks, strict=True) if rank == max(ranks)]
         paths.append(best[0] if len(best) == 1 else ())
     return paths
 
@@ -93,18 +89,18 @@ def _all_prefixes(scopes: Iterable[Scope]) -> set[Path]:
 
 
 def _possible(scopes: Iterable[Scope]) -> list[Path]:
-    """The prefixes that end in a layer's name, as far as its own variables tell."""
-    told: list[set[Path]] = []
+    """The prefixes that may end in a layer's name, from its own variables alone."""
+    candidates: list[set[Path]] = []
     for path, depth, sequences in scopes:
-        # Each layer in between adds a component or none; one in an inner stack always does.
+        # Each layer in between adds one component or none; an inner model always adds one.
         ends = range(max(1, len(path) - depth + 1), len(path) - sequences + 1)
-        if path:  # else made outside of any layer, as a tf.Module's are
-            told.append({path[:end] for end in ends})
-    if not told:
+        if path:  # else made outside of any layer, like those of a tf.Module
+            candidates.append({path[:end] for end in ends})
+    if not candidates:
         return []
-    if common := set.intersection(*told):
+    if common := set.intersection(*candidates):
         return sorted(common)
-    # A variable that came later, LoRA's, stands in the layer's scope and in none before it.
-    last = set.intersection(*({prefix[-1] for prefix in prefixes} for prefixes in told))
-    longest = {prefix[-1]: prefix for prefix in sorted(set.union(*told), key=len)}
+    # A variable added later, by LoRA for example, has the layer's scope and none before it.
+    last = set.intersection(*({prefix[-1] for prefix in prefixes} for prefixes in candidates))
+    longest = {prefix[-1]: prefix for prefix in sorted(set.union(*candidates), key=len)}
     return [longest[name] for name in sorted(last)]

@@ -1,8 +1,8 @@
 """One optimizer in a stored object graph: its own values, and its slots by variable.
 
-TensorFlow's graph addresses Keras's slots by position. Three writers, three ways back to the
-variable: Keras 3 lists ``_trainable_variables`` beside the slots; tf_keras says it in the slot's
-name, ``Adam/m/dense/kernel``; tf_keras's legacy optimizers store it outright.
+TensorFlow's graph identifies Keras's slots by index only. The variable of a slot is found in one of
+three ways: Keras 3 lists ``_trainable_variables`` beside the slots; tf_keras has it in the slot's
+name, ``Adam/m/dense/kernel``; tf_keras's legacy optimizers store the reference itself.
 """
 
 from __future__ import annotations
@@ -37,34 +37,32 @@ _BOOKKEEPING = frozenset({"_variables", "_trainable_variables", "_trainable_vari
 
 
 def wrapped(reader: GraphReader) -> dict[int, int]:
-    """Optimizers that only wrap another → that one: both are one optimizer.
+    """Optimizers that wrap another → the inner one; the two are treated as one optimizer.
 
-    Keras 3's loss-scale optimizer is such a one, which tf_keras stores as one node with the other,
-    and what Keras 2 made of an optimizer of ``tf.compat.v1.train``.
+    These are Keras 3's loss-scale optimizer (tf_keras stores it as one node with the inner one) and
+    Keras 2's wrapper of an optimizer of ``tf.compat.v1.train``.
     """
-    found = {}
+    inner_of = {}
     for index, edges in enumerate(reader.edges):
-        # A checkpoint may well have been given an optimizer and a step, and nothing else.
+        # The root itself may consist of just an optimizer and a step.
         if index and edges.keys() == _V1_WRAPPER and reader.is_optimizer(edges[OPTIMIZER]):
-            found[index] = edges[OPTIMIZER]
+            inner_of[index] = edges[OPTIMIZER]
             continue
         inner = edges.get(_INNER)
         if inner is None or not (reader.is_optimizer(index) and reader.is_optimizer(inner)):
             continue
-        # Its scale comes with its first use; before that, its name is all there is.
+        # Its scale is created on first use; before that, only its name shows what it is.
         count = edges.get("_iterations", edges.get("iterations"))  # the latter before Keras 3.5
-        own = "" if count is None else reader.full_name(count)
-        if "dynamic_scale" in edges or re.match(r"loss_scale_optimizer(_\d+)?/", own):
-            found[index] = inner
-    return found
+        name = "" if count is None else reader.full_name(count)
+        if "dynamic_scale" in edges or re.match(r"loss_scale_optimizer(_\d+)?/", name):
+            inner_of[index] = inner
+    return inner_of
 
 
 def scale_values(reader: GraphReader, index: int) -> dict[str, int]:
-    """Edge → node of a loss-scale optimizer's own values; nothing for any other optimizer.
+    """Edge → node of a loss-scale optimizer's own values; empty for any other optimizer.
 
-    Args:
-        reader: of the graph.
-        index: the optimizer inside, which is the outer one, too, in tf_keras's files.
+    ``index`` is the inner optimizer; in tf_keras's files it is the outer one, too.
     """
     edges = reader.edges
     if (outer := reader.outer(index)) is not None:
@@ -83,7 +81,7 @@ class OptimizerGraph:
         self._edges = reader.edges[index]
 
     def own(self) -> Iterator[tuple[str, int]]:
-        """Name → node of what is not a slot: scalars and inner optimizers."""
+        """Name → node of everything but slots: scalars and inner optimizers."""
         edges = dict(self._edges)
         if (outer := self._reader.outer(self._index)) is not None:
             step = self._reader.edges[outer].get(_V1_STEP)
@@ -97,7 +95,7 @@ class OptimizerGraph:
                 yield edge, target
 
     def finish(self) -> None:
-        """Roles, the optimizer's class, and the slots, once the model's variables are nodes."""
+        """Set roles, class and slots; called once the model's variables are nodes."""
         for edge, child in self._node.children:
             child.role = optimizer_value(edge)[1]
         by_name = self._by_full_name()
@@ -106,17 +104,17 @@ class OptimizerGraph:
         variables = self._trainable()
         for edge, target in self._slot_lists():
             listed = self._reader.edges[target]
-            whole = len(listed) == len(variables)  # else no position tells whose they are
+            complete = len(listed) == len(variables)  # else an index does not identify the variable
             for position, value in sorted(listed.items(), key=_numeric):
-                of = variables.get(int(position)) if whole else None
+                of = variables.get(int(position)) if complete else None
                 if of is None:
                     of = named_slot(self._reader.full_name(value), by_name)[2]
                 if of is None and variables:
-                    continue  # it is among the leftovers, too
+                    continue  # `_leftovers` handles it
                 self._slot(edge, of, value, position, done)
-        told = self._reader.nodes[self._index].slot_variables
-        words = {slot.slot_name for slot in told}
-        for slot in told:
+        references = self._reader.nodes[self._index].slot_variables
+        words = {slot.slot_name for slot in references}
+        for slot in references:
             of = slot.original_variable_node_id
             word = slot_among(slot.slot_name, words)
             self._slot(word, of, slot.slot_variable_node_id, str(of), done)
@@ -125,7 +123,7 @@ class OptimizerGraph:
     def _leftovers(
         self, variables: dict[int, int], by_name: dict[str, int], done: set[int]
     ) -> None:
-        """Values in ``_variables`` that no slot list has; their own names say what they are."""
+        """Values in ``_variables`` that are in no slot list; their own names identify them."""
         listed = self._edges.get("_variables")
         if listed is None:
             return
@@ -149,9 +147,9 @@ class OptimizerGraph:
     def _factors(
         self, unnamed: list[tuple[str, int]], of: int, done: set[int]
     ) -> list[tuple[str, int]]:
-        """Adafactor's rows and columns of a variable, which stand before its velocity.
+        """Adafactor's row and column slots of a variable, which precede its velocity.
 
-        They bear the variable's own last name, and the lists ``_r`` and ``_c`` are stored empty.
+        Both have the variable's own last name; the lists ``_r`` and ``_c`` are stored empty.
         """
         own = self._reader.full_name(of).rpartition("/")[2]
         before = [self._reader.full_name(value).rpartition("/")[2] for _, value in unnamed[-2:]]
@@ -190,10 +188,10 @@ class OptimizerGraph:
         return {int(key): target for key, target in edges.items() if key.isdecimal()}
 
     def _by_full_name(self) -> dict[str, int]:
-        """The graph's variables by their own names, those that only one has.
+        """The graph's variables by their own names, if these are unique.
 
-        Of two of one name, a copy of the model's for example, the one in the optimizer's own model
-        is meant.
+        Of two variables with one name (of a copied model, for example), the one below the
+        optimizer's own model is taken.
         """
         own = set(self._edges.values())
         if "_variables" in self._edges:
@@ -203,17 +201,17 @@ class OptimizerGraph:
         return self._unique(others) | self._unique(index for index in others if index in mine)
 
     def _unique(self, indices: Iterable[int]) -> dict[str, int]:
-        found: dict[str, int | None] = {}
+        by_name: dict[str, int | None] = {}
         for index in indices:
             if self._reader.nodes[index].attributes:
                 name = self._reader.full_name(index)
-                found[name] = None if name in found else index
-        return {name: index for name, index in found.items() if name and index is not None}
+                by_name[name] = None if name in by_name else index
+        return {name: index for name, index in by_name.items() if name and index is not None}
 
     def _below_owner(self) -> set[int]:
-        """What the model leads to that this optimizer was compiled into; nothing if not just one.
+        """The nodes below the model that was compiled with this optimizer; empty if ambiguous.
 
-        The root of the checkpoint is none, as long as another object has the optimizer too.
+        The root of the checkpoint counts as a model only if no other object has the optimizer.
         """
         edges = self._reader.edges
         owners = [i for i, below in enumerate(edges) if below.get(OPTIMIZER) == self._index]
@@ -228,7 +226,7 @@ class OptimizerGraph:
         return seen
 
     def _class(self, by_name: Mapping[str, int]) -> str:
-        """``adam``, where a name says so: ``adam/iteration``, ``Adam/iter``, ``Adam/m/kernel``."""
+        """``adam``, if a name shows it: ``adam/iteration``, ``Adam/iter``, ``Adam/m/kernel``."""
         full_name = self._reader.full_name
         for edge in ("_iterations", "_learning_rate", "iter"):
             if edge in self._edges and (name := _first(full_name(self._edges[edge]))):
@@ -245,22 +243,22 @@ class OptimizerGraph:
 
 
 def _first(full_name: str) -> str:
-    """The class of the optimizer that a value of its own is called after."""
+    """The optimizer class in the name of one of its own values."""
     name, slash, _ = full_name.partition("/")
     return optimizer_class(snake_case(name)) if slash else ""
 
 
 def named_slot(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
-    """What a slot's name in tf_keras says: the optimizer's class, the slot, and the variable.
+    """The optimizer's class, the slot and the variable from a slot's name in tf_keras.
 
-    ``Adam/m/dense/kernel`` where the slot was made in a training step, ``m/dense/kernel`` where the
-    optimizer was built by hand; ("", "", None) where neither fits or both do.
+    ``Adam/m/dense/kernel`` if the slot was made in a training step, ``m/dense/kernel`` if the
+    optimizer was built explicitly; ("", "", None) if neither form fits or both do.
     """
     parts = full_name.split("/")
-    fitting = [cut for cut in (1, 2) if "/".join(parts[cut:]) in variables]
-    if len(fitting) != 1:
+    cuts = [cut for cut in (1, 2) if "/".join(parts[cut:]) in variables]
+    if len(cuts) != 1:
         return "", "", None
-    (cut,) = fitting
+    (cut,) = cuts
     cls = snake_case(parts[0]) if cut == 2 else ""
     return cls, parts[cut - 1], variables["/".join(parts[cut:])]
 

@@ -1,17 +1,17 @@
-"""The object graph inside a TF2 checkpoint → the tree that :mod:`tfckpt.core.names` gives names to.
+"""Reads the object graph of a TF2 checkpoint into the tree that :mod:`tfckpt.core.names` names.
 
-The graph holds edges (attributes, list indices) and, per variable, the name it had; no classes, no
-layer names. What is told from its shape, read off many checkpoints of both flavours:
+The graph holds edges (attributes, list indices) and each variable's own name, but no classes and no
+layer names. These follow from its structure, as seen in checkpoints of Keras 3 and tf_keras:
 
-- a node with ``layer_with_weights-N`` is tf_keras's functional or sequential model; one with a list
-  ``_operations`` is Keras 3's, and ``_functional`` leads to it from a sequential one. The layers'
+- a node with ``layer_with_weights-N`` is a functional or sequential model of tf_keras; a node with
+  a list ``_operations`` is one of Keras 3, in a sequential model below ``_functional``. The layers'
   names are in the variables' names: ``inner/dense/kernel``;
-- a node with ``_variables`` beside ``_iterations``, or with slot variables, is an optimizer. A slot
-  list's elements stand in the order of ``_trainable_variables`` (Keras 3), or say in their own
-  names which variable they belong to (tf_keras: ``Adam/m/dense/kernel``).
+- a node with ``_variables`` and ``_iterations``, or with slot variables, is an optimizer. The
+  elements of a slot list are in the order of ``_trainable_variables`` (Keras 3), or have the
+  variable's name in their own (tf_keras: ``Adam/m/dense/kernel``).
 
-A layer whose name is not to be found keeps TensorFlow's own word for it, ``layer_with_weights-2``,
-and an unresolvable slot its number: visible, and never matched by accident.
+A layer of unknown name keeps TensorFlow's edge, ``layer_with_weights-2``, and a slot of an unknown
+variable its index: both stay visible and never match by accident.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
 
-# Layers that Keras itself names, in snake case; those of the user's own classes come with the live
-# side. (keras.layers and tf_keras.layers of 2.16 to 2.21, those that hold weights.)
+# Names that Keras gives to layers without one: classes in snake case. The user's own classes come
+# from the live model. (Layers with weights of keras.layers and tf_keras.layers, 2.16 to 2.21.)
 KERAS_BASES = frozenset(
     """
     activation additive_attention attention batch_normalization bidirectional category_encoding
@@ -71,17 +71,16 @@ _LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
 _OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
 _TFCKPT = "_tfckpt"
 _V1_SCALED = {"base_optimizer", LOSS_SCALE}  # tf.compat.v1.mixed_precision
-_TRAINED = "_trainable_variables"
+_TRAINABLE = "_trainable_variables"
 
 
 class GraphReader:
     """One object graph, turned into nodes.
 
     Args:
-        graph: as stored.
+        graph: the stored graph.
         bases: automatic layer names beyond Keras's own, ``my_block``.
-        metadata: the edges from the root to an object → what more is known of it than the graph
-            says.
+        metadata: edges from the root to an object → its name and configuration from Keras.
     """
 
     def __init__(
@@ -94,9 +93,9 @@ class GraphReader:
         self.edges = [
             {child.local_name: child.node_id for child in node.children} for node in graph.nodes
         ]
-        told = {self._at(path): each for path, each in metadata.items()}
-        self._labels = {index: each.name for index, each in told.items()}
-        self._configs = {index: each.config for index, each in told.items() if index is not None}
+        by_node = {self._at(path): each for path, each in metadata.items()}
+        self._labels = {index: each.name for index, each in by_node.items()}
+        self._configs = {index: each.config for index, each in by_node.items() if index is not None}
         self.bookkeeping = take_bookkeeping(self.edges)
         self.bases = KERAS_BASES | set(bases)
         self._inside = wrapped(self)
@@ -104,19 +103,19 @@ class GraphReader:
         self._made: dict[int, Node] = {}
         self._called: dict[int, str] = {}
         self._optimizers: list[tuple[int, Node]] = []
-        self.given: dict[str, Root] = {}  # by keyword, once `roots` was called
+        self.live_roots: dict[str, Root] = {}  # by keyword, after `roots` was called
 
     def roots(self, live: Mapping[str, Root] | None = None) -> tuple[dict[str, Node], set[str]]:
         """First component → node, and which of them are Keras models.
 
         Args:
-            live: what the live side was given, by keyword (``""`` for its root object); without
-                it, a lone recognisable model is ``model``.
+            live: the live objects by keyword (``""`` for the root object); without them, the only
+                object that is certainly a model is ``model``.
         """
         children = dict(self.edges[0])
         children.pop(_TFCKPT, None)
         components = find_model.components(self, children, live)
-        self.given = find_model.given(self, children, components, live or {})
+        self.live_roots = find_model.live_roots(self, children, components, live or {})
         roots = {}
         root_component = components.pop("", None)
         if root_component is not None:
@@ -127,8 +126,8 @@ class GraphReader:
             children = loose
         for edge, index in children.items():
             roots[components.get(edge, names.escaped(edge))] = node = self._node(index)
-            by_itself = live is None or edge in live  # else the root object's own
-            if by_itself and node.kind is NodeKind.VALUE and node.role is Role.WEIGHT:
+            has_keyword = live is None or edge in live  # else an attribute of the root object
+            if has_keyword and node.kind is NodeKind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
         promote_optimizer(roots)
         for index, node in self._optimizers:
@@ -145,7 +144,7 @@ class GraphReader:
         return roots, {component for component in roots if component == names.MODEL}
 
     def extras(self) -> Iterator[tuple[str, Node]]:
-        """What tfckpt hung under its own child, by canonical name."""
+        """The values below tfckpt's own child of the root, by canonical name."""
         for edge, index in (
             self.edges[self.edges[0][_TFCKPT]].items() if self.written_by_tfckpt() else ()
         ):
@@ -159,7 +158,7 @@ class GraphReader:
         return index
 
     def label(self, index: int) -> str:
-        """What more is known of an object than the graph says."""
+        """The name of an object in Keras's metadata, ``""`` if unknown."""
         return self._labels.get(index, "")
 
     def called(self) -> dict[int, str]:
@@ -181,7 +180,7 @@ class GraphReader:
         return newer or legacy or scaled or bool(self.nodes[index].slot_variables)
 
     def inner(self, index: int) -> int:
-        """The optimizer inside, of one that wraps another; else the node itself."""
+        """The inner optimizer of a wrapper; any other node itself."""
         return self._inside.get(index, index)
 
     def outer(self, index: int) -> int | None:
@@ -195,10 +194,10 @@ class GraphReader:
         return self._node(index)
 
     def _node(self, index: int, without: Collection[str] = ()) -> Node:
-        """The naming's node for a node of the graph, each once. Recursion is by an own stack."""
+        """The :class:`Node` of a graph node, made once; iterative, since graphs may be deep."""
         index = self._inside.get(index, index)
-        if (known := self._made.get(index)) is not None:
-            return known
+        if (node := self._made.get(index)) is not None:
+            return node
         todo = [index]
         made = self._made
         made[index] = Node(NodeKind.GROUP)
@@ -217,7 +216,7 @@ class GraphReader:
         return node
 
     def _fill(self, index: int, node: Node, without: Collection[str]) -> list[int]:
-        """Give a node its kind and children; the children that are new."""
+        """Set a node's kind and children; returns the graph nodes of new children."""
         fresh: list[int] = []
         stored, edges = self.nodes[index], self.edges[index]
         if stored.attributes or (stored.registered_saver and stored.registered_saver.name):
@@ -239,11 +238,11 @@ class GraphReader:
             self._layers(listed, listed_names(self, listed), fresh)
         else:
             self._called |= attribute_names(self, edges)
-        given, led = self._given(index)
+        weight_names, led_to = self._weight_names(index)
         for edge, target in edges.items():
             if edge in skip:
                 continue
-            if edge in given and target in led:
+            if edge in weight_names and target in led_to:
                 node.asides.append((edge, self._get(target, fresh)))
                 continue
             if edge == "_random_generator" and (seed := self._seed_state(target)) is not None:
@@ -256,14 +255,14 @@ class GraphReader:
         return fresh
 
     def _bookkeeping(self, index: int, node: Node, fresh: list[int]) -> None:
-        """Keras's lists name what nothing else leads to; its metrics stand nowhere else."""
+        """Add what only Keras's bookkeeping lists lead to, metrics for example."""
         bookkeeping = self.bookkeeping.get(index, {})
-        for number, found in metrics(self.edges, bookkeeping):
+        for number, metric_node in metrics(self.edges, bookkeeping):
             metric = Node(NodeKind.GROUP)
-            for edge, target in self.edges[found].items():
+            for edge, target in self.edges[metric_node].items():
                 if self.nodes[target].attributes:
                     metric.children.append((edge, self._get(target, fresh)))
-            node.metrics.append((self._labels.get(found, number), metric))
+            node.metrics.append((self._labels.get(metric_node, number), metric))
         node.asides.extend(
             (edge, self._get(target, fresh))
             for edge, target in bookkeeping.items()
@@ -271,61 +270,61 @@ class GraphReader:
         )
 
     def _layers(
-        self, layers: list[int], found: Iterable[tuple[str, str]], fresh: list[int]
+        self, layers: list[int], layer_names: Iterable[tuple[str, str]], fresh: list[int]
     ) -> list[Node]:
-        """The nodes of layers that stand side by side, with their names, as far as they tell."""
+        """The nodes of sibling layers, labelled with ``(name, alternative)`` where known."""
         nodes = []
-        for layer, (name, other) in zip(layers, found, strict=True):
+        for layer, (name, other) in zip(layers, layer_names, strict=True):
             child = self._get(layer, fresh)
             if not child.label:
-                given = self._labels.get(layer)
-                child.label, child.other = (name, other) if given is None else (given, "")
+                label = self._labels.get(layer)
+                child.label, child.other = (name, other) if label is None else (label, "")
             child.base = weak_base(child.label, self.bases)
             nodes.append(child)
         return nodes
 
     def _listed(self, index: int) -> list[int]:
-        """The layers, or what may be some, in a list."""
+        """The (possible) layers in a list."""
         items = sorted(self.edges[index].items(), key=lambda item: int(item[0]))
         return [c for _, c in items if not (self.nodes[c].attributes or self.is_container(c))]
 
-    def _given(self, index: int) -> tuple[set[str], set[int]]:
-        """Edges to a variable by the name ``add_weight`` gave it; variables otherwise led to.
+    def _weight_names(self, index: int) -> tuple[set[str], set[int]]:
+        """Edges named after ``add_weight``'s ``name``; variables that other edges lead to as well.
 
-        tf_keras makes both: ``self.scale = self.add_weight(name="s")`` is ``s`` and ``scale``. The
-        attribute is the name, as in Keras 3, which knows no other.
+        tf_keras stores ``self.scale = self.add_weight(name="s")`` as both ``s`` and ``scale``. The
+        canonical name uses the attribute, the only one of the two that Keras 3 has.
         """
         edges = self.edges[index]
-        given = {edge for edge, target in edges.items() if self._last_name(target) == edge}
-        led: set[int] = set()
-        if given:
-            targets = {edges[edge] for edge in given}
+        weight_names = {edge for edge, target in edges.items() if self._last_name(target) == edge}
+        led_to: set[int] = set()
+        if weight_names:
+            targets = {edges[edge] for edge in weight_names}
             for edge, target in edges.items():
-                if edge not in given and target != index:
-                    led |= self._held(target, targets)
-        return given, led
+                if edge not in weight_names and target != index:
+                    led_to |= self._held(target, targets)
+        return weight_names, led_to
 
     def _last_name(self, index: int) -> str:
         return self.full_name(index).rpartition("/")[2]
 
     def _held(self, index: int, targets: set[int]) -> set[int]:
-        """A variable itself, those in a list, or those of the targets that a dict consists of."""
+        """A variable itself, the variables of a list, or of a dict if all are ``targets``."""
         edges = self.edges[index]
         if self.nodes[index].attributes:
             return {index}
         if not self.is_container(index):
-            own = any(self._last_name(t) == edge.lstrip("_") for edge, t in edges.items())
-            dictionary = bool(edges) and targets.issuperset(edges.values()) and not own
+            own_attribute = any(self._last_name(t) == edge.lstrip("_") for edge, t in edges.items())
+            dictionary = bool(edges) and targets.issuperset(edges.values()) and not own_attribute
             return set(edges.values()) if dictionary else set()
-        found, seen, stack = set[int](), {index}, [index]
+        variables, seen, stack = set[int](), {index}, [index]
         while stack:
             for child in self.edges[stack.pop()].values():
                 if self.nodes[child].attributes:
-                    found.add(child)
+                    variables.add(child)
                 elif child not in seen and self.is_container(child):
                     seen.add(child)
                     stack.append(child)
-        return found
+        return variables
 
     def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
         node.kind = NodeKind.OPTIMIZER
@@ -363,7 +362,7 @@ class GraphReader:
         return [node for _, node in sorted(numbered, key=lambda item: int(item[0].group(1)))]
 
     def _operations(self, index: int) -> int | None:
-        """Keras 3's list of the layers of a functional model, or of the one in a sequential."""
+        """Keras 3's list of a model's layers; a sequential model's is below ``_functional``."""
         edges = self.edges[index]
         for each in (self.edges[edges[INNER]] if INNER in edges else {}, edges):
             if (found := each.get(OPERATIONS)) is not None and self.is_container(found):
@@ -376,14 +375,14 @@ class GraphReader:
         return bool(edges) and all(edge.isdecimal() for edge in edges)
 
     def _orphans(self, roots: dict[str, Node]) -> None:
-        """Variables that only an optimizer leads to: Keras 3 lost their place in the model.
+        """Add variables that only an optimizer leads to: Keras 3 did not save them in the model.
 
-        Their own names are often their layer's parent's, and then another variable's too; so the
-        optimizer's number stands before it, which makes a name that nothing live has.
+        Their own names may be another variable's, too, so the index in the optimizer precedes it:
+        a name that no live value has.
         """
         reached = {id(node) for root in roots.values() for node in names.walk(root)}
         for index, optimizer in self._optimizers:
-            trained = self.edges[index].get(_TRAINED)
+            trained = self.edges[index].get(_TRAINABLE)
             if trained is None:
                 continue
             lost = Node(NodeKind.GROUP)
@@ -393,7 +392,7 @@ class GraphReader:
                     reached.add(id(node))
                     lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
             if lost.children:
-                roots.get(names.MODEL, optimizer).children.append((_TRAINED, lost))
+                roots.get(names.MODEL, optimizer).children.append((_TRAINABLE, lost))
 
 
 def _is_layer_edge(edge: str) -> bool:

@@ -1,14 +1,14 @@
-"""A recorded inventory in the terms of the live side: the same keyword is the same object.
+"""Renames a recorded inventory so that the same keyword is the same object as in the program.
 
 A lone model is ``model`` whatever its keyword, so the first component of a name depends on what
-else was given. What was saved as ``teacher=`` alone must not become the student of a program that
-has both; and an encoder saved beside a decoder is the encoder where it is given alone. So where the
-two sides were given different objects, the stored names are moved: a keyword that the live side has
-too decides, and a lone model meets a lone model under any keyword. What would otherwise land on a
-live model or optimizer of another keyword has its own keyword in front, or stands aside as
-`model~2`, which nothing live is.
+else is saved. A model saved alone as ``teacher=`` must not be restored into the student of a
+program that has both; an encoder saved with a decoder is still the encoder when it is restored
+alone. So where the objects of the checkpoint and of the program differ, stored names change: a
+common keyword decides, and a lone model corresponds to a lone model under any keyword. A stored
+object that would land on a live model or optimizer of another keyword gets its own keyword in
+front, or the name `model~2`, which no live object has.
 
-The keywords in a file of plain TensorFlow are read by :mod:`tfckpt.stored.graphs.reader`.
+The keywords in a checkpoint of plain TensorFlow are read by :mod:`tfckpt.stored.graphs.reader`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
-    """The inventory with its names moved to where the live side has the same objects.
+    """The inventory, renamed to the components that the same live objects have.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Role, Root
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2,))
@@ -42,10 +42,10 @@ def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
 
 
 def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
-    """Stored first component, or path of a part of the root object → what it is to be."""
+    """Stored first component, or path of an attribute of the root object → its new name."""
     stored, taken = inventory.roots, {root.component for root in live.values()}
     targets = _parts_of_root(inventory, live)
-    # Keywords that both sides have come first: the others stand aside for them.
+    # Common keywords come first: the others must not take their names.
     for keyword, root in sorted(stored.items(), key=lambda item: item[0] not in live):
         if keyword in live and live[keyword].component:
             targets[root.component] = live[keyword].component
@@ -61,18 +61,22 @@ def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
 
 
 def _parts_of_root(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
-    """What TensorFlow has under a keyword of the live side: an attribute of the root object."""
-    root, found = inventory.roots.get(""), dict[str, str]()
+    """Attributes of the stored root object that are the live objects of the same keyword."""
+    root, targets = inventory.roots.get(""), dict[str, str]()
     if root is None or "" in live:
-        return found
+        return targets
     for keyword in live.keys() - inventory.roots.keys():
         path = f"{root.component}/{keyword}"
         path = rebased(path, inventory.aliases) or path
         part, whole = (_below(inventory, each) for each in (path, root.component))
-        own = live[keyword].parts
-        if live[keyword].component and own & part and len(own & part) >= len(own & whole):
-            found[path] = live[keyword].component
-    return found
+        live_parts = live[keyword].parts
+        if (
+            live[keyword].component
+            and live_parts & part
+            and len(live_parts & part) >= len(live_parts & whole)
+        ):
+            targets[path] = live[keyword].component
+    return targets
 
 
 def _below(inventory: Inventory, path: str) -> set[str]:
@@ -83,7 +87,7 @@ def _below(inventory: Inventory, path: str) -> set[str]:
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """The name, with a number behind it where it is taken: ``model~2``."""
+    """The name, with a number appended if it is taken: ``model~2``."""
     free, number = name, 2
     while free in taken:
         free, number = f"{name}~{number}", number + 1
@@ -97,18 +101,18 @@ def _heads(inventory: Inventory, targets: Mapping[str, str]) -> dict[str, str]:
         heads[old] = new
         if old == new or kinds.get(old) != MODEL:
             continue
-        # What a lone model has at the top, one of several has below itself.
+        # These are at the top for a lone model, and below the model if there are several.
         owned = [SEED, METRICS]
         if OPTIMIZER not in (targets if old == MODEL else targets.values()):
             owned.append(OPTIMIZER)
-        for word in owned:
-            there = word if old == MODEL else f"{old}/{word}"
-            heads[there] = word if new == MODEL else f"{new}/{word}"
+        for component in owned:
+            stored = component if old == MODEL else f"{old}/{component}"
+            heads[stored] = component if new == MODEL else f"{new}/{component}"
     return heads
 
 
 class Move:
-    """One inventory, and the beginnings of its names that change: old → new, all at once."""
+    """Renames the prefixes of all names of an inventory at once: ``heads`` maps old → new."""
 
     def __init__(self, inventory: Inventory, heads: Mapping[str, str]) -> None:
         self._inventory = inventory

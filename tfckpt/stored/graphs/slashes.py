@@ -1,8 +1,8 @@
-"""Records of versions that left a key its slash: ``'a/b'`` and ``['a']['b']`` were ``a/b`` both.
+"""Names in old commit records, in which the dict entries ``'a/b'`` and ``['a']['b']`` were ``a/b``.
 
-The keys of TensorFlow tell them apart, as these write the slash ``.S``. So do the layers in a dict:
-the name of one has a slash only from its key. Shorter paths had their names first, so that a number
-behind a name is of ``['a']['b']``.
+Today a slash in a dict key is ``%2F``. TensorFlow's keys distinguish the two, since they write the
+slash as ``.S``. So do layers in a dict: a layer's name has a slash only from its key. Shorter paths
+were named first, so a name with a number appended belongs to ``['a']['b']``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory, Layer
 
-_OURS = "_tfckpt/"  # below which a key is the whole name
+_OURS = "_tfckpt/"  # a key below it is a canonical name
 _REPEATED = re.compile(r"~\d+$")
 
 
 def with_escapes(inventory: Inventory) -> Inventory:
-    """The inventory with the names of now.
+    """The inventory with slashes in dict keys escaped as in today's names.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> keys = {"d/a/b": "d/a.Sb/.ATTRIBUTES/V", "d/a/b~2": "d/a/b/.ATTRIBUTES/V"}
@@ -56,13 +56,13 @@ def with_escapes(inventory: Inventory) -> Inventory:
 
 def _layers(inventory: Inventory) -> dict[str, str]:
     """Path of each layer whose name has a slash → its path now."""
-    found: dict[str, str] = {}
+    heads: dict[str, str] = {}
     for path in sorted(inventory.sequences, key=len):
         for layer in inventory.sequences[path]:
             if "/" in layer.name:
-                new = rebased(path, found) or path
-                found[f"{path}/{layer.name}"] = f"{new}/{escaped(layer.name)}"
-    return found
+                new = rebased(path, heads) or path
+                heads[f"{path}/{layer.name}"] = f"{new}/{escaped(layer.name)}"
+    return heads
 
 
 def _renamed(layer: Layer) -> Layer:
@@ -72,7 +72,7 @@ def _renamed(layer: Layer) -> Layer:
 
 
 def _by_key(entry: Entry) -> str:
-    """The name of a value whose key has a slash, "" for another one."""
+    """The escaped name of a value with a slash in an edge of its key, else ""."""
     new = entry.name
     if ".S" in entry.key and not entry.key.startswith(_OURS):
         for edge in edges(entry.key):
@@ -83,5 +83,5 @@ def _by_key(entry: Entry) -> str:
 
 
 def _of_edges(entry: Entry, keys: Iterable[str]) -> bool:
-    """Whether it is of ``['a']['b']``, by its own key or by the number behind its name."""
+    """Whether a value is at ``['a']['b']``, by its own key or by the number after its name."""
     return bool(_REPEATED.search(entry.name)) or any(f"/{key}/" in entry.key for key in keys)

@@ -1,10 +1,10 @@
-"""The object graph of a checkpoint that tfckpt writes: pruned from another's, or made of names.
+"""The object graph of a checkpoint that tfckpt rewrites: pruned, or built from canonical names.
 
-A checkpoint that had one keeps it, with its keys, so that plain TensorFlow finds what is left where
-it found it before; the nodes of what was left out have no value any more. For values that come
-without a graph one is made: a node for each component of their canonical names, from the root down,
-so that ``model/dense/kernel`` is reached as an attribute ``kernel`` of ``dense`` of ``model``.
-Plain ``tf.train.Checkpoint`` restores that into objects of this shape, and tfckpt by its names.
+A graph of the source is kept with its keys, so that plain TensorFlow still finds the values that
+are left; nodes of values that were left out lose their value. For values without a graph one is
+built: a node for each component of their canonical names, from the root down, so that
+``model/dense/kernel`` is the attribute ``kernel`` of ``dense`` of ``model``. Plain
+``tf.train.Checkpoint`` restores it into objects with such attributes, and tfckpt by its names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def key_of(name: str) -> str:
-    """The key of a value in a graph that is made of names.
+    """The key of a value in a graph that is built from names.
 
     >>> key_of("model/a.b/kernel")
     'model/a..b/kernel/.ATTRIBUTES/VARIABLE_VALUE'
@@ -31,16 +31,16 @@ def key_of(name: str) -> str:
 
 
 def pruned(graph: ObjectGraph, keys: Collection[str]) -> ObjectGraph:
-    """The graph without the values of these keys; nothing leads to a node that has none left.
+    """The graph without the values of these keys, and without edges to nodes left without a value.
 
-    TensorFlow takes a variable that meets a node without a value for restored, and says nothing.
+    TensorFlow silently counts a variable as restored if its node has no value.
     """
-    lost: set[int] = set()
+    emptied: set[int] = set()
     nodes = []
     for index, node in enumerate(graph.nodes):
         kept = tuple(a for a in node.attributes if a.checkpoint_key not in keys)
         if node.attributes and not kept:
-            lost.add(index)
+            emptied.add(index)
         nodes.append(dataclasses.replace(node, attributes=kept))
     if tuple(nodes) == graph.nodes:
         return graph
@@ -49,9 +49,9 @@ def pruned(graph: ObjectGraph, keys: Collection[str]) -> ObjectGraph:
             [
                 dataclasses.replace(
                     node,
-                    children=tuple(c for c in node.children if c.node_id not in lost),
+                    children=tuple(c for c in node.children if c.node_id not in emptied),
                     slot_variables=tuple(
-                        s for s in node.slot_variables if s.slot_variable_node_id not in lost
+                        s for s in node.slot_variables if s.slot_variable_node_id not in emptied
                     ),
                 )
                 for node in nodes
@@ -61,7 +61,7 @@ def pruned(graph: ObjectGraph, keys: Collection[str]) -> ObjectGraph:
 
 
 def made_of(names: Iterable[str]) -> ObjectGraph:
-    """A graph in which each component of the names is a node.
+    """A graph with a node for each component of the names.
 
     >>> graph = made_of(["step", "model/a"])
     >>> [(child.local_name, child.node_id) for child in graph.nodes[0].children]
@@ -90,9 +90,9 @@ def made_of(names: Iterable[str]) -> ObjectGraph:
 
 
 def _with_presence(nodes: Sequence[GraphNode]) -> tuple[GraphNode, ...]:
-    """Each node says whether it or anything that it leads to has a value, where nodes say so.
+    """Update ``has_checkpoint_values``, where set: whether a node or one below it has a value.
 
-    As ``add_checkpoint_values_check`` of tensorflow/python/checkpoint/util.py has it.
+    As ``add_checkpoint_values_check`` in tensorflow/python/checkpoint/util.py does it.
     """
     parents: dict[int, list[int]] = {}
     for index, node in enumerate(nodes):
@@ -101,14 +101,14 @@ def _with_presence(nodes: Sequence[GraphNode]) -> tuple[GraphNode, ...]:
     todo = [
         i for i, n in enumerate(nodes) if n.attributes or n.slot_variables or n.registered_saver
     ]
-    having = set(todo)
+    with_values = set(todo)
     while todo:
-        above = set(parents.get(todo.pop(), ())) - having
-        having |= above
+        above = set(parents.get(todo.pop(), ())) - with_values
+        with_values |= above
         todo.extend(above)
     return tuple(
         node
         if node.has_checkpoint_values is None
-        else dataclasses.replace(node, has_checkpoint_values=index in having)
+        else dataclasses.replace(node, has_checkpoint_values=index in with_values)
         for index, node in enumerate(nodes)
     )
