@@ -1,1 +1,1 @@
-"""Keras's own files: HDF5 and archives of it."""
+"""Keras's own files: HDF5 files and `.keras` archives of them."""

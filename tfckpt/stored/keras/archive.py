@@ -1,10 +1,10 @@
-"""A ``.keras`` archive: a ZIP file of which the weights and the configuration are read.
+"""``.keras`` archives: ZIP files with the weights in HDF5 and the model's configuration in JSON.
 
-The configuration is JSON, and tells what layers are called. Nothing in it is imported, built or
-run, and no member is written under its name: the weights are read where they lie, or, where they
-are packed, unpacked into a temporary file without a name, as far as the archive said they would be.
-Refused are members of more than one meaning (the same name twice, encrypted, packed by what Keras
-does not use) and those that grow out of all proportion.
+The configuration has the names of the layers; nothing in it is imported, built or run. No member is
+written under its own name: uncompressed weights are read in place, compressed ones are unpacked
+into an unnamed temporary file, up to the size that the archive declares. Refused are ambiguous
+members (two of one name), encrypted ones, compression methods that Keras does not use, and declared
+sizes out of all proportion.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAGIC = b"PK\x03\x04"
 
 MAX_MEMBERS = 100_000
 MAX_TEXT = 1 << 28
-MAX_EXPANSION = 1100  # DEFLATE comes to 1032 at most
+MAX_EXPANSION = 1100  # DEFLATE reaches 1032 at most
 MAX_UNPACKED = 1 << 38
 _LOCAL_HEAD = struct.Struct("<4s22xHH")
 _CHUNK = 1 << 20
@@ -41,11 +41,11 @@ class Archive:
 
     Args:
         handle: the file.
-        path: what it is called in errors.
+        path: its name in errors.
 
     Raises:
-        DamagedCheckpointError: it is no whole archive, or a member is not as it must be.
-        UnsupportedCheckpointError: a member is packed or encrypted in a way Keras does not use.
+        DamagedCheckpointError: the archive or a member is truncated or contradicts itself.
+        UnsupportedCheckpointError: a member is encrypted, or compressed as Keras never does.
     """
 
     def __init__(self, handle: Handle, path: str) -> None:
@@ -57,7 +57,9 @@ class Archive:
                 members = opened.infolist()
         except CheckpointError:
             raise
-        except Exception as error:  # a dozen kinds, from struct.error to UnicodeDecodeError
+        except (
+            Exception
+        ) as error:  # zipfile raises many types, from struct.error to UnicodeDecodeError
             reason = str(error) or type(error).__name__
             raise self._damaged(f"cannot be read as a ZIP archive: {reason}") from error
         if len(members) > MAX_MEMBERS:
@@ -71,7 +73,7 @@ class Archive:
         return list(self._members)
 
     def text(self, name: str) -> bytes | None:
-        """The content of a small member, its checksum checked."""
+        """The content of a small member, after a check of its checksum; None if absent."""
         member = self._members.get(name)
         if member is None:
             return None
@@ -85,11 +87,11 @@ class Archive:
         return content
 
     def stream(self, name: str) -> tuple[io.RawIOBase, Callable[[], None]]:
-        """A member as a file, and what checks its checksum."""
+        """A member as a file, and a function that checks its checksum."""
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise self._unsupported("is encrypted; Keras does not encrypt archives", name)
-        offset = self._content(member)
+        offset = self._content_offset(member)
         if offset + member.compress_size > self._handle.size:
             raise self._damaged("is truncated: it extends past the end of the archive", name)
         packed = FilePart(self._handle, offset, member.compress_size)
@@ -105,7 +107,7 @@ class Archive:
         for file in self._unpacked:
             file.close()
 
-    def _content(self, member: zipfile.ZipInfo) -> int:
+    def _content_offset(self, member: zipfile.ZipInfo) -> int:
         head = self._handle.pread(member.header_offset, _LOCAL_HEAD.size)
         if len(head) != _LOCAL_HEAD.size or not head.startswith(MAGIC):
             raise self._damaged("is not at the offset that the archive lists", member.filename)
@@ -121,7 +123,7 @@ class Archive:
             raise self._damaged("does not match its checksum", member.filename)
 
     def _inflate(self, member: zipfile.ZipInfo, packed: FilePart) -> io.RawIOBase:
-        """Unpacks a member into a file without a name, no further than it may go."""
+        """Unpack a member into an unnamed file, up to its declared size."""
         limit = member.file_size
         if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):
             raise self._damaged(

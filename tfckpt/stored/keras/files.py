@@ -1,8 +1,8 @@
-"""Keras's own files, opened: ``.weights.h5``, alone or in shards, ``.h5`` and ``.keras``.
+"""Opens Keras's own files: ``.weights.h5``, alone or in shards, ``.h5`` and ``.keras``.
 
-What a file is, its content says: an HDF5 file whose root lists layers is one of Keras 2, one whose
-groups hold ``vars`` one of Keras 3's kind; a ZIP archive with one of those in it is a ``.keras``
-file; a JSON file with a ``weight_map`` names the shards beside it.
+The content decides the format, not the name: an HDF5 file whose root lists layers is in the format
+of Keras 2, one whose groups have ``vars`` in that of Keras 3; a ZIP archive of one of these is a
+``.keras`` file; a JSON file with a ``weight_map`` lists shards in the same directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "config.json", "model.weights"
 MAX_SHARDS = 100_000
-_OF_OTHERS = {
+_OTHER_WRITERS = {
     "/data.pkl": "PyTorch wrote it. Save its state_dict with safetensors.torch.save_file; tfckpt "
     "reads that.",
     ".npy": "NumPy wrote it. Save its arrays with safetensors.numpy.save_file; tfckpt reads that.",
@@ -57,7 +57,7 @@ def open_archive(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open a ``.keras`` archive. Its weights are read, nothing in it is run."""
+    """Open a ``.keras`` archive; none of its code or configuration is run."""
     with _Parts(path, files) as parts:
         archive = Archive(parts.open(path), path)
         parts.closing.callback(archive.close)
@@ -76,21 +76,21 @@ def open_shards(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open the shards that a ``.weights.json`` names, which lie beside it."""
+    """Open the shards that a ``.weights.json`` lists, in its own directory."""
     with _Parts(path, files) as parts:
         handle = parts.open(path)
         for name in _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path):
-            beside = join(os.path.split(path)[0], name)
-            if not files.exists(beside):
+            shard = join(os.path.split(path)[0], name)
+            if not files.exists(shard):
                 message = f"does not exist, but {path} lists it as a shard"
                 hint = "Copy all shards along with the `.weights.json`."
-                raise DamagedCheckpointError(message, path=beside, hint=hint)
-            parts.add(beside, FilePart(parts.open(beside)))
+                raise DamagedCheckpointError(message, path=shard, hint=hint)
+            parts.add(shard, FilePart(parts.open(shard)))
         return parts.opened({}, bases)
 
 
 class _Parts:
-    """The files that make up one artefact; closed where something is wrong."""
+    """The files of one checkpoint; closed if opening it fails."""
 
     def __init__(self, path: str, files: Files) -> None:
         self.checks: list[Callable[[], None]] = []
@@ -120,14 +120,14 @@ class _Parts:
         self._files.append(file)
 
     def opened(self, config: Mapping[str, Any], bases: Collection[str]) -> StoredCheckpoint:
-        """The artefact, its values named."""
+        """The checkpoint, its values named."""
         root, owners = _merged(self._files, self._path)
-        known = KERAS_BASES | set(bases)
+        all_bases = KERAS_BASES | set(bases)
         first = self._files[0]
         if keras2_h5.is_legacy(root):
-            inventory, kind = keras2_h5.read(first, self._path, known), "keras_h5"
+            inventory, kind = keras2_h5.read(first, self._path, all_bases), "keras_h5"
         elif any(VARS in dataset.path.split("/") for dataset in root.walk()):
-            inventory = model.read(self._files, root, self._path, config, known)
+            inventory = model.read(self._files, root, self._path, config, all_bases)
             kind = "keras"
         else:
             message = "is an HDF5 file but was not written by Keras: it lists no layers"
@@ -138,7 +138,7 @@ class _Parts:
 
 
 def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:
-    """The groups of all shards as one tree, and the file that each array is in."""
+    """The groups of all shards as one tree, and dataset path → its file."""
     owners: dict[str, Hdf5] = {}
     for file in files:
         for dataset in file.root.walk():
@@ -159,14 +159,16 @@ def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:
 
 
 def _weights(archive: Archive, path: str) -> Iterator[str]:
-    """The members of an archive that hold weights."""
+    """The members of an archive that contain weights."""
     names = set(archive.names)
     if f"{WEIGHTS}.h5" in names:
         yield f"{WEIGHTS}.h5"
         return
     if (text := archive.text(f"{WEIGHTS}.json")) is None:
         message = f"is a ZIP archive without '{WEIGHTS}.h5', so not a .keras archive"
-        hints = [hint for end, hint in _OF_OTHERS.items() if any(n.endswith(end) for n in names)]
+        hints = [
+            hint for end, hint in _OTHER_WRITERS.items() if any(n.endswith(end) for n in names)
+        ]
         raise UnsupportedCheckpointError(message, path=path, hint="".join(hints[:1]))
     for name in _shards(_json(text, path, f"{WEIGHTS}.json"), path):
         if name not in names:
@@ -177,24 +179,24 @@ def _weights(archive: Archive, path: str) -> Iterator[str]:
 
 
 def _shards(document: Mapping[str, Any], path: str) -> list[str]:
-    """The names of the shards in a map of weights: of files beside it, no paths."""
-    found: dict[str, None] = {}
-    places = document.get("weight_map")
-    for place in places.values() if isinstance(places, dict) else ():
-        for name in place if isinstance(place, list) else [place]:
+    """The shards in a shard index: names of files in the same directory, never paths."""
+    shards: dict[str, None] = {}
+    weight_map = document.get("weight_map")
+    for names in weight_map.values() if isinstance(weight_map, dict) else ():
+        for name in names if isinstance(names, list) else [names]:
             if not isinstance(name, str) or not name or {"/", "\\", "\0"} & set(name):
                 message = f"its weight_map lists {name!r}, which is not a plain file name"
                 raise DamagedCheckpointError(message, path=path)
-            found[name] = None
-    if not found or len(found) > MAX_SHARDS or found.keys() & {".", ".."}:
+            shards[name] = None
+    if not shards or len(shards) > MAX_SHARDS or shards.keys() & {".", ".."}:
         message = "is JSON but not a Keras shard index: it has no weight_map of file names"
         raise UnsupportedCheckpointError(message, path=path)
-    return list(found)
+    return list(shards)
 
 
 def _json(text: bytes, path: str, name: str = "") -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DamagedCheckpointError(f"is not valid JSON: {error}", path=path, name=name) from None
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

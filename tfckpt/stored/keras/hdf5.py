@@ -1,14 +1,13 @@
-"""An HDF5 file, opened so that nothing but the file itself is read.
+"""An HDF5 file, opened so that nothing outside the file is read.
 
-HDF5 can do more than hold arrays: a link or a dataset may lead into another file, a dataset may be
-a view of others, a type may refer to objects, a filter may be a plugin. What Keras writes has none
-of that, so all of it is refused, before any value is looked at. The library is given the open file
-instead of a path, and the whole of the tree is walked once: what is accepted is a plain tree of
-groups, datasets of numbers or strings, with as many bytes as their shapes say, none of which
-overlap. What HDF5's library says about a file that it cannot make sense of becomes one error.
+In HDF5, links and datasets may lead into other files, a dataset may be a view of others, a type may
+refer to objects, and a filter may be a plugin. Keras writes none of these, so all are refused
+before any value is read. The HDF5 library gets the open file instead of a path, and the whole tree
+is checked once: it must be a plain tree of groups and of datasets of numbers or strings, whose
+sizes match their shapes and whose bytes do not overlap. Any error of the HDF5 library becomes a
+`DamagedCheckpointError`.
 
-An HDF5 file as Keras writes it has no checksums: that a single bit of a value was flipped cannot
-be seen in it.
+HDF5 files written by Keras have no checksums: a flipped bit in a value cannot be detected.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ MAGIC = b"\x89HDF\r\n\x1a\n"
 MAX_OBJECTS = 1_000_000
 MAX_DEPTH = 200
 MAX_RANK = 32
-MAX_ATTRIBUTE = 1 << 16  # HDF5's own limit in files of the format that Keras writes
-# Of a compressed dataset; DEFLATE itself comes to 1032.
+MAX_ATTRIBUTE = 1 << 16  # HDF5's own limit in the file format that Keras uses
+# Of a compressed dataset; DEFLATE itself reaches 1032.
 MAX_EXPANSION = 2000
-# gzip, shuffle, Fletcher's checksum, szip, n-bit, scale-offset, and h5py's LZF. Any other filter
-# would be looked for among the plugins of the machine.
+# gzip, shuffle, Fletcher's checksum, szip, n-bit, scale-offset, and h5py's LZF. For any other
+# filter HDF5 would load a plugin.
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 _NUMBERS = frozenset(
     """
@@ -47,9 +46,9 @@ _NUMBERS = frozenset(
     complex128
     """.split()  # noqa: SIM905 (words read better than a list of them)
 )
-# HDF5 has no bfloat16, so h5py stores its two bytes as they are, with no word of what they are; of
-# the types that variables have, no other is stored so. Keras 3 alone adds a mark, and not in `.h5`.
-_MARK, _BFLOAT16, _BFLOAT16_BYTES = "dtype", "bfloat16", 2
+# HDF5 has no bfloat16, so h5py stores its two bytes as an opaque type; no other dtype of a variable
+# is stored so. Only Keras 3 notes the dtype in an attribute, and not in `.h5`.
+_DTYPE_ATTRIBUTE, _BFLOAT16, _BFLOAT16_BYTES = "dtype", "bfloat16", 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,10 +56,9 @@ class H5Dataset:
     """An array in the file.
 
     Attributes:
-        path: where in the file, ``layers/dense/vars/0``.
-        dtype: TensorFlow's name of its type.
-        shape: its shape.
-        nbytes: its size, 0 for strings.
+        path: in the file, ``layers/dense/vars/0``.
+        dtype: TensorFlow's name of the dtype.
+        nbytes: 0 for strings.
     """
 
     path: str
@@ -71,7 +69,7 @@ class H5Dataset:
 
 @dataclasses.dataclass(slots=True)
 class H5Group:
-    """A group in the file: what is in it, by name, in the order of the names."""
+    """A group in the file: its members by name, sorted by name."""
 
     path: str
     groups: dict[str, H5Group] = dataclasses.field(default_factory=dict)
@@ -92,16 +90,16 @@ class H5Group:
         return None if group is None else group.datasets.get(name)
 
     def walk(self) -> Iterator[H5Dataset]:
-        """All datasets below it."""
-        stack = [self]
-        while stack:
-            group = stack.pop()
+        """All datasets below this group."""
+        todo = [self]
+        while todo:
+            group = todo.pop()
             yield from group.datasets.values()
-            stack.extend(group.groups.values())
+            todo.extend(group.groups.values())
 
 
 class FilePart(io.RawIOBase):
-    """A part of an open file, as a file of its own.
+    """A byte range of an open file, as a file.
 
     >>> from tfckpt.stored.io.files import LOCAL
     >>> FilePart(LOCAL.open_read(__file__), 3, 2).read()
@@ -138,15 +136,11 @@ class FilePart(io.RawIOBase):
 
 
 class Hdf5:
-    """An open file, all of its tree checked.
-
-    Args:
-        stream: the file.
-        path: what it is called in errors.
+    """An open file whose whole tree has been checked; ``path`` is its name in errors.
 
     Raises:
-        DamagedCheckpointError: it is no whole HDF5 file, or contradicts itself.
-        UnsupportedCheckpointError: there is in it what Keras does not write, or h5py is missing.
+        DamagedCheckpointError: the file is truncated or contradicts itself.
+        UnsupportedCheckpointError: it contains what Keras never writes, or h5py is missing.
     """
 
     def __init__(self, stream: io.RawIOBase, path: str) -> None:
@@ -159,16 +153,16 @@ class Hdf5:
         self._h5py = h5py
         self._path = path
         self._extents: list[tuple[int, int, str]] = []
-        self._marked: list[str] = []
-        with self._sense():
+        self._with_dtype_attribute: list[str] = []
+        with self._translated_errors():
             self._file = h5py.File(stream, "r")
         try:
-            with self._sense():
+            with self._translated_errors():
                 self.root = self._walk()
             self._check_extents()
             if (heap := broken_heap(stream, self._extents)) is not None:
                 raise self._damaged(f"the HDF5 heap at byte {heap} is damaged", "")
-            self._check_marks()
+            self._check_dtype_attributes()
         except BaseException:
             self.close()
             raise
@@ -181,46 +175,46 @@ class Hdf5:
         """
         import numpy as np
 
-        with self._sense(path):
-            found = self.root.dataset(path)
+        with self._translated_errors(path):
+            listed = self.root.dataset(path)
             dataset = self._file[path]
-            if found is None or dataset.shape != found.shape:
+            if listed is None or dataset.shape != listed.shape:
                 raise DamagedCheckpointError(
                     "has changed or disappeared since the file was opened",
                     path=self._path,
                     name=path,
                 )
-            if found.dtype == "string":
+            if listed.dtype == "string":
                 return np.asarray(dataset.asstr("utf-8", "surrogateescape")[()], object)
             value = np.empty(dataset.shape, dataset.dtype)
             if value.size:
                 dataset.read_direct(value)
-            if found.dtype == _BFLOAT16:
+            if listed.dtype == _BFLOAT16:
                 import ml_dtypes
 
                 return value.view(ml_dtypes.bfloat16)
             return value.astype(value.dtype.newbyteorder("="), copy=False)
 
     def texts(self, group: H5Group, name: str) -> list[str] | None:
-        """A list of texts in the attributes of a group, which Keras cuts up where it is long."""
+        """A list of strings in a group's attributes; Keras splits a long one over several."""
         if name in group.attributes:
             return self._texts(group.path, name)
-        found: list[str] = []
+        parts: list[str] = []
         number = 0
         while f"{name}{number}" in group.attributes:
-            found += self._texts(group.path, f"{name}{number}")
+            parts += self._texts(group.path, f"{name}{number}")
             number += 1
-        return found if number else None
+        return parts if number else None
 
     def text(self, group: H5Group, name: str) -> str | None:
-        """A text in the attributes of a group."""
+        """A string in a group's attributes."""
         if name not in group.attributes:
             return None
-        found = self._texts(group.path, name)
-        if len(found) != 1:
+        strings = self._texts(group.path, name)
+        if len(strings) != 1:
             message = f"the attribute {name!r} is not a single string"
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
-        return found[0]
+        return strings[0]
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -230,7 +224,7 @@ class Hdf5:
         import numpy as np
 
         h5 = self._h5py
-        with self._sense(path):
+        with self._translated_errors(path):
             holder = self._file[path or "/"]
             attribute = h5.h5a.open(holder.id, name.encode("utf-8", "surrogateescape"))
             kind, count = attribute.get_type(), math.prod(attribute.shape)
@@ -242,17 +236,17 @@ class Hdf5:
                 raise self._damaged(f"the attribute {name!r} is not a string", path)
             value = np.asarray(holder.attrs[name]).ravel().tolist()
         return [
-            one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
-            for one in value
+            item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
+            for item in value
         ]
 
     def _walk(self) -> H5Group:
         h5 = self._h5py
         root = H5Group("")
         seen = {self._address(self._file)}
-        stack = [(root, self._file, 0)]
-        while stack:
-            group, opened, depth = stack.pop()
+        todo = [(root, self._file, 0)]
+        while todo:
+            group, opened, depth = todo.pop()
             group.attributes = frozenset(opened.attrs.keys())
             for name in opened:
                 path = f"{group.path}/{name}" if group.path else name
@@ -270,7 +264,7 @@ class Hdf5:
                     group.datasets[name] = self._dataset(path, child)
                 elif isinstance(child, h5.Group):
                     group.groups[name] = below = H5Group(path)
-                    stack.append((below, child, depth + 1))
+                    todo.append((below, child, depth + 1))
                 else:
                     raise self._unsupported("an object that is neither a group nor a dataset", path)
         return root
@@ -310,17 +304,17 @@ class Hdf5:
         name = str(dtype.newbyteorder("=").name)
         opaque = stored.get_class() == h5.h5t.OPAQUE and not stored.get_tag()
         if opaque and stored.get_size() == _BFLOAT16_BYTES:
-            if _MARK in dataset.attrs:
-                self._marked.append(path)
+            if _DTYPE_ATTRIBUTE in dataset.attrs:
+                self._with_dtype_attribute.append(path)
             return _BFLOAT16
         if name in _NUMBERS and h5.h5t.py_create(dtype, logical=True).equal(stored):
             return name
         raise self._unsupported(f"a dataset of dtype {dtype}", path)
 
-    def _check_marks(self) -> None:
-        """Where Keras 3 says what two opaque bytes are, they must be a bfloat16."""
-        for path in self._marked:
-            if self._texts(path, _MARK) != [_BFLOAT16]:
+    def _check_dtype_attributes(self) -> None:
+        """Where Keras 3 notes the dtype of two opaque bytes, it must be bfloat16."""
+        for path in self._with_dtype_attribute:
+            if self._texts(path, _DTYPE_ATTRIBUTE) != [_BFLOAT16]:
                 raise self._unsupported("a dataset of opaque values", path)
 
     def _check_extents(self) -> None:
@@ -331,8 +325,8 @@ class Hdf5:
                 raise self._damaged(f"its bytes overlap those of {other!r}", path)
 
     @contextlib.contextmanager
-    def _sense(self, name: str = "") -> Iterator[None]:
-        """What the library says about a file that it cannot read, as this package's error."""
+    def _translated_errors(self, name: str = "") -> Iterator[None]:
+        """Turn errors of the HDF5 library into `DamagedCheckpointError`."""
         try:
             yield
         except CheckpointError:
@@ -350,6 +344,6 @@ class Hdf5:
 
 
 def attributes(file: Hdf5, group: H5Group, names: Mapping[str, str]) -> dict[str, str]:
-    """Those of the named texts that the group has, by the caller's words for them."""
-    found = {word: file.text(group, name) for word, name in names.items()}
-    return {word: text for word, text in found.items() if text is not None}
+    """The string attributes in ``names`` that the group has, by the caller's keys for them."""
+    texts = {key: file.text(group, name) for key, name in names.items()}
+    return {key: text for key, text in texts.items() if text is not None}

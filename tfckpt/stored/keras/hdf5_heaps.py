@@ -1,8 +1,8 @@
-"""The heaps in which HDF5 keeps texts of any length, checked before the library reads one.
+"""Checks the heaps in which HDF5 stores strings of any length before the library reads them.
 
-The library walks such a heap object by object, by the sizes that stand before each, and walks for
-ever where a size of zero leads it nowhere: one flipped bit is enough. Keras has its attributes in
-such heaps. They are found by their signature, in what the arrays leave of the file.
+The library walks a heap object by object, by the size in each object's header; a size of zero, one
+flipped bit, makes it loop forever. Keras's attributes are in such heaps. They are found by their
+signature, in the parts of the file that no dataset uses.
 """
 
 from __future__ import annotations
@@ -14,23 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _SIGNATURE = b"GCOL\x01\0\0\0"
-_HEAD = 16  # of a heap, and of an object in it
-_OBJECT = ((0, 2), (8, 16))  # its number and its size, in its head
+_HEAD = 16  # bytes in the header of a heap, and of an object in it
+_OBJECT = ((0, 2), (8, 16))  # where an object's header has its index and its size
 _CHUNK = 1 << 20
 
 
 def broken_heap(stream: io.RawIOBase, extents: Iterable[tuple[int, int, str]]) -> int | None:
-    """Where a heap begins that is not as it must be; None where all are.
+    """The offset of the first damaged heap, None if there is none.
 
-    Args:
-        stream: the file.
-        extents: begin and end of what is no metadata, in order.
+    ``extents`` are the sorted byte ranges of datasets, in which no heap is looked for.
     """
     size = stream.seek(0, 2)
     for start, end in _gaps(extents, size):
-        for found in _find(stream, start, end):
-            if not _whole(stream, found, size):
-                return found
+        for heap in _find(stream, start, end):
+            if not _whole(stream, heap, size):
+                return heap
     return None
 
 
@@ -65,7 +63,7 @@ def _whole(stream: io.RawIOBase, start: int, size: int) -> bool:
     at = _HEAD
     while at + _HEAD <= length:
         index, length_of = (int.from_bytes(heap[at + a : at + b], "little") for a, b in _OBJECT)
-        if index == 0:  # what is free, its own head included
+        if index == 0:  # free space, its own header included
             return length_of == length - at
         at += _HEAD + (length_of + 7) // 8 * 8
     return at <= length
@@ -73,7 +71,7 @@ def _whole(stream: io.RawIOBase, start: int, size: int) -> bool:
 
 def _read(stream: io.RawIOBase, start: int, length: int) -> bytes:
     stream.seek(start)
-    found = bytearray()
-    while len(found) < length and (part := stream.read(length - len(found))):
-        found += part
-    return bytes(found)
+    content = bytearray()
+    while len(content) < length and (part := stream.read(length - len(content))):
+        content += part
+    return bytes(content)

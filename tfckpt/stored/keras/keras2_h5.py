@@ -1,12 +1,13 @@
-"""An ``.h5`` file as Keras 2 wrote them, and Keras 3 still does: weights alone, or a whole model.
+"""``.h5`` files in the format of Keras 2, which Keras 3 still writes: weights, or a whole model.
 
-The root, or its group ``model_weights``, lists the model's layers, and each layer's group its
-values with those of all layers inside, trainable ones first, by the names that the variables had:
-``bidirectional/forward_lstm/lstm_cell/kernel:0``. These names are of scopes, not of attributes, so
-below a layer they are words of the file; a value's place in the layer's list says which it is.
-A whole model's file has its configuration too, which tells the order of layers in inner models.
+The root, or its group ``model_weights``, lists the model's layers. Each layer's group lists its
+values and those of its inner layers, trainable ones first, by the variables' own names:
+``bidirectional/forward_lstm/lstm_cell/kernel:0``. These names consist of scopes, not attributes, so
+values match by their index in the layer's list. The file of a whole model also has the model's
+configuration, from which the order of layers in inner models is read.
 
-Keras 1 laid its values out otherwise, and Theano's and CNTK's kernels are flipped: refused.
+Refused are files of Keras 1, whose layout differs, and of Theano and CNTK, whose kernels are
+flipped.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FLIPPED = ("theano", "cntk")
 
 
 def is_legacy(root: H5Group) -> bool:
-    """Whether a file lists layers, or values of layers, as one of Keras 2 does."""
+    """Whether a file lists layers, or values of layers, in the format of Keras 2."""
     listing = {_LAYERS, f"{_LAYERS}0"} & root.attributes
     inner = (group.attributes & {_VALUES, f"{_VALUES}0"} for group in root.groups.values())
     return _INNER in root.groups or bool(listing) or any(inner)
@@ -47,8 +48,8 @@ def read(file: Hdf5, path: str, bases: Collection[str]) -> Inventory:
     """The inventory of such a file.
 
     Raises:
-        DamagedCheckpointError: a layer or value that it lists is not there.
-        UnsupportedCheckpointError: Keras 1 wrote it, or a backend with kernels of its own.
+        DamagedCheckpointError: a listed layer or value is missing.
+        UnsupportedCheckpointError: written by Keras 1, or with the Theano or CNTK backend.
     """
     return _H5Reader(file, path, bases).read()
 
@@ -73,17 +74,17 @@ class _H5Reader:
             listed = self._listed(state)
             settings = mapping(self._json("training_config"), "optimizer_config")
             variables = [
-                (value, path) for _, found in self._deep + self._own for value, path in found
+                (value, path) for _, ordered in self._deep + self._own for value, path in ordered
             ]
-            roots[names.OPTIMIZER], made = optimizer_node(listed, settings, variables)
+            roots[names.OPTIMIZER], values = optimizer_node(listed, settings, variables)
             if any(name.startswith("vars/") for name, _ in roots[names.OPTIMIZER].children):
-                self._own.append((roots[names.OPTIMIZER], made))
+                self._own.append((roots[names.OPTIMIZER], values))
         named = names.assign(roots, {names.MODEL})
-        called = {id(value.node): value.name for value in named.values}
+        canonical = {id(value.node): value.name for value in named.values}
         own, deep = (
             {
-                named.paths[id(node)]: tuple(Ordered(called[id(v)], path) for v, path in found)
-                for node, found in orders
+                named.paths[id(node)]: tuple(Ordered(canonical[id(v)], path) for v, path in ordered)
+                for node, ordered in orders
             }
             for orders in (self._own, self._deep)
         )
@@ -122,7 +123,7 @@ class _H5Reader:
                 raise DamagedCheckpointError(message, path=self._path, name=name)
             layer = self._layer(name, configs.get(name, {}))
             listed = self._listed(group)
-            self._hang(layer, name, listed, configs.get(name, {}))
+            self._add_values(layer, name, listed, configs.get(name, {}))
             model.layers.append(layer)
         if (own := self._top.groups.get(_TOP)) is not None:
             values = [(Node(NodeKind.VALUE, value=data), path) for path, data in self._listed(own)]
@@ -136,36 +137,36 @@ class _H5Reader:
         return node
 
     def _listed(self, group: H5Group) -> list[tuple[str, H5Dataset]]:
-        """The values that a group lists, by their names without the number of the output."""
-        found = []
+        """The values that a group lists, by their names without ``:0``."""
+        listed = []
         for name in self._names(group, _VALUES):
             if (dataset := group.dataset(name)) is None:
                 message = f"the group lists {name!r} but does not contain it"
                 raise DamagedCheckpointError(message, path=self._path, name=group.path)
-            found.append((re.sub(r":\d+$", "", name), dataset))
-        if len({id(dataset) for _, dataset in found}) != len(found):
+            listed.append((re.sub(r":\d+$", "", name), dataset))
+        if len({id(dataset) for _, dataset in listed}) != len(listed):
             message = "the group lists a value twice"
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
-        return found
+        return listed
 
     def _names(self, group: H5Group, attribute: str) -> list[str]:
-        """What a group lists; one that holds values must list something."""
-        found = self._file.texts(group, attribute)
-        if found is None and any(True for _ in group.walk()):
+        """The names in a group's list; a group that holds values must have the list."""
+        listed = self._file.texts(group, attribute)
+        if listed is None and any(True for _ in group.walk()):
             message = (
                 f"the group holds values but lacks the attribute {attribute!r}, which lists them"
             )
             raise DamagedCheckpointError(message, path=self._path, name=group.path)
-        return found or []
+        return listed or []
 
-    def _hang(
+    def _add_values(
         self,
         layer: Node,
         name: str,
         listed: Sequence[tuple[str, H5Dataset]],
         config: Mapping[str, Any],
     ) -> None:
-        """Hang a layer's values below it, by scope, or by inner layer where those are known."""
+        """Add a layer's values to its node, by scope, or by inner layer where these are known."""
         values = [(Node(NodeKind.VALUE, value=dataset), path) for path, dataset in listed]
         self._deep.append((layer, values))
         cls = layer.cls or layer.base
@@ -198,24 +199,24 @@ class _H5Reader:
 
     def _json(self, name: str) -> Mapping[str, Any]:
         try:
-            found = json.loads(self._file.text(self._file.root, name) or "{}")
+            document = json.loads(self._file.text(self._file.root, name) or "{}")
         except (ValueError, RecursionError) as error:
             message = f"its {name!r} attribute is not valid JSON: {error}"
             raise DamagedCheckpointError(message, path=self._path) from None
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
 
 def _below(parts: list[str], layer: str) -> list[str]:
-    """What stands behind the layer's own name in a variable's."""
+    """The components of a variable's name after the layer's own name."""
     if layer in parts[:-1]:
         return parts[parts.index(layer) + 1 :]
     return parts
 
 
 def _layers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The layers in a model's configuration by name; of a sequential one's it once was the list."""
+    """The layers in a model's configuration by name; old sequential models have the bare list."""
     settings = config.get("config")
-    found = settings.get("layers") if isinstance(settings, dict) else settings
-    for layer in found if isinstance(found, list) else ():
+    layers = settings.get("layers") if isinstance(settings, dict) else settings
+    for layer in layers if isinstance(layers, list) else ():
         if isinstance(layer, dict) and (name := text(mapping(layer, "config"), "name")):
             yield name, layer

@@ -1,4 +1,4 @@
-"""The inventory of a file laid out by objects: see :mod:`tfckpt.stored.keras.objects`."""
+"""The inventory of a file with a group per object: see :mod:`tfckpt.stored.keras.objects`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,9 @@ def read(
     config: Mapping[str, Any],
     bases: Collection[str],
 ) -> Inventory:
-    """The inventory of a model's file.
+    """The inventory of a model's file, or of all its shards.
 
-    Args:
-        files: the file, or all shards.
-        root: the groups of all of them.
-        path: of the artefact.
-        config: the model's configuration, empty where there is none.
-        bases: automatic layer names.
+    ``config`` is the model's configuration, empty if there is none.
     """
     reader = ObjectReader(files, bases)
     model = reader.model(root, config)
@@ -50,9 +45,9 @@ def read(
         entries[name] = Entry(
             name, Role.METRIC, dataset.dtype, dataset.shape, dataset.nbytes, dataset.path
         )
-    called = {id(value.node): value.name for value in named.values}
+    canonical = {id(value.node): value.name for value in named.values}
     orders = {
-        named.paths[id(node)]: tuple(Ordered(called[id(value)]) for value in values)
+        named.paths[id(node)]: tuple(Ordered(canonical[id(value)]) for value in values)
         for node, values in reader.orders.values()
     }
     unordered, listed = (
@@ -100,30 +95,32 @@ def _optimizer(
         outer, group = _values(group), inner
         config = mapping(mapping(config, "config"), _INNER)
     node.label = snake_case(text(config, "class_name")) or optimizer_class(reader.label(group))
-    made = optimizers.fill(node, _values(group), mapping(config, "config"), trained)
+    values = optimizers.fill(node, _values(group), mapping(config, "config"), trained)
     if any(name.startswith(VARS) for name, _ in node.children):
-        reader.orders[id(node)] = node, made
-    if outer is not None and optimizers.own_count(outer):
+        reader.orders[id(node)] = node, values
+    if outer is not None and optimizers.begins_with_scale(outer):
         node.children.append((LOSS_SCALE, optimizers.scale(outer)))
-    for name, child in group.groups.items():  # optimizers in a list: each for itself
+    for name, child in group.groups.items():  # a list of optimizers
         if name != VARS:
-            rest = Node(NodeKind.GROUP)
-            node.children.append((name, rest))
+            inner_node = Node(NodeKind.GROUP)
+            node.children.append((name, inner_node))
             for dataset in child.walk():
                 edge = dataset.path.removeprefix(f"{child.path}/")
-                rest.children.append((edge, Node(NodeKind.VALUE, role=Role.SLOT, value=dataset)))
+                inner_node.children.append(
+                    (edge, Node(NodeKind.VALUE, role=Role.SLOT, value=dataset))
+                )
     return node
 
 
 def _values(group: H5Group) -> list[H5Dataset]:
-    held = group.groups.get(VARS)
-    if held is None:
+    stored = group.groups.get(VARS)
+    if stored is None:
         return []
-    return [held.datasets[key] for key in sorted(held.datasets, key=natural)]
+    return [stored.datasets[key] for key in sorted(stored.datasets, key=natural)]
 
 
 def _metrics(root: H5Group) -> Iterator[tuple[str, H5Dataset]]:
-    """What tf_keras stores of metrics, by its own words, which tell no metric's name."""
+    """The metrics that tf_keras stores, by its own edges: it does not store their names."""
     for name in METRICS:
         if (group := root.groups.get(name)) is not None:
             for dataset in group.walk():
@@ -131,7 +128,7 @@ def _metrics(root: H5Group) -> Iterator[tuple[str, H5Dataset]]:
 
 
 def _optimizer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = mapping(config, "compile_config").get("optimizer")
-    if isinstance(found, str):
-        return {"class_name": found}
-    return found if isinstance(found, dict) else {}
+    optimizer = mapping(config, "compile_config").get("optimizer")
+    if isinstance(optimizer, str):
+        return {"class_name": optimizer}
+    return optimizer if isinstance(optimizer, dict) else {}

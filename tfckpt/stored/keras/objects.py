@@ -1,10 +1,10 @@
-"""A file laid out by a model's objects → the tree that :mod:`tfckpt.core.names` gives names to.
+"""Reads a file with a group per object into the tree that :mod:`tfckpt.core.names` names.
 
-So write Keras 3, and tf_keras where the name ends with ``.weights.h5`` or ``.keras``: a group for
-each object by attribute, in it a group ``vars`` with the object's own values by number. Layers in a
-model or a list are numbered class by class, ``layers/dense_1``; newer files note what each is
-called. What the file does not tell stays untold: a layer without a name, a value by its number, the
-order of layers of two classes, unless the configuration beside it tells them.
+Keras 3 writes this layout, and tf_keras for ``.weights.h5`` and ``.keras``: each attribute that is
+an object has a group, in which a group ``vars`` has the object's own values by index. Layers in a
+model or a list are numbered per class, ``layers/dense_1``; newer files also have their names. What
+neither the file nor the configuration has stays open: the name of a layer, the meaning of a value,
+the order of layers of different classes.
 """
 
 from __future__ import annotations
@@ -29,25 +29,21 @@ if TYPE_CHECKING:
     from tfckpt.stored.keras.hdf5 import H5Group, Hdf5
 
 VARS = "vars"
-# The second is what Keras 2.12 and 2.13 wrote.
+# Keras 2.12 and 2.13 wrote the second.
 SEQUENCES = ("layers", "_layer_checkpoint_dependencies")
 OPTIMIZER, METRICS = "optimizer", ("metrics", "_metrics", "_compile_metrics", "_loss_tracker")
 _SEED = "seed_generator"
 
 
 class ObjectReader:
-    """Turns groups into nodes.
-
-    Args:
-        files: the file, or all shards, for what their groups are called.
-        bases: automatic layer names.
+    """Turns groups into nodes; ``files`` are the file or all shards, for the names in attributes.
 
     Attributes:
-        orders: node of a layer, by its id → that node, and its own values in order.
-        unordered: the ids of stacks and lists whose layers are told class by class.
-        listed: the ids of what may be a stack, or a model of which Keras lists the layers.
+        orders: id of a layer's node → that node, and its own values in order.
+        unordered: ids of models and lists whose layers are ordered only within each class.
+        listed: ids of models with a list of layers.
         called: id of the node of a layer that an attribute leads to → the layer's own name.
-        configs: the stacks whose layers' order a configuration tells, each with its own.
+        configs: models whose order of layers is in a configuration, each with it.
     """
 
     def __init__(self, files: Sequence[Hdf5], bases: Collection[str]) -> None:
@@ -61,13 +57,13 @@ class ObjectReader:
         self._trained: dict[int, list[Node] | None] = {}
 
     def model(self, root: H5Group, config: Mapping[str, Any]) -> Node:
-        """The node of the model that the file is of."""
+        """The node of the file's model."""
         node = self._layer(root, snake_case(text(config, "class_name")), config, top=True)
         node.label = self.label(root)
         return node
 
     def trained(self, node: Node) -> list[Node] | None:
-        """The values below a node that an optimizer may train, in its order, if that is known."""
+        """The values below a node that an optimizer may train, in its order; None if unknown."""
         return self._trained.get(id(node))
 
     def _layer(
@@ -84,7 +80,7 @@ class ObjectReader:
             if name == VARS or (top and name in (OPTIMIZER, *METRICS)):
                 continue
             if name in SEQUENCES:
-                self._stack(node, child, settings)
+                self._add_layers(node, child, settings)
             elif _is_seed(name, child):
                 node.children.append((name, self._seed(child)))
             elif _is_list(child):
@@ -101,24 +97,24 @@ class ObjectReader:
         return node
 
     def _wrapped(self, settings: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-        """The configuration of a layer that a Bidirectional made of the one it was given."""
+        """The configuration of a layer that a Bidirectional layer made from its argument."""
         return mapping(settings, "layer") if part in ("forward_layer", "backward_layer") else {}
 
     def _own(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> list[Node]:
-        """The values of the layer itself."""
-        held = group.groups.get(VARS)
-        if held is None:
+        """Add the layer's own values to its node; returns the trainable ones."""
+        stored = group.groups.get(VARS)
+        if stored is None:
             return []
-        numbered = sorted((key for key in held.datasets if key.isdecimal()), key=natural)
+        numbered = sorted((key for key in stored.datasets if key.isdecimal()), key=natural)
         names = own_names(node.cls, len(numbered), settings)
         values = []
         for index, key in enumerate(numbered):
             name = names[index] if names else f"{VARS}/{key}"
-            value = Node(NodeKind.VALUE, value=held.datasets[key])
+            value = Node(NodeKind.VALUE, value=stored.datasets[key])
             node.children.append((name, value))
             values.append(value)
-        for key, dataset in held.datasets.items():
-            if not key.isdecimal():  # a name that the layer gave it
+        for key, dataset in stored.datasets.items():
+            if not key.isdecimal():  # named by the layer
                 node.children.append((key, Node(NodeKind.VALUE, value=dataset)))
         if [str(number) for number in range(len(numbered))] == numbered and numbered:
             self.orders[id(node)] = node, values
@@ -127,51 +123,53 @@ class ObjectReader:
     def _order(self, node: Node, own: list[Node], below: Mapping[str, Node]) -> None:
         if id(node) in self._trained and self._trained[id(node)] is None:
             return
-        stacked = self._trained.get(id(node), [])
+        in_sequence = self._trained.get(id(node), [])
         order = parts_in_order(node.cls, list(below))
-        found: list[Node] | None = [*own, *(stacked or ())]
+        values: list[Node] | None = [*own, *(in_sequence or ())]
         for part in order or ():
             inner = self._trained.get(id(below[part]))
-            found = None if found is None or inner is None else [*found, *inner]
-        known = order is not None and not (stacked and below)
-        self._trained[id(node)] = found if known else None
+            values = None if values is None or inner is None else [*values, *inner]
+        known = order is not None and not (in_sequence and below)
+        self._trained[id(node)] = values if known else None
 
-    def _stack(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
-        """The layers of a functional or sequential model."""
+    def _add_layers(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
+        """Add the layers of a functional or sequential model to its node."""
         node.kind = NodeKind.SEQUENCE
         self.listed.add(id(node))
         configs = list(_configs(settings))
-        told = {name: config for name, config in configs if name in group.groups}
-        whole = bool(configs) and all(
-            name in told for name, child in group.groups.items() if any(child.walk())
+        settings_of = {name: config for name, config in configs if name in group.groups}
+        complete = bool(configs) and all(
+            name in settings_of for name, child in group.groups.items() if any(child.walk())
         )
-        order = list(told) if whole else sorted(group.groups, key=_by_class(group))
-        node.layers = [self._listed(group, name, told.get(name, {})) for name in order]
-        if whole:
+        order = list(settings_of) if complete else sorted(group.groups, key=_by_class(group))
+        node.layers = [
+            self._layer_in_list(group, name, settings_of.get(name, {})) for name in order
+        ]
+        if complete:
             self.configs.append((node, settings))
             parts = [self._trained.get(id(layer)) for layer in node.layers]
-            known = [part for part in parts if part is not None]
-            values = [value for part in known for value in part]
-            self._trained[id(node)] = values if len(known) == len(parts) else None
+            trained_parts = [part for part in parts if part is not None]
+            values = [value for part in trained_parts for value in part]
+            self._trained[id(node)] = values if len(trained_parts) == len(parts) else None
         else:
             self.unordered.add(id(node))
             self._trained[id(node)] = None
 
     def _list(self, group: H5Group) -> Node:
-        """Layers in a list, tuple or dict: their indices are not told."""
+        """The node of a list, tuple or dict of layers, whose indices the file does not have."""
         node = Node(NodeKind.LIST)
         self.unordered.add(id(node))
         for name in sorted(group.groups, key=_by_class(group)):
-            layer = self._listed(group, name, {})
+            layer = self._layer_in_list(group, name, {})
             layer.told = False
             node.children.append((name, layer))
         return node
 
-    def _listed(self, group: H5Group, name: str, config: Mapping[str, Any]) -> Node:
+    def _layer_in_list(self, group: H5Group, name: str, config: Mapping[str, Any]) -> Node:
         cls = snake_case(text(config, "class_name"))
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
-        if not node.label:  # its place among those of its class is all that is known
+        if not node.label:  # only its index within its class is known
             node.told, node.base = False, cls
         return node
 
@@ -180,25 +178,24 @@ class ObjectReader:
         return Node(NodeKind.VALUE, role=Role.SEED, value=dataset)
 
     def label(self, group: H5Group) -> str:
-        """What the object is called, which newer files note on its values' group."""
-        held = group.groups.get(VARS)
-        if held is None:
+        """The object's name, which newer files have in the attributes of ``vars``."""
+        stored = group.groups.get(VARS)
+        if stored is None:
             return ""
-        owners = ((file, file.root.find(held.path)) for file in self._files)
-        told = (file.text(own, "name") for file, own in owners if own is not None)
-        return next(filter(None, told), "")
+        owners = ((file, file.root.find(stored.path)) for file in self._files)
+        names = (file.text(own, "name") for file, own in owners if own is not None)
+        return next(filter(None, names), "")
 
 
 def _is_seed(name: str, group: H5Group) -> bool:
-    held = group.groups.get(VARS)
-    return _SEED in name and held is not None and len(held.datasets) == 1
+    stored = group.groups.get(VARS)
+    return _SEED in name and stored is not None and len(stored.datasets) == 1
 
 
 def _is_list(group: H5Group) -> bool:
-    """Whether a group is a list of layers: it holds no values and its members have a class's name.
+    """Whether a group is a list of layers: without values, and with members named after classes.
 
-    In older files a layer without values of its own looks the same; which of the two it is shows
-    where it is matched.
+    In older files a layer without own values looks the same; matching tells the two apart.
     """
     if VARS in group.groups or group.datasets or not group.groups:
         return False
@@ -211,7 +208,7 @@ def _is_list(group: H5Group) -> bool:
 
 
 def _configs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The layers in a model's configuration, by the names of their groups."""
+    """The layers in a model's configuration by the names of their groups in the file."""
     layers = settings.get("layers")
     counts: dict[str, int] = {}
     for layer in layers if isinstance(layers, list) else ():

@@ -1,12 +1,12 @@
-"""The state of an optimizer in a file that numbers it → slots of variables.
+"""Assigns an optimizer's numbered values in a file of Keras to slots of variables.
 
-Keras writes an optimizer's variables by number alone: the iterations, the learning rate unless a
-schedule computes it, then the slots, in an order that each class has. Which is whose follows from
-the class, its settings and the order of the model's variables. What those leave open (another
-order with the same shapes, a class that is not here, a layer that may have been frozen) stays
-untold: a value by its number, which a live optimizer of the same class can still place.
+Keras writes an optimizer's variables by index only: the iterations, the learning rate unless a
+schedule computes it, then the slots, in an order that depends on the class. The slot and variable
+of each follow from the class, its settings and the order of the model's variables. If that is
+ambiguous (several orders fit the shapes, the class is unknown, layers may have been frozen), values
+keep their index, by which a live optimizer of the same class can still be restored.
 
-Source of the orders: the ``build`` of each class in Keras 3 and tf_keras, of which releases differ.
+Source of the orders: ``build`` of each class in Keras 3 and tf_keras; it differs between releases.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _SLOTS: Mapping[str, tuple[str, ...]] = {
     "sgd": (),
 }
 _SCALE = ("iterations", "learning_rate", "step_counter", "dynamic_scale")
-_SHOWN_BY_NUMBER = "vars"
+_BY_INDEX = "vars"
 
 
 class _Layout(NamedTuple):
-    """Slots that stand variable by variable after one another, and lists of slots around them."""
+    """Order of slots: ``paired`` are interleaved per variable, the others are list after list."""
 
     before: tuple[str, ...]
     paired: tuple[str, ...]
@@ -53,32 +53,28 @@ class _Layout(NamedTuple):
 def fill(
     node: Node, values: Sequence[H5Dataset], config: Mapping[str, Any], trained: list[Node] | None
 ) -> list[Node]:
-    """Hang an optimizer's values below its node; the nodes in the order of the file.
+    """Add an optimizer's values to its node; returns their nodes in the order of the file.
 
-    Args:
-        node: of the optimizer, its class known or not.
-        values: in the order of the file.
-        config: of the optimizer.
-        trained: the values of the model that it may train, in its order, if that is known.
+    ``trained`` are the model's values that it may train, in its order; None if unknown.
     """
-    made = [Node(NodeKind.VALUE, role=Role.SLOT, value=value) for value in values]
-    placed = _place(node.label, made, config, trained) if trained is not None else None
-    for index, value in enumerate(made):
-        name = placed.own.get(index) if placed else _own(made, index)
+    nodes = [Node(NodeKind.VALUE, role=Role.SLOT, value=value) for value in values]
+    resolved = _resolve(node.label, nodes, config, trained) if trained is not None else None
+    for index, value in enumerate(nodes):
+        name = resolved.own.get(index) if resolved else _own(nodes, index)
         if name:
             role = Role.SLOT if name.startswith(LOSS_SCALE) else optimizer_value(name)[1]
             value.role = role
             node.children.append((name, value))
-        elif placed is not None:
-            slot, of = placed.slots[index]
+        elif resolved is not None:
+            slot, of = resolved.slots[index]
             node.slots.append(Slot(slot_name(slot), of, value))
         else:
-            node.children.append((f"{_SHOWN_BY_NUMBER}/{index}", value))
-    return made
+            node.children.append((f"{_BY_INDEX}/{index}", value))
+    return nodes
 
 
 def scale(values: Sequence[H5Dataset]) -> Node:
-    """A loss-scale optimizer's own values; those of the one inside follow them and are left out."""
+    """A loss-scale optimizer's own values; those of the inner one, which follow, are left out."""
     group = Node(NodeKind.GROUP)
     for edge, value in zip(_SCALE, values, strict=False):
         name, role = optimizer_value(edge)
@@ -86,51 +82,51 @@ def scale(values: Sequence[H5Dataset]) -> Node:
     return group
 
 
-def own_count(values: Sequence[H5Dataset]) -> bool:
-    """Whether values begin as those of Keras 3's loss-scale optimizer do."""
+def begins_with_scale(values: Sequence[H5Dataset]) -> bool:
+    """Whether values begin with those of Keras 3's loss-scale optimizer."""
     return len(values) >= len(_SCALE) and all(value.shape == () for value in values[: len(_SCALE)])
 
 
-class _PlacedSlot(NamedTuple):
+class _ResolvedValues(NamedTuple):
     own: dict[int, str]
     slots: dict[int, tuple[str, Node]]
 
 
-def _own(made: Sequence[Node], index: int) -> str:
-    """The optimizer's own value at a place, as far as types tell."""
-    value = made[index].value
+def _own(nodes: Sequence[Node], index: int) -> str:
+    """The name of the optimizer's own value at an index, ``""`` if dtypes do not show it."""
+    value = nodes[index].value
     return "iterations" if index == 0 and value.shape == () and "int" in value.dtype else ""
 
 
-def _place(
-    cls: str, made: Sequence[Node], config: Mapping[str, Any], trained: list[Node]
-) -> _PlacedSlot | None:
-    """What each value is, where just one way to read them fits."""
-    found: list[_PlacedSlot] = []
+def _resolve(
+    cls: str, nodes: Sequence[Node], config: Mapping[str, Any], trained: list[Node]
+) -> _ResolvedValues | None:
+    """The meaning of each value, if exactly one layout fits."""
+    readings: list[_ResolvedValues] = []
     for layout in _layouts(cls, config):
         for head in (("iterations", "learning_rate"), ("iterations",)):
-            rest = made[len(head) : len(made) - len(layout.last)]
-            if not _fits_head(made, head) or len(made) < len(head) + len(layout.last):
+            rest = nodes[len(head) : len(nodes) - len(layout.last)]
+            if not _fits_head(nodes, head) or len(nodes) < len(head) + len(layout.last):
                 continue
             slots = _assigned(layout, rest, trained)
             if slots is None:
                 continue
             own = dict(enumerate(head))
-            own |= {len(made) - 1 - i: name for i, name in enumerate(reversed(layout.last))}
-            one = _PlacedSlot(own, {len(head) + i: slot for i, slot in enumerate(slots)})
-            if all(_differ(one, other) for other in found):
-                found.append(one)
-    return found[0] if len(found) == 1 else None
+            own |= {len(nodes) - 1 - i: name for i, name in enumerate(reversed(layout.last))}
+            reading = _ResolvedValues(own, {len(head) + i: slot for i, slot in enumerate(slots)})
+            if all(_differ(reading, other) for other in readings):
+                readings.append(reading)
+    return readings[0] if len(readings) == 1 else None
 
 
-def _differ(one: _PlacedSlot, other: _PlacedSlot) -> bool:
-    return one.own != other.own or {i: (s, id(of)) for i, (s, of) in one.slots.items()} != {
+def _differ(reading: _ResolvedValues, other: _ResolvedValues) -> bool:
+    return reading.own != other.own or {i: (s, id(of)) for i, (s, of) in reading.slots.items()} != {
         i: (s, id(of)) for i, (s, of) in other.slots.items()
     }
 
 
-def _fits_head(made: Sequence[Node], head: Sequence[str]) -> bool:
-    values = [node.value for node in made[: len(head)]]
+def _fits_head(nodes: Sequence[Node], head: Sequence[str]) -> bool:
+    values = [node.value for node in nodes[: len(head)]]
     return (
         len(values) == len(head)
         and all(value.shape == () for value in values)
@@ -140,7 +136,7 @@ def _fits_head(made: Sequence[Node], head: Sequence[str]) -> bool:
 
 
 def _layouts(cls: str, config: Mapping[str, Any]) -> Iterator[_Layout]:
-    """The ways in which releases of Keras write the slots of a class with these settings."""
+    """The layouts that releases of Keras use for a class with these settings."""
     if cls not in _SLOTS:
         return
     paired = _SLOTS[cls]
@@ -167,7 +163,7 @@ def _layouts(cls: str, config: Mapping[str, Any]) -> Iterator[_Layout]:
 def _assigned(
     layout: _Layout, rest: Sequence[Node], trained: list[Node]
 ) -> list[tuple[str, Node]] | None:
-    """Slot and variable of each value, where the shapes fit and leave no choice."""
+    """Slot and variable of each value, if the shapes fit in exactly one way."""
     each = len(layout.before) + len(layout.paired) + len(layout.after)
     if not each:
         return [] if not rest else None
@@ -188,19 +184,19 @@ def _assigned(
 
 
 def _chosen(shapes: list[Any], trained: list[Node]) -> list[Node] | None:
-    """Those of the variables that have these shapes in this order; None where several ways fit.
+    """The subsequence of the variables with these shapes; None unless it is unique.
 
-    An optimizer trains what was not frozen when it was built, which no file tells.
+    An optimizer trains only what was not frozen when it was built, which no file records.
     """
-    ways = [1] + [0] * len(shapes)  # how many ways there are to the first n shapes
+    ways = [1] + [0] * len(shapes)  # number of ways, capped at 2, to match the first n shapes
     for node in trained:
-        for at in range(len(shapes), 0, -1):
-            if shapes[at - 1] == node.value.shape:
-                ways[at] = min(ways[at] + ways[at - 1], 2)
+        for end in range(len(shapes), 0, -1):
+            if shapes[end - 1] == node.value.shape:
+                ways[end] = min(ways[end] + ways[end - 1], 2)
     if ways[-1] != 1:
         return None
-    found: list[Node] = []
-    for node in reversed(trained):  # the last that fits is the only one that does
-        if len(found) < len(shapes) and shapes[len(shapes) - 1 - len(found)] == node.value.shape:
-            found.append(node)
-    return found[::-1]
+    chosen: list[Node] = []
+    for node in reversed(trained):  # the way is unique, so the last fit is the only one
+        if len(chosen) < len(shapes) and shapes[len(shapes) - 1 - len(chosen)] == node.value.shape:
+            chosen.append(node)
+    return chosen[::-1]

@@ -1,7 +1,7 @@
-"""An optimizer's state in an ``.h5`` file: the names that its variables had tell whose they are.
+"""An optimizer's state in an ``.h5`` file, whose variables' names contain slot and variable.
 
-Three writers, three words for one slot: Keras 3's ``adam/dense_kernel_momentum``, tf_keras's
-``Adam/m/dense/kernel`` and its legacy optimizers' ``Adam/dense/kernel/m``.
+The same slot is ``adam/dense_kernel_momentum`` in Keras 3, ``Adam/m/dense/kernel`` in tf_keras and
+``Adam/dense/kernel/m`` in tf_keras's legacy optimizers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _OWN = frozenset(
     {"iteration", "iter", "iterations", "learning_rate", "momentum_cache", "u_product"}
 )
-_WORDS = {"norm": "velocity"}  # Keras 3's Adamax: its attribute says otherwise
+_WORDS = {"norm": "velocity"}  # Keras 3's Adamax: the attribute has another name
 _SCALE = re.compile(r"loss_scale_optimizer(_\d+)?")
 _INNER = "inner_optimizer"
 
@@ -42,10 +42,7 @@ def optimizer_node(
 ) -> tuple[Node, list[tuple[Node, str]]]:
     """The node of an optimizer, and its values in the order of the file.
 
-    Args:
-        listed: its values by the names they had.
-        config: of the optimizer.
-        variables: the model's values by the names they had.
+    ``listed`` has its values, ``variables`` the model's, each with the variable's own name.
     """
     while isinstance(inner := mapping(config, "config").get(_INNER), dict):
         config = inner
@@ -55,10 +52,10 @@ def optimizer_node(
     unique = _unique(variables)
     short = by_slot_path((path, value) for value, path in variables)
     scale = Node(NodeKind.GROUP)
-    made = []
+    values = []
     for index, (path, dataset) in enumerate(listed):
         value = Node(NodeKind.VALUE, role=Role.SLOT, value=dataset)
-        made.append((value, path))
+        values.append((value, path))
         head, _, last = path.rpartition("/")
         slot, of = _slot(path, unique, short)
         if of is not None:
@@ -75,13 +72,13 @@ def optimizer_node(
             node.children.append((f"vars/{index}", value))
     if scale.children:
         node.children.append((LOSS_SCALE, scale))
-    return node, made
+    return node, values
 
 
 def _slot(
     path: str, unique: Mapping[str, Node], short: Mapping[str, Node | None]
 ) -> tuple[str, Node | None]:
-    """The slot and the variable that a name tells."""
+    """The slot and the variable in the name of an optimizer's value."""
     parts = path.split("/")
     _, slot, variable = named_slot(path, dict.fromkeys(unique, 0))
     if variable is not None:
@@ -95,7 +92,7 @@ def _slot(
 
 
 def _unique(variables: Sequence[tuple[Node, str]]) -> dict[str, Node]:
-    found: dict[str, Node | None] = {}
+    by_path: dict[str, Node | None] = {}
     for value, path in variables:
-        found[path] = None if path in found else value
-    return {path: value for path, value in found.items() if value is not None}
+        by_path[path] = None if path in by_path else value
+    return {path: value for path, value in by_path.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The values of Keras's files, by their keys there: in one HDF5 file, in shards, in an archive."""
+"""The values of Keras's files by their keys: in one HDF5 file, in shards or in an archive."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class KerasValues:
     """The values of open HDF5 files.
 
     Args:
-        path: of the artefact, for errors.
-        owners: key → the file that it is in.
-        handles: all files of the artefact, in a fixed order.
-        closing: closes them, and what else was opened.
-        checks: what checks the bytes of the whole, where the format has a checksum for that.
+        path: of the checkpoint, for errors.
+        owners: key → its file.
+        handles: all files of the checkpoint, in a fixed order.
+        closing: closes these and everything else that was opened.
+        checks: functions that check a whole file's checksum, if the format has one.
     """
 
-    missing_files = ()  # a shard that is absent is an error at once
+    missing_files = ()  # opening fails if a shard is missing
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class KerasValues:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the file; of several, of all of them one after another."""
+        """SHA-256 of the content of all files, concatenated."""
         with reading(self._path):
             return digest_of(self._handles)
 
@@ -55,7 +55,7 @@ class KerasValues:
         """The value of a key.
 
         Raises:
-            DamagedCheckpointError: it is not there whole.
+            DamagedCheckpointError: the value is missing or damaged.
         """
         self._checked()
         if (owner := self._owners.get(key)) is None:
@@ -65,7 +65,7 @@ class KerasValues:
         return owner.read(key)
 
     def verify(self, keys: Iterable[str]) -> None:
-        """Reads these values; HDF5 as Keras writes it has no checksums, an archive has one."""
+        """Read these values; Keras's HDF5 files have no checksums, an archive has one."""
         for key in keys:
             self.read(key)
 
