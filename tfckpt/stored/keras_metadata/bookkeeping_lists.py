@@ -1,9 +1,8 @@
-"""What Keras writes into a graph about its own objects, beside what they consist of.
+"""Bookkeeping that Keras writes into an object graph, which is not part of a variable's name.
 
-A SavedModel has, at each of Keras's objects, lists of all its variables and a child ``keras_api``
-with the same again and the metrics (serialized_attributes.py in tf_keras's saving/legacy);
-TensorFlow 1.13 and 1.14 stored each layer's configuration as if it were a value. Neither is part of
-a variable's name.
+In a SavedModel each Keras object has lists of all its variables and a child ``keras_api`` with the
+same lists and the metrics (serialized_attributes.py in tf_keras's saving/legacy). TensorFlow 1.13
+and 1.14 stored each layer's configuration as a value.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ Edges = dict[str, int]
 
 
 def without_config(node: GraphNode) -> GraphNode:
-    """The node without the configuration of the layer that it is."""
+    """The node without its layer's configuration."""
     values = tuple(value for value in node.attributes if value.name != CONFIG)
     return node if values == node.attributes else dataclasses.replace(node, attributes=values)
 
 
 def take_bookkeeping(edges: Sequence[Edges]) -> dict[int, Edges]:
-    """Take Keras's lists out of the edges of its objects; node → the edges that were taken."""
+    """Remove Keras's lists from the edges of its objects; returns node → removed edges."""
     return {
         index: {edge: own.pop(edge) for edge in _LISTS & own.keys()}
         for index, own in enumerate(edges)
@@ -40,6 +39,6 @@ def take_bookkeeping(edges: Sequence[Edges]) -> dict[int, Edges]:
 
 
 def metrics(edges: Sequence[Edges], bookkeeping: Edges) -> Iterator[tuple[str, int]]:
-    """The number of each metric of a model, and its node."""
+    """Index and node of each metric of a model."""
     listed = edges[bookkeeping[KERAS_API]].get(_METRICS) if bookkeeping else None
     yield from (edges[listed] if listed is not None else {}).items()

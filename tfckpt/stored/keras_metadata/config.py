@@ -1,10 +1,9 @@
-"""What a configuration that Keras wrote has under a key, where it is of the kind it should be.
+"""Reads configurations written by Keras, without trusting their types.
 
-Of a functional model it tells what each layer was called on: as Keras 3 writes that, with the
-arguments of each call, or as Keras 2 did, with a list of tensors, the first of which has the
-keyword arguments.
+The configuration of a functional model has the inputs of each layer call: Keras 3 writes the
+arguments of each call, Keras 2 a list of tensors, the first of which has the keyword arguments.
 
-Anybody may have edited it: what is of another kind is as good as not there.
+Configurations may have been edited: an entry of an unexpected type counts as missing.
 """
 
 from __future__ import annotations
@@ -26,44 +25,41 @@ _SIDES = ("input_layers", "output_layers")
 
 
 def mapping(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A part of it; empty where there is none."""
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
+    """The mapping under a key; empty if missing."""
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def text(config: Mapping[str, Any], key: str) -> str:
-    """A text in it; ``""`` where there is none."""
-    found = config.get(key)
-    return found if isinstance(found, str) else ""
+    """The string under a key; ``""`` if missing."""
+    value = config.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def wire(configs: Sequence[tuple[Node, Mapping[str, Any]]]) -> None:
-    """Note at the node of each functional model how its layers are wired.
+    """Set ``wires`` of each model's node: how its layers are connected.
 
-    Not where a layer may have weights that the file holds elsewhere, or not at all: in a live model
-    it counts among those that have some.
-
-    Args:
-        configs: nodes of functional and sequential models, each with its configuration.
+    Skipped if a layer may have weights that the file has elsewhere or not at all, since the live
+    model counts that layer among those with weights.
     """
     below = (
-        node for stack, _ in configs for node in walk(stack) if node.kind is not NodeKind.VALUE
+        node for model, _ in configs for node in walk(model) if node.kind is not NodeKind.VALUE
     )
     elsewhere = {node.label for node in below if node.label and holds_weights(node)}
-    for stack, settings in configs:
+    for model, settings in configs:
         layers = {text(layer, "name"): layer for layer in _layers(settings)}
-        nodes = {node.label: node for node in stack.layers if holds_weights(node)}
+        nodes = {node.label: node for node in model.layers if holds_weights(node)}
         others = layers.keys() - nodes.keys()
         classes = {snake_case(_class(layers[name])) for name in others}
-        distinct = len(nodes) == sum(map(holds_weights, stack.layers))
-        whole = distinct and nodes.keys() <= layers.keys()
-        if whole and not others & elsewhere and not any(map(holds_values, classes)):
+        distinct = len(nodes) == sum(map(holds_weights, model.layers))
+        complete = distinct and nodes.keys() <= layers.keys()
+        if complete and not others & elsewhere and not any(map(holds_values, classes)):
             with contextlib.suppress(_AmbiguousConfigError, RecursionError):
-                stack.wires = wires(_graph(settings, layers), nodes)
+                model.wires = wires(_graph(settings, layers), nodes)
 
 
 class _AmbiguousConfigError(Exception):
-    """The configuration may be read in two ways, or is not one of a functional model."""
+    """The configuration is ambiguous, or not that of a functional model."""
 
 
 def _layers(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -76,26 +72,26 @@ def _class(layer: Mapping[str, Any]) -> str:
 
 
 def _graph(settings: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) -> Graph:
-    found = {name: layer.get("inbound_nodes") for name, layer in layers.items()}
-    nodes = {name: each if isinstance(each, list) else [] for name, each in found.items()}
+    inbound = {name: layer.get("inbound_nodes") for name, layer in layers.items()}
+    nodes = {name: each if isinstance(each, list) else [] for name, each in inbound.items()}
     exact: dict[tuple[str, int], list[Tensor]] = {}
     shifted: dict[tuple[str, int], list[Tensor]] = {}
-    for name, called in nodes.items():
-        for at, node in enumerate(called):
+    for name, calls_of in nodes.items():
+        for index, node in enumerate(calls_of):
             into = exact if _is_keras3(node) else shifted
-            into[name, at] = tensors = _inputs(node, nodes)
+            into[name, index] = tensors = _inputs(node, nodes)
             if not tensors:
                 raise _AmbiguousConfigError
-    ends = [_tensors(_leaves(settings.get(side)), nodes) for side in _SIDES]
-    if not all(ends):
+    sides = [_tensors(_leaves(settings.get(side)), nodes) for side in _SIDES]
+    if not all(sides):
         raise _AmbiguousConfigError
-    clear, others = _numbers(exact.values()), _numbers([*ends, *shifted.values()])
+    exact_calls, shifted_calls = _numbers(exact.values()), _numbers([*sides, *shifted.values()])
     first = {
-        name: _first_call(len(nodes[name]), clear.get(name, set()), numbers)
-        for name, numbers in others.items()
+        name: _first_call(len(nodes[name]), exact_calls.get(name, set()), numbers)
+        for name, numbers in shifted_calls.items()
     }
-    inputs, outputs = (_since(first, tensors) for tensors in ends)
-    exact |= {call: _since(first, tensors) for call, tensors in shifted.items()}
+    inputs, outputs = (_shifted(first, tensors) for tensors in sides)
+    exact |= {call: _shifted(first, tensors) for call, tensors in shifted.items()}
     calls = {call: LayerCall(_class(layers[call[0]]), tensors) for call, tensors in exact.items()}
     return Graph(inputs, outputs, lambda tensor: calls.get((str(tensor.layer), tensor.call)))
 
@@ -104,24 +100,26 @@ def _is_keras3(node: Any) -> bool:
     return isinstance(node, dict) and node.keys() == {"args", "kwargs"}
 
 
-def _inputs(node: Any, known: Collection[str]) -> list[Tensor]:
-    """What a layer was called on, as ``Graph`` of a live model has it."""
+def _inputs(node: Any, layer_names: Collection[str]) -> list[Tensor]:
+    """The inputs of a layer call, in the same order as in the ``Graph`` of a live model."""
     if _is_keras3(node):
-        return _tensors(_leaves([node["args"], node["kwargs"]]), known)
-    leaves = list(_leaves(node))  # each has the keyword arguments, if there are any
-    return _tensors([*leaves, *_leaves(leaves[0][3:] if leaves else [])], known)
+        return _tensors(_leaves([node["args"], node["kwargs"]]), layer_names)
+    leaves = list(_leaves(node))  # each has the keyword arguments, if any
+    return _tensors([*leaves, *_leaves(leaves[0][3:] if leaves else [])], layer_names)
 
 
-def _tensors(leaves: Iterable[Sequence[Any]], known: Collection[str]) -> list[Tensor]:
-    """The tensors among what may be some: a constant may look like one."""
-    return [Tensor(*leaf[:3]) for leaf in leaves if leaf[0] in known and isinstance(leaf[2], int)]
+def _tensors(leaves: Iterable[Sequence[Any]], layer_names: Collection[str]) -> list[Tensor]:
+    """The tensors among candidates: a constant may look like one."""
+    return [
+        Tensor(*leaf[:3]) for leaf in leaves if leaf[0] in layer_names and isinstance(leaf[2], int)
+    ]
 
 
 def _leaves(value: Any) -> Iterator[Sequence[Any]]:
-    """A layer's name, the number of its call and of the output, for each tensor in a structure.
+    """``[layer name, call index, output index, …]`` of each tensor in a structure.
 
-    TensorFlow sorts the keys of a dict, Keras 3 those of an ordered one not, and tf_keras tells
-    arguments without names as keywords: their order is clear where it is that of the keys.
+    TensorFlow sorts the keys of a dict, Keras 3 does not sort those of an ordered one, and tf_keras
+    writes positional arguments as keywords: the order is certain only if the keys are sorted.
     """
     if isinstance(value, list):
         if len(value) in (3, 4) and isinstance(value[0], str) and isinstance(value[1], int):
@@ -136,26 +134,26 @@ def _leaves(value: Any) -> Iterator[Sequence[Any]]:
         elif kind == "__tuple__":
             yield from _leaves(value.get("items"))
         elif kind is None:
-            found = {key: list(_leaves(each)) for key, each in value.items()}
-            keys = [key for key, leaves in found.items() if leaves]
+            leaves_of = {key: list(_leaves(each)) for key, each in value.items()}
+            keys = [key for key, leaves in leaves_of.items() if leaves]
             if keys != sorted(keys):
                 raise _AmbiguousConfigError
             for key in keys:
-                yield from found[key]
+                yield from leaves_of[key]
 
 
-def _numbers(told: Iterable[Iterable[Tensor]]) -> dict[str, set[int]]:
-    """Layer → the numbers of its calls that tensors are outputs of."""
-    found: dict[str, set[int]] = {}
-    for tensor in (tensor for tensors in told for tensor in tensors):
-        found.setdefault(str(tensor.layer), set()).add(tensor.call)
-    return found
+def _numbers(structures: Iterable[Iterable[Tensor]]) -> dict[str, set[int]]:
+    """Layer → the indices of its calls whose outputs are among the tensors."""
+    calls: dict[str, set[int]] = {}
+    for tensor in (tensor for tensors in structures for tensor in tensors):
+        calls.setdefault(str(tensor.layer), set()).add(tensor.call)
+    return calls
 
 
 def _first_call(count: int, exact: set[int], shifted: set[int]) -> int:
-    """What number the first of a layer's calls has: 1 for a model, whose own inputs are call 0.
+    """The index of a layer's first call: 1 for an inner model, whose own inputs are call 0.
 
-    Keras 3 counts so for what the whole model gives out, Keras 2 always. Each call is used.
+    Keras 3 counts so in the outputs of the whole model, Keras 2 everywhere. Every call is used.
     """
     if not count:
         return 0
@@ -165,5 +163,5 @@ def _first_call(count: int, exact: set[int], shifted: set[int]) -> int:
     return starts[0]
 
 
-def _since(first: Mapping[str, int], tensors: Iterable[Tensor]) -> list[Tensor]:
+def _shifted(first: Mapping[str, int], tensors: Iterable[Tensor]) -> list[Tensor]:
     return [each._replace(call=each.call - first[str(each.layer)]) for each in tensors]

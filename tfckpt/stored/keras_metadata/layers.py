@@ -1,12 +1,12 @@
-"""What Keras's own layers hold, in the order in which Keras writes it.
+"""The variables and inner layers of Keras's own layers, in the order in which Keras writes them.
 
-A file that Keras 3 wrote numbers the values of a layer, ``vars/0``. What they are called follows
-from the layer's class and their number. This is for reading, for the names that a person sees and
-writes; that a value goes to the right variable is decided by its place among the live layer's own
-values, never by this table alone: anybody's class may be called ``Dense``.
+Keras 3's files number the values of a layer, ``vars/0``. Their names follow from the layer's class
+and the number of values. The table is for readable names only; a value is matched by its index
+among the live layer's own values, never by this table alone: a user's class may be called
+``Dense``, too.
 
-The orders are those in which the layers' ``build`` makes their variables and sub-layers, in Keras
-3 and tf_keras alike.
+The orders are those in which ``build`` makes the variables and inner layers, the same in Keras 3
+and tf_keras.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _UNTRAINED = frozenset({"moving_mean", "moving_variance", "mean", "variance", "c
 
 
 def own_names(cls: str, count: int, config: Mapping[str, Any]) -> list[str] | None:
-    """What the values of a layer of a class are called, None where that is not known.
+    """The names of a layer's values, from its class and their count; None if unknown.
 
     >>> own_names("dense", 2, {}), own_names("dense", 3, {})
     (['kernel', 'bias'], None)
@@ -78,7 +78,7 @@ def own_names(cls: str, count: int, config: Mapping[str, Any]) -> list[str] | No
 
 
 def holds_values(cls: str) -> bool:
-    """Whether every layer of a class, but for odd ones, has weights.
+    """Whether layers of a class normally have weights.
 
     >>> holds_values("lstm"), holds_values("dropout")
     (True, False)
@@ -87,7 +87,7 @@ def holds_values(cls: str) -> bool:
 
 
 def part_class(cls: str, part: str) -> str:
-    """The class of a layer inside one of Keras's own, ``""`` where that is not known.
+    """The class of a layer inside one of Keras's own, ``""`` if unknown.
 
     >>> part_class("lstm", "cell"), part_class("multi_head_attention", "query_dense")
     ('lstm_cell', 'einsum_dense')
@@ -98,21 +98,21 @@ def part_class(cls: str, part: str) -> str:
 
 
 def parts_in_order(cls: str, parts: Sequence[str]) -> list[str] | None:
-    """The layers inside one of a class, in the order of their variables; None if not known.
+    """The inner layers of a class, in the order of their variables; None if unknown.
 
     >>> parts_in_order("bidirectional", ["backward_layer", "forward_layer"])
     ['forward_layer', 'backward_layer']
     """
     if len(parts) < 2:
         return list(parts)
-    known = _PARTS.get(cls, ())
-    return [part for part in known if part in parts] if set(parts) <= set(known) else None
+    order = _PARTS.get(cls, ())
+    return [part for part in order if part in parts] if set(parts) <= set(order) else None
 
 
 def attributes(cls: str, scopes: Sequence[str]) -> list[str]:
-    """The attributes that lead to a variable of one of Keras's layers, for the scopes in its name.
+    """The attributes that lead to a variable, from the scopes in its name.
 
-    What is not known stays the scopes' words.
+    Scopes of unknown meaning are kept.
 
     >>> attributes("bidirectional", ["forward_lstm", "lstm_cell", "kernel"])
     ['forward_layer', 'cell', 'kernel']
@@ -134,12 +134,12 @@ def attributes(cls: str, scopes: Sequence[str]) -> list[str]:
 
 
 def trained(name: str) -> bool:
-    """Whether an optimizer may train a value of that name; of others it is not known."""
+    """Whether an optimizer may train a value of this name."""
     return name not in _UNTRAINED
 
 
 def class_and_number(name: str, others: Mapping[str, Any]) -> tuple[str, int]:
-    """What Keras calls a layer in a list of them: its class, numbered class by class.
+    """Class and index of a layer from its group's name, which is numbered per class.
 
     >>> class_and_number("dense_1", {"dense": 0, "dense_1": 0}), class_and_number("block_2", {})
     (('dense', 1), ('block_2', 0))

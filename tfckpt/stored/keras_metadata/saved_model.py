@@ -1,10 +1,9 @@
-"""What a SavedModel's objects are called, and how they are wired, as Keras 2 wrote it down.
+"""Names and configurations of a SavedModel's objects, from the metadata that Keras 2 wrote.
 
 Keras 2 wrote each object's class and name as JSON: into ``saved_model.pb`` up to TensorFlow 2.4
 (``SavedUserObject.metadata`` of saved_object_graph.proto), into ``keras_metadata.pb`` since
-(tf_keras/protobuf/saved_metadata.proto). Names and configurations are all that is taken: no
-function of the model is looked at, and what cannot be read is no error, since evidence more is all
-that it could give.
+(tf_keras/protobuf/saved_metadata.proto). Only names and configurations are read, no functions.
+Metadata that cannot be read is not an error: it only helps to match layers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.io.files import Files
 
-# Weights are not in these files; constants of a graph may be.
+# These files have no weights, but may have constants of a graph.
 _MAX_BYTES = 1 << 27
 _DEEPEST = 64
 _SAVED_MODEL, _METADATA = "saved_model.pb", "keras_metadata.pb"
@@ -36,24 +35,14 @@ Path = tuple[str, ...]
 
 
 class Metadata(NamedTuple):
-    """What Keras wrote of an object.
-
-    Attributes:
-        name: its own, the class of an optimizer.
-        config: what it was made with.
-    """
+    """Keras's metadata of an object; an optimizer's ``name`` is its class."""
 
     name: str
     config: Mapping[str, Any]
 
 
 def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:
-    """Edges from the model to one of its objects → what Keras wrote of it.
-
-    Args:
-        directory: of the SavedModel.
-        files: where it is.
-    """
+    """Edges from the model to one of its objects → Keras's metadata of it."""
     for name, read in ((_METADATA, _from_metadata), (_SAVED_MODEL, _from_graph)):
         with contextlib.suppress(OSError, CheckpointError, WireError):
             handle = files.open_read(join(directory, name))
@@ -61,8 +50,8 @@ def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:
                 data = handle.pread(0, handle.size) if handle.size <= _MAX_BYTES else b""
             finally:
                 handle.close()
-            if found := dict(read(data)):
-                return found
+            if metadata := dict(read(data)):
+                return metadata
     return {}
 
 
@@ -71,7 +60,7 @@ def _from_metadata(data: bytes) -> Iterator[tuple[Path, Metadata]]:
         if number == 1:
             inner = dict(fields(as_message(node)))
             path = tuple(as_text(inner.get(3, b"")).split(".")[1:])
-            yield from _told(path, as_message(inner.get(5, b"")))
+            yield from _parsed(path, as_message(inner.get(5, b"")))
 
 
 def _from_graph(data: bytes) -> Iterator[tuple[Path, Metadata]]:
@@ -84,7 +73,7 @@ def _from_graph(data: bytes) -> Iterator[tuple[Path, Metadata]]:
         for number, value in fields(nodes[index]):
             inner = dict(fields(as_message(value))) if number in (1, 4) else {}
             if number == 4:
-                yield from _told(path, as_message(inner.get(3, b"")))
+                yield from _parsed(path, as_message(inner.get(3, b"")))
             elif number == 1:
                 child = as_number(inner.get(1, 0), len(nodes))
                 if child not in seen and len(path) < _DEEPEST:
@@ -96,17 +85,17 @@ def _first(data: bytes, wanted: int) -> bytes:
     return next((as_message(value) for number, value in fields(data) if number == wanted), b"")
 
 
-def _told(path: Path, metadata: bytes) -> Iterator[tuple[Path, Metadata]]:
-    """What is known of an object and, of a compiled model, of its optimizer."""
+def _parsed(path: Path, metadata: bytes) -> Iterator[tuple[Path, Metadata]]:
+    """The metadata of an object and, if it is a compiled model, of its optimizer."""
     try:
-        about = json.loads(metadata) if metadata else None
+        document = json.loads(metadata) if metadata else None
     except (ValueError, RecursionError):
         return
-    if not isinstance(about, dict):
+    if not isinstance(document, dict):
         return
-    if name := text(about, "name"):
-        yield path, Metadata(name, mapping(about, "config"))
-    config = mapping(mapping(about, "training_config"), "optimizer_config")
+    if name := text(document, "name"):
+        yield path, Metadata(name, mapping(document, "config"))
+    config = mapping(mapping(document, "training_config"), "optimizer_config")
     cls = text(config, "class_name")
     if label := optimizer_class(snake_case(cls.rpartition(">")[2])):
         yield (*path, OPTIMIZER), Metadata(label, config)

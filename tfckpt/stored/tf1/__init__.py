@@ -1,1 +1,1 @@
-"""What TF1's ``Saver`` wrote, named by its keys."""
+"""Checkpoints of TF1's ``Saver``, whose values are named from their keys."""

@@ -1,10 +1,10 @@
-"""Automatic layer names of a file without order, as the live side numbers the same layers.
+"""Renumbers automatic layer names of a file without layer order to match the live model.
 
-TF1's keys number layers as they were made, and so does Keras; but in a functional model a layer's
-canonical name counts its place, and two layers may stand in another order than they were made in.
-Where both sides have as many layers of a class in one scope, those made first are the same, and so
-on. And where the live side has no layers there but attributes, ``self.dense_2``, the number in a
-key is part of the name that somebody chose.
+TF1's keys number layers in order of creation, as Keras does. A canonical name, though, counts a
+layer's position in a functional model, where the order may differ from that of creation. If both
+sides have the same number of layers of a class in a scope, they correspond in order of creation.
+If the live model has attributes there instead of a layer sequence, ``self.dense_2``, the number in
+the key is part of a name that the user chose.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
-    """The stored inventory, its automatic layers under the names of the live ones.
+    """The stored inventory, its automatic layers renamed to those of the live model.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Layer, Role
     >>> def inventory(*layers, **more):
-    ...     entries = [Entry(f"model/{one.name}/w", Role.WEIGHT, "float32", ()) for one in layers]
+    ...     entries = [Entry(f"model/{x.name}/w", Role.WEIGHT, "float32", ()) for x in layers]
     ...     return Inventory("", {e.name: e for e in entries}, {"model": layers}, **more)
     >>> stored = inventory(
     ...     Layer("dense", "dense"), Layer("dense_1", "dense", number=1),
@@ -41,11 +41,11 @@ def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
     heads: dict[str, str] = {}
     for path in sorted(stored.unordered & stored.sequences.keys()):
         above = rebased(path, heads) or path
-        here = live.sequences.get(above)
+        live_layers = live.sequences.get(above)
         layers = stored.sequences[path]
-        pairs = dict(_as_made(layers, here) if here is not None else ())
+        pairs = dict(_by_creation(layers, live_layers) if live_layers is not None else ())
         chosen = [layer for layer in layers if own_name(layer) != layer.name]
-        if here is None and any(f"{above}/{own_name(layer)}" in scopes for layer in chosen):
+        if live_layers is None and any(f"{above}/{own_name(layer)}" in scopes for layer in chosen):
             pairs = {layer.name: own_name(layer) for layer in layers}
         heads.update(
             {f"{path}/{old}": f"{above}/{new}" for old, new in pairs.items() if old != new}
@@ -60,7 +60,7 @@ def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
 
 
 def own_name(layer: Layer) -> str:
-    """A layer's name as it was, with the number that it had.
+    """A layer's original name, with its original number.
 
     >>> from tfckpt.core.inventory import Layer
     >>> own_name(Layer("dense_1", "dense", number=4))
@@ -72,18 +72,22 @@ def own_name(layer: Layer) -> str:
 
 
 def in_order_of_making(layers: Sequence[Layer], base: str) -> bool:
-    """Whether the layers of a class stand as they were made."""
-    made = [layer.number for layer in layers if layer.base == base]
-    return made == sorted(made)
+    """Whether the layers of a class are in the order of their creation."""
+    numbers = [layer.number for layer in layers if layer.base == base]
+    return numbers == sorted(numbers)
 
 
-def _as_made(stored: Sequence[Layer], live: Sequence[Layer]) -> Iterator[tuple[str, str]]:
+def _by_creation(stored: Sequence[Layer], live: Sequence[Layer]) -> Iterator[tuple[str, str]]:
     for base in {layer.base for layer in stored if layer.base}:
-        there = sorted((x for x in stored if x.base == base), key=lambda layer: layer.number)
-        here = sorted((x for x in live if x.base == base), key=lambda layer: layer.number)
-        told = (len({layer.number for layer in side}) for side in (there, here))
-        if len(there) == len(here) and all(count == len(here) for count in told):
-            yield from ((old.name, new.name) for old, new in zip(there, here, strict=True))
+        old_layers = sorted((x for x in stored if x.base == base), key=lambda layer: layer.number)
+        new_layers = sorted((x for x in live if x.base == base), key=lambda layer: layer.number)
+        distinct = (len({layer.number for layer in side}) for side in (old_layers, new_layers))
+        if len(old_layers) == len(new_layers) and all(
+            count == len(new_layers) for count in distinct
+        ):
+            yield from (
+                (old.name, new.name) for old, new in zip(old_layers, new_layers, strict=True)
+            )
 
 
 def _renamed(layer: Layer, name: str | None) -> Layer:

@@ -1,11 +1,11 @@
-"""The layers in the keys of a file without an object graph, named as they are named everywhere.
+"""Canonical layer names from the keys of a file without an object graph.
 
-TF1 and Keras numbered the layers that got no name of their own within the whole graph or process:
-``dense_4`` may be a model's first one. So the numbers of a class are taken anew in each scope, in
-their order. What stood between them no key tells.
+TF1 and Keras number layers without a name within the whole graph or process: ``dense_4`` may be a
+model's first one. So the layers of a class are renumbered in each scope, in the order of their
+numbers. Their order among layers of other classes is unknown.
 
-Keras's own layers are called by what holds them, ``lstm/cell/kernel``, and not by the scopes that
-they opened, ``lstm_1/lstm_cell_3/kernel``.
+Layers inside Keras's own layers are named by attribute, ``lstm/cell/kernel``, not by the scopes
+that they opened, ``lstm_1/lstm_cell_3/kernel``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tfckpt.stored.graphs.reader import KERAS_BASES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-# No writer nests deeper; of a key that does, nothing is told.
+# No writer nests deeper; a deeper key is not interpreted.
 DEEPEST = 64
 
-# Scopes that people choose by these names are no layers that were left without one.
+# Users choose these names for scopes; they are not automatic layer names.
 _BASES = KERAS_BASES - {"activation", "functional", "model"}
 _CELL = re.compile(r"(?:lstm|gru|simple_rnn)_cell(?:_[0-9]+)?")
 _ATTENTION = {
@@ -36,11 +36,7 @@ _ATTENTION = {
 
 
 class KeyLayers:
-    """The scopes of a file's variables, and what their names become.
-
-    Args:
-        names: of the variables, without slots.
-        bases: automatic layer names beyond Keras's own.
+    """The scopes of a file's variables (without slots), and their canonical names.
 
     >>> layers = KeyLayers(["dense_4/kernel", "dense_7/kernel", "head/kernel"])
     >>> layers.rename("dense_7/kernel"), layers.rename("head/kernel")
@@ -54,14 +50,14 @@ class KeyLayers:
         self._scopes: dict[str, set[str]] = defaultdict(set)
         self._variables: dict[str, set[str]] = defaultdict(set)
         for name in names:
-            # A scope without a name, at the beginning, is not told from the root.
+            # A nameless scope at the beginning cannot be told from the root.
             if name.count("/") <= DEEPEST and not name.startswith("//"):
-                self._place(name)
+                self._add(name)
         self._renamed: dict[str, str] = {"": ""}
         self.sequences: Mapping[str, tuple[Layer, ...]] = dict(self._walk())
 
     def rename(self, name: str) -> str:
-        """The canonical name of a variable, without the model's own component."""
+        """The canonical name of a variable, without the leading ``model/``."""
         scope, _, last = name.rpartition("/")
         if scope not in self._renamed:
             return name
@@ -70,7 +66,7 @@ class KeyLayers:
             last = "kernel"
         return _join(self._renamed[scope], last)
 
-    def _place(self, name: str) -> None:
+    def _add(self, name: str) -> None:
         scope, _, last = name.rpartition("/")
         self._variables[scope].add(last)
         while scope:
@@ -84,27 +80,24 @@ class KeyLayers:
         todo = [""]
         while todo:
             scope = todo.pop()
-            here = self._renamed[scope]
+            path = self._renamed[scope]
             layers = []
             for component, base, new in self._components(scope):
                 below = _join(scope, component)
-                self._renamed[below] = _join(here, new + self._inside(below))
+                self._renamed[below] = _join(path, new + self._cell_suffix(below))
                 todo.append(below)
                 if base:
                     layers.append(Layer(new, base, number=name_number(component)))
             if layers:
-                yield here, tuple(layers)
+                yield path, tuple(layers)
 
     def _components(self, scope: str) -> Iterator[tuple[str, str, str]]:
-        """The scopes below one: as they are, their class if they bear its name, and their new name.
-
-        In the order of classes and numbers.
-        """
+        """``(scope, class or "", new name)`` of each inner scope, by class and number."""
         components = self._scopes[scope]
         by_base: dict[str, list[str]] = defaultdict(list)
         for component in components:
             by_base[weak_base(component, self._bases)].append(component)
-        kept = self._kept(scope, components)
+        kept = self._inner_attributes(scope, components)
         for component in sorted(by_base.pop("", [])):
             yield component, "", kept.get(component, component)
         for base, members in sorted(by_base.items()):
@@ -115,8 +108,8 @@ class KeyLayers:
                 else:
                     yield component, base, new
 
-    def _kept(self, scope: str, components: set[str]) -> dict[str, str]:
-        """Scopes inside Keras's layers, by the attribute that holds what made them."""
+    def _inner_attributes(self, scope: str, components: set[str]) -> dict[str, str]:
+        """Scopes inside Keras's own layers → the attribute of the inner layer that made them."""
         if weak_base(scope.rpartition("/")[2], {"multi_head_attention"}):
             return {c: _ATTENTION[c] for c in components & _ATTENTION.keys()}
         pair = {"forward_": "forward_layer", "backward_": "backward_layer"}
@@ -130,8 +123,8 @@ class KeyLayers:
             return {cells[0]: "cell"}
         return {}
 
-    def _inside(self, scope: str) -> str:
-        """What stands between a recurrent layer and its variables, which older files leave out."""
+    def _cell_suffix(self, scope: str) -> str:
+        """``/cell`` for a recurrent layer without a scope of its cell, as in older files."""
         last = scope.rpartition("/")[2]
         direct = self._recurrent(scope) and not _CELL.fullmatch(last)
         return "/cell" if direct and last != "cell" else ""

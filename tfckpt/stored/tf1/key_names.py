@@ -1,8 +1,8 @@
-"""Canonical names for values of which only keys are known: TF1's, and a SavedModel's without graph.
+"""Canonical names of values without an object graph, from their keys: TF1's, for example.
 
-``dense/kernel`` is ``model/dense/kernel``, and ``dense/kernel/Adam`` the slot ``momentum`` of it.
-The step that TF1 counted, ``global_step``, is the optimizer's ``iterations``. Several optimizers in
-one file stand below ``optimizer`` by their classes: ``optimizer/ftrl/linear/…``.
+``dense/kernel`` is ``model/dense/kernel``, and ``dense/kernel/Adam`` is its slot ``momentum``.
+TF1's ``global_step`` is the optimizer's ``iterations``. Several optimizers in one file are below
+``optimizer`` by class: ``optimizer/ftrl/linear/…``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 GLOBAL_STEP = "global_step"
 _POWER = re.compile(r"beta[12]_power(?:_(?P<number>[0-9]{1,4}))?")
-# What a scope named after an optimizer holds if it is one's.
+# Values that show that a scope named after an optimizer belongs to one.
 _OWN = ("iter", "iterations", "learning_rate", "lr", "decay")
 
 
 class ListedValue(Protocol):
-    """What a file says of one value."""
+    """Metadata of a value in a file."""
 
     @property
     def dtype(self) -> str: ...
@@ -42,7 +42,7 @@ class ListedValue(Protocol):
 
 
 class _Meaning(NamedTuple):
-    """What a key stands for."""
+    """The canonical name and role of a key's value."""
 
     name: str
     role: Role
@@ -60,14 +60,13 @@ def name_keys(
 
     Args:
         source: the file, for messages.
-        values: key → what the file says of it.
-        roots: what the live side was given, by keyword. Where that is no model, a variable's key
-            is its name.
-        bases: automatic layer names of the live side's own classes.
+        values: key → metadata of the value.
+        roots: the live objects by keyword. If none is a model, a variable's key is its name.
+        bases: automatic layer names of the user's own classes.
     """
     keys = _names(values)
-    given = list((roots or {}).values())
-    kinds = Counter(root.kind for root in given)
+    live_roots = list((roots or {}).values())
+    kinds = Counter(root.kind for root in live_roots)
     shapes = {name: values[key].shape for name, key in keys.items()}
     if roots is not None and not kinds[MODEL] and not kinds[OPTIMIZER]:
         meanings = {name: _Meaning(name, Role.WEIGHT) for name in keys}
@@ -78,9 +77,9 @@ def name_keys(
         variables, sequences = {name: name for name in own}, {}
     else:
         layers = KeyLayers(own, bases)
-        apart = {root.component for root in given} if kinds[MODEL] > 1 else set()
+        apart = {root.component for root in live_roots} if kinds[MODEL] > 1 else set()
         variables = {name: _rooted(layers.rename(name), apart) for name in own}
-        sequences = {_rooted(path, apart): found for path, found in layers.sequences.items()}
+        sequences = {_rooted(path, apart): members for path, members in layers.sequences.items()}
     meanings = {name: _Meaning(full, Role.WEIGHT) for name, full in variables.items()}
     meanings.update(state.meanings(variables))
     return Inventory(
@@ -93,12 +92,12 @@ def name_keys(
 
 
 def _rooted(path: str, apart: Collection[str]) -> str:
-    """A path below the model, unless it begins with one of several live objects."""
+    """The path below ``model``, unless it begins with the name of one of several live objects."""
     return path if path.partition("/")[0] in apart else f"{MODEL}/{path}".rstrip("/")
 
 
 def _names(values: Mapping[str, ListedValue]) -> dict[str, str]:
-    """Variable's name → key; a tensor's name, with ``:0``, is that of the variable."""
+    """Variable's name → key; a key with ``:0`` is a tensor's name."""
     names = {}
     for key in values:
         name = key.removesuffix(":0")
@@ -112,37 +111,36 @@ def _entries(
     entries: dict[str, Entry] = {}
     for name, key in keys.items():
         full, role, slot, of = meanings[name]
-        free, number = full, 2
-        while free in entries:
-            free, number = f"{full}~{number}", number + 1
-        found = values[key]
-        entries[free] = Entry(
-            free, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c
+        unique, number = full, 2
+        while unique in entries:
+            unique, number = f"{full}~{number}", number + 1
+        stored = values[key]
+        entries[unique] = Entry(
+            unique, role, stored.dtype, stored.shape, stored.nbytes, key, slot, of, stored.crc32c
         )
     return entries
 
 
 class _State:
-    """The optimizers' part of the keys.
+    """The optimizer state among the keys.
 
     Attributes:
-        slots: name → the slot that it is.
-        scalars: name → the optimizer it belongs to, None for nobody's in particular, and what it is
-            called there.
+        slots: name → slot.
+        scalars: name → its optimizer (None if unknown), and its name in the optimizer.
         paths: optimizer → canonical path.
     """
 
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
         self._shapes = shapes
         self.slots: Mapping[str, SlotKey] = find_slots(shapes)
-        found = {slot.solver for slot in self.slots.values() if slot.solver is not None}
-        scopes = self._scopes({solver.scope: solver for solver in sorted(found, reverse=True)})
-        solvers = sorted(found | set(scopes.values()))
+        with_slots = {slot.solver for slot in self.slots.values() if slot.solver is not None}
+        scopes = self._scopes({solver.scope: solver for solver in sorted(with_slots, reverse=True)})
+        solvers = sorted(with_slots | set(scopes.values()))
         self.paths: Mapping[Solver, str] = _paths(solvers)
         self.scalars: Mapping[str, tuple[Solver | None, str]] = dict(self._own(solvers, scopes))
 
     def meanings(self, variables: Mapping[str, str]) -> Iterator[tuple[str, _Meaning]]:
-        """Name → what it is, given the canonical names of the variables."""
+        """``(name, meaning)`` of all optimizer state, for the variables' canonical names."""
         for name, slot in self.slots.items():
             path = OPTIMIZER if slot.solver is None else self.paths[slot.solver]
             of = variables[slot.of]
@@ -153,15 +151,15 @@ class _State:
             value, role = optimizer_value(word)
             yield name, _Meaning(f"{path}/{value}", role)
 
-    def _scopes(self, known: Mapping[str, Solver]) -> dict[str, Solver]:
-        """Scopes that are named after an optimizer and hold what is one's → that optimizer."""
-        found = {}
+    def _scopes(self, by_scope: Mapping[str, Solver]) -> dict[str, Solver]:
+        """Scopes that are named after an optimizer and have an optimizer's values → optimizer."""
+        scopes = {}
         for name, shape in self._shapes.items():
             scope, _, last = name.rpartition("/")
             label = class_of(scope.rpartition("/")[2]) if last in _OWN and not shape else None
             if label is not None:
-                found[scope] = known.get(scope, Solver(scope, label))
-        return found
+                scopes[scope] = by_scope.get(scope, Solver(scope, label))
+        return scopes
 
     def _own(
         self, solvers: Sequence[Solver], scopes: Mapping[str, Solver]
@@ -172,7 +170,7 @@ class _State:
                 continue
             head, _, last = name.rpartition("/")
             if match := _POWER.fullmatch(last):
-                yield name, (_whose(head, int(match["number"] or 0), solvers), last)
+                yield name, (_beta_optimizer(head, int(match["number"] or 0), solvers), last)
                 continue
             scope = next((s for s in _above(name) if s in scopes), None)
             if scope is not None:
@@ -192,26 +190,26 @@ def _above(name: str) -> Iterator[str]:
         yield name
 
 
-def _whose(scope: str, number: int, solvers: Sequence[Solver]) -> Solver | None:
-    """Whose powers of beta stand in a scope: those of its optimizer, else of the only one."""
-    fitting = [one for one in solvers if one.scope == scope] or solvers
-    numbered = [one for one in fitting if one.number == number] or fitting
+def _beta_optimizer(scope: str, number: int, solvers: Sequence[Solver]) -> Solver | None:
+    """The optimizer of the powers of beta in a scope: the scope's own, else the only one."""
+    candidates = [solver for solver in solvers if solver.scope == scope] or solvers
+    numbered = [solver for solver in candidates if solver.number == number] or candidates
     return numbered[0] if len(numbered) == 1 else None
 
 
 def _paths(solvers: Sequence[Solver]) -> dict[Solver, str]:
-    """Canonical path of each optimizer: ``optimizer`` alone, else by class, else by scope."""
+    """Canonical paths: ``optimizer`` if there is only one, else by class, else by scope."""
     if len(solvers) == 1:
         return {solvers[0]: OPTIMIZER}
     labels = Counter(solver.label for solver in solvers)
     scopes = Counter(solver.scope for solver in solvers)
-    found: dict[Solver, str] = {}
-    for place, one in enumerate(solvers):
-        if one.label and labels[one.label] == 1:
-            word = one.label
-        elif one.scope and scopes[one.scope] == 1:
-            word = one.scope
+    paths: dict[Solver, str] = {}
+    for index, solver in enumerate(solvers):
+        if solver.label and labels[solver.label] == 1:
+            word = solver.label
+        elif solver.scope and scopes[solver.scope] == 1:
+            word = solver.scope
         else:
-            word = f"{one.label or OPTIMIZER}_{place}"
-        found[one] = f"{OPTIMIZER}/{word}"
-    return found
+            word = f"{solver.label or OPTIMIZER}_{index}"
+        paths[solver] = f"{OPTIMIZER}/{word}"
+    return paths

@@ -1,14 +1,14 @@
-"""Which keys of a file without an object graph are optimizer state, and what of it they are.
+"""Finds optimizer slots among the keys of a file without an object graph.
 
-TF1's optimizers keep a slot beside its variable: ``dense/kernel/Adam`` and ``dense/kernel/Adam_1``
-(tensorflow/python/training/slot_creator.py); which is the momentum only the order of their creation
-tells, which is that of each optimizer's ``_create_slots``. Keras's optimizers in graph mode put
-their own name before the variable and the slot's behind it, ``training/Adam/dense/kernel/m``; BERT
-writes ``dense/kernel/adam_m``, Mesh TensorFlow ``dense/kernel_slot_vr``. Any of them may have the
-scope of the training step in front.
+TF1's optimizers save a slot beside its variable: ``dense/kernel/Adam`` and ``dense/kernel/Adam_1``
+(tensorflow/python/training/slot_creator.py); these are in order of creation, which is that of each
+optimizer's ``_create_slots``. Keras's optimizers in graph mode put their own name before the
+variable and the slot's name after it, ``training/Adam/dense/kernel/m``; BERT writes
+``dense/kernel/adam_m``, Mesh TensorFlow ``dense/kernel_slot_vr``. Each may begin with the scope of
+the training step.
 
-A key is taken for a slot only where the variable it belongs to is in the file too, with a shape
-that fits. All others stay what they are, values.
+A key is a slot only if its variable is in the file, too, with a shape that fits. All others are
+ordinary values.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _OPTIMIZER = re.compile(r"_?optimizer$", re.IGNORECASE)
 _MESH = re.compile(r"(?P<of>.+)_slot_(?P<slot>vr|vc|v|m)", re.DOTALL)
 _PREFIXED = re.compile(r"(?P<cls>adam|lamb)_(?P<slot>[mv])")
 
-# The optimizer's word, in small letters → its class as Keras calls it, and its slots in the order
-# in which tf.compat.v1.train, tf.contrib.opt and Keras create them.
+# The optimizer's name in lower case → its class in Keras, and its slots in the order in which
+# tf.compat.v1.train, tf.contrib.opt and Keras create them.
 _CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "adam": ("adam", ("momentum", "velocity")),
@@ -63,9 +63,14 @@ _CENTERED = ("velocity", "average_gradient", "momentum")
 _AVERAGES = frozenset(
     {"exponentialmovingaverage", "ema", "movingaverage", "moving_average", "average"}
 )
-# What a part of a word tells where the whole of it is a name of somebody's own: `LazyAdam`.
-_ALIKE = (("adam", "adam"), ("momentum", "momentum"), ("rms", "rmsprop"), ("adagrad", "adagrad"))
-# What Keras's optimizers call slots, in graph mode the last component of the key.
+# Part of the name of a user's own optimizer, `LazyAdam` → the optimizer whose slots it has.
+_CONTAINED = (
+    ("adam", "adam"),
+    ("momentum", "momentum"),
+    ("rms", "rmsprop"),
+    ("adagrad", "adagrad"),
+)
+# Keras's own names of slots; in graph mode the last component of the key.
 _WORDS = frozenset(
     {"m", "v", "u", "vhat", "rms", "mg", "momentum", "velocity"}
     | {"accumulator", "linear", "accum_grad", "accum_var"}
@@ -73,12 +78,12 @@ _WORDS = frozenset(
 
 
 class Solver(NamedTuple):
-    """One optimizer, as far as keys tell them apart.
+    """One optimizer, as far as keys distinguish several.
 
     Attributes:
-        scope: what stands before the variable in its slots' keys.
-        label: its class in snake case, ``""`` where it is not known.
-        number: 0, or more where several of one class keep slots of the same variable.
+        scope: precedes the variable in the keys of its slots.
+        label: its class in snake case, ``""`` if unknown.
+        number: above 0 if several of one class have slots of the same variable.
     """
 
     scope: str
@@ -87,15 +92,15 @@ class Solver(NamedTuple):
 
 
 class SlotKey(NamedTuple):
-    """What a key is: the slot of a variable; ``solver`` is None for a moving average."""
+    """The slot of a variable; ``solver`` is None for a moving average."""
 
     of: str
     slot: str
     solver: Solver | None
 
 
-class _Numbered(NamedTuple):
-    """A slot that is told only by the order of those beside it."""
+class _NumberedSlots(NamedTuple):
+    """Slots of a variable that are identified only by their order."""
 
     of: str
     scope: str
@@ -103,20 +108,17 @@ class _Numbered(NamedTuple):
 
 
 def class_of(word: str) -> str | None:
-    """The class of the optimizer that a scope is named after, None where it is no such name.
+    """The optimizer class that a scope is named after, None if it is not such a name.
 
     >>> class_of("AdamW_1"), class_of("RMSPropOptimizer"), class_of("encoder")
     ('adam_w', 'rm_sprop', None)
     """
-    found = _CLASSES.get(_plain(word))
-    return found[0] if found else None
+    known_class = _CLASSES.get(_plain(word))
+    return known_class[0] if known_class else None
 
 
 def find_slots(shapes: Mapping[str, Shape]) -> dict[str, SlotKey]:
-    """The names that are slots, and what each is.
-
-    Args:
-        shapes: every name of the file and its shape.
+    """Name → slot, from the shapes of all names in the file.
 
     >>> shapes = {"a/kernel": (2,), "a/kernel/Adam": (2,), "a/kernel/Adam_1": (2,)}
     >>> for name, slot in find_slots(shapes).items():
@@ -124,12 +126,12 @@ def find_slots(shapes: Mapping[str, Shape]) -> dict[str, SlotKey]:
     a/kernel/Adam momentum a/kernel
     a/kernel/Adam_1 velocity a/kernel
     """
-    found: dict[str, SlotKey] = {}
-    numbered: dict[_Numbered, dict[int, str]] = defaultdict(dict)
+    slots: dict[str, SlotKey] = {}
+    numbered: dict[_NumberedSlots, dict[int, str]] = defaultdict(dict)
     counted = any("beta1_power" in name for name in shapes)
     for name in shapes:
-        if (slot := _told(name, shapes)) is not None:
-            found[name] = slot
+        if (slot := _named_slot(name, shapes)) is not None:
+            slots[name] = slot
             continue
         head, _, last = name.rpartition("/")
         owner = _owner(head, shapes)
@@ -137,19 +139,19 @@ def find_slots(shapes: Mapping[str, Shape]) -> dict[str, SlotKey]:
             continue
         match = _NUMBERED.fullmatch(last)
         assert match is not None, "every text matches"  # noqa: S101 (narrows the type)
-        one = _Numbered(owner, head[: -len(owner)].rstrip("/"), match["word"])
-        if _plain(one.word) in _AVERAGES:
+        group = _NumberedSlots(owner, head[: -len(owner)].rstrip("/"), match["word"])
+        if _plain(group.word) in _AVERAGES:
             if shapes[name] == shapes[owner]:
-                found.setdefault(name, SlotKey(owner, MOVING_AVERAGE, None))
-        elif _is_optimizer(one.word, counted=counted):
-            numbered[one][int(match["number"] or 0)] = name
-    for one, names in numbered.items():
-        found.update(_in_order(one, [names[n] for n in sorted(names)], shapes))
-    return {name: slot for name, slot in found.items() if slot.of not in found}
+                slots.setdefault(name, SlotKey(owner, MOVING_AVERAGE, None))
+        elif _is_optimizer(group.word, counted=counted):
+            numbered[group][int(match["number"] or 0)] = name
+    for group, names in numbered.items():
+        slots.update(_in_order(group, [names[n] for n in sorted(names)], shapes))
+    return {name: slot for name, slot in slots.items() if slot.of not in slots}
 
 
-def _told(name: str, shapes: Mapping[str, Shape]) -> SlotKey | None:
-    """A slot whose key says which it is."""
+def _named_slot(name: str, shapes: Mapping[str, Shape]) -> SlotKey | None:
+    """A slot whose key contains the slot's name."""
     shape = shapes[name]
     if (match := _MESH.fullmatch(name)) and (owner := _owner(match["of"], shapes)) is not None:
         slot = {"vr": "r", "vc": "c"}.get(match["slot"]) or slot_name(match["slot"])
@@ -178,7 +180,7 @@ def _told(name: str, shapes: Mapping[str, Shape]) -> SlotKey | None:
 
 
 def _owner(head: str, shapes: Mapping[str, Shape]) -> str | None:
-    """The longest end of a path that is the name of a variable."""
+    """The longest suffix of a path that is the name of a variable."""
     if head in shapes:
         return head
     if head.count("/") > DEEPEST:
@@ -198,44 +200,44 @@ def _plain(word: str) -> str:
 
 def _is_optimizer(word: str, *, counted: bool) -> bool:
     plain = _plain(word)
-    alike = any(part in plain for part, _ in _ALIKE)
+    alike = any(part in plain for part, _ in _CONTAINED)
     return plain in _CLASSES or alike or (counted and bool(_OPTIMIZER.search(word)))
 
 
 def _in_order(
-    one: _Numbered, names: Sequence[str], shapes: Mapping[str, Shape]
+    group: _NumberedSlots, names: Sequence[str], shapes: Mapping[str, Shape]
 ) -> Iterator[tuple[str, SlotKey]]:
-    """The slots of one optimizer word and one variable, which are in the order of creation."""
-    plain, whole = _plain(one.word), shapes[one.of]
-    known = _CLASSES.get(plain)
-    alike = next((cls for part, cls in _ALIKE if part in plain), None)
-    label = known[0] if known else snake_case(one.word)
-    slots = known[1] if known else _CLASSES[alike][1] if alike else ()
+    """The slots of one optimizer and one variable, given in order of creation."""
+    plain, shape = _plain(group.word), shapes[group.of]
+    known_class = _CLASSES.get(plain)
+    contained = next((cls for part, cls in _CONTAINED if part in plain), None)
+    label = known_class[0] if known_class else snake_case(group.word)
+    slots = known_class[1] if known_class else _CLASSES[contained][1] if contained else ()
     if plain == "adafactor":
-        slots = _factored([shapes[name] for name in names], whole)
+        slots = _factored([shapes[name] for name in names], shape)
     elif plain == "rmsprop" and len(names) % 3 == 0:
         slots = _CENTERED
-    for place, name in enumerate(names):
-        number, at = divmod(place, len(slots)) if slots else (0, 0)
-        slot = slots[at] if slots else f"{label}_{place}" if place else label
-        if _fits(slot, shapes[name], whole):
-            yield name, SlotKey(one.of, slot, Solver(one.scope, label, number))
+    for index, name in enumerate(names):
+        number, at = divmod(index, len(slots)) if slots else (0, 0)
+        slot = slots[at] if slots else f"{label}_{index}" if index else label
+        if _fits(slot, shapes[name], shape):
+            yield name, SlotKey(group.of, slot, Solver(group.scope, label, number))
 
 
-def _factored(shapes: Sequence[Shape], whole: Shape) -> tuple[str, ...]:
-    """Adafactor's slots: rows and columns, or all of it, with a momentum before where it has one.
+def _factored(shapes: Sequence[Shape], variable_shape: Shape) -> tuple[str, ...]:
+    """Adafactor's slots: rows and columns or the velocity, preceded by a momentum if it has one.
 
-    (tensor2tensor/utils/adafactor.py)
+    Source: tensor2tensor/utils/adafactor.py.
     """
-    kept = sum(shape == whole for shape in shapes)
-    factored = len(shapes) - kept >= 2
-    momentum = kept > (0 if factored else 1)
+    full = sum(shape == variable_shape for shape in shapes)
+    factored = len(shapes) - full >= 2
+    momentum = full > (0 if factored else 1)
     return (("momentum",) if momentum else ()) + (("r", "c") if factored else ("velocity",))
 
 
-def _fits(slot: str, shape: Shape, whole: Shape) -> bool:
+def _fits(slot: str, shape: Shape, variable_shape: Shape) -> bool:
     if slot == "r":
-        return shape in (whole[:-1], whole[1:])
+        return shape in (variable_shape[:-1], variable_shape[1:])
     if slot == "c":
-        return shape in (whole[:-2] + whole[-1:], whole[:1])
-    return shape == whole
+        return shape in (variable_shape[:-2] + variable_shape[-1:], variable_shape[:1])
+    return shape == variable_shape

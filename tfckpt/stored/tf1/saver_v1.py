@@ -1,14 +1,14 @@
-"""Checkpoints of TF1's first ``Saver``: the values are inside a table, the index of which is in it.
+"""Checkpoints of TF1's ``Saver`` in format version 1: one table with both the index and the values.
 
-A file is a LevelDB table. Under the empty key it has a ``SavedTensorSlices`` message that lists its
-tensors and the slices they are stored in; under the encoded name of each slice another one with the
-numbers, as fields of a ``TensorProto`` (saved_tensor_slice.proto, tensor_slice_writer.cc). One that
-is sharded is several such files, ``model-00000-of-00002``, each of which lists what is in it alone:
-with one of them missing nobody knows what was there, so all of them must be there.
+A file is a LevelDB table. Its empty key has a ``SavedTensorSlices`` message that lists tensors and
+their slices; the encoded name of each slice has another one with the elements, as fields of a
+``TensorProto`` (saved_tensor_slice.proto, tensor_slice_writer.cc). A sharded checkpoint is several
+such files, ``model-00000-of-00002``, each of which lists only its own tensors: all must be there,
+since nothing records what a missing one had.
 
-A file is searched block by block as values are asked for, each block checked against its checksum;
-TensorFlow writes none over a whole value. Refused are: a tensor listed with two shapes or types;
-slices that overlap or leave a part out; a slice with more or fewer numbers than it has elements.
+Blocks are read as values are requested, and each is checked against its checksum; there is no
+checksum of a whole value. Refused are a tensor listed with two shapes or dtypes, slices that
+overlap or leave a gap, and a slice with the wrong number of elements.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Root, Shape
     from tfckpt.stored.io.files import Handle
 
-# What lists the tensors: ten million of them; more is something else.
+# Size of the list of tensors: enough for ten million.
 _MAX_LIST_BYTES = 1 << 30
 
 
 class TensorSlice(NamedTuple):
-    """A part of a value, and the number of the file it is in."""
+    """A slice of a value, and the index of its file."""
 
     extents: tuple[Extent, ...]
     file: int
@@ -67,30 +67,23 @@ class TensorSlice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListedTensor:
-    """One value as the files list it; ``nbytes`` is 0 for strings, whose size they do not tell.
-
-    There is no checksum of a whole value.
-    """
+    """One listed value; ``nbytes`` is 0 for strings, whose size is not listed."""
 
     dtype: str
     shape: Shape
     nbytes: int
     slices: tuple[TensorSlice, ...]
-    crc32c: None = None
+    crc32c: None = None  # the format has none of a whole value
 
 
 class SaverV1:
-    """An open checkpoint of that kind.
-
-    Args:
-        paths: of its files, in the order of their numbers.
-        files: where they are.
+    """An open checkpoint in format version 1; ``paths`` are its files, sorted by their numbers.
 
     Attributes:
-        entries: key → dtype, shape and size, by key.
+        entries: key → dtype, shape and size.
 
     Raises:
-        DamagedCheckpointError: a file is not as it must be.
+        DamagedCheckpointError: a file is damaged.
         UnsupportedCheckpointError: written for a newer TensorFlow.
     """
 
@@ -110,7 +103,7 @@ class SaverV1:
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of the files' content, one after another."""
+        """SHA-256 of the content of all files, concatenated."""
         return digest_of(self._handles)
 
     def read(self, key: str) -> np.ndarray:
@@ -118,8 +111,8 @@ class SaverV1:
 
         Raises:
             KeyError: there is no such key.
-            DamagedCheckpointError: it is not there whole.
-            UnsupportedCheckpointError: of a type that such files cannot hold.
+            DamagedCheckpointError: the value is missing or damaged.
+            UnsupportedCheckpointError: a dtype that the format does not have.
         """
         import numpy as np
 
@@ -140,10 +133,10 @@ class SaverV1:
         return whole
 
     def verify(self, keys: Iterable[str]) -> None:
-        """Reads these values, and with them checks the blocks they are in.
+        """Read these values, which checks their blocks.
 
         Raises:
-            DamagedCheckpointError: the first value that is absent, cut off or altered.
+            DamagedCheckpointError: for the first value that is missing or damaged.
         """
         for key in keys:
             if key not in self.entries:
@@ -157,18 +150,18 @@ class SaverV1:
             handle.close()
 
     def _listed(self) -> dict[str, ListedTensor]:
-        found: dict[str, tuple[str, Shape, list[TensorSlice]]] = {}
+        tensors: dict[str, tuple[str, Shape, list[TensorSlice]]] = {}
         for number, (table, path) in enumerate(zip(self._tables, self._paths, strict=True)):
-            with _faults(path):
+            with _as_damage(path):
                 for name, dtype, shape, slices in _list(table.get(b""), path):
-                    known = found.setdefault(name, (dtype, shape, []))
-                    if known[:2] != (dtype, shape):
-                        first = f"{known[0]} {known[1]}"
+                    listed = tensors.setdefault(name, (dtype, shape, []))
+                    if listed[:2] != (dtype, shape):
+                        first = f"{listed[0]} {listed[1]}"
                         raise WireError(f"{name!r} is {dtype} {shape}, but {first} in another file")
-                    known[2].extend(TensorSlice(extents, number) for extents in slices)
+                    listed[2].extend(TensorSlice(extents, number) for extents in slices)
         values = {}
-        for name, (dtype, shape, parts) in sorted(found.items()):
-            with _faults(self._paths[parts[0].file] if parts else self._paths[0], name):
+        for name, (dtype, shape, parts) in sorted(tensors.items()):
+            with _as_damage(self._paths[parts[0].file] if parts else self._paths[0], name):
                 count = element_count(shape)
                 check_tiles([part.extents for part in parts], shape)
                 values[name] = ListedTensor(
@@ -179,7 +172,7 @@ class SaverV1:
     def _piece(self, key: str, dtype: str, part: TensorSlice, shape: Shape) -> np.ndarray:
         path = self._paths[part.file]
         stored = self._tables[part.file].get(slice_key(key, part.extents))
-        with _faults(path, key):
+        with _as_damage(path, key):
             if stored is None:
                 raise WireError("the value is listed but not in the file")
             data = _only(_only(stored, 2), 3)
@@ -193,16 +186,16 @@ def open_saver_v1(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open a checkpoint of that kind and name its values.
+    """Open a checkpoint in format version 1 and name its values.
 
     Args:
-        prefix: its name: of the only file, or of all of them without their numbers.
-        roots: as :func:`tfckpt.stored.open.open_checkpoint` has it.
+        prefix: path of the only file, or of all files without their numbers.
+        roots: see :func:`tfckpt.stored.open.open_checkpoint`.
         bases: likewise.
-        files: where the files are.
+        files: the file system.
 
     Raises:
-        DamagedCheckpointError: a file is missing, or is not as it must be.
+        DamagedCheckpointError: a file is missing or damaged.
         UnsupportedCheckpointError: written for a newer TensorFlow.
     """
     values = SaverV1(saver_v1_files(prefix, files), files)
@@ -215,7 +208,7 @@ def open_saver_v1(
 
 
 @contextlib.contextmanager
-def _faults(path: str, name: str = "") -> Iterator[None]:
+def _as_damage(path: str, name: str = "") -> Iterator[None]:
     try:
         yield
     except WireError as error:
@@ -225,7 +218,7 @@ def _faults(path: str, name: str = "") -> Iterator[None]:
 def _list(
     stored: bytes | None, path: str
 ) -> Iterator[tuple[str, str, Shape, list[tuple[Extent, ...]]]]:
-    """Name, type, shape and slices of each tensor that a file says it has."""
+    """Name, dtype, shape and slices of each tensor that a file lists."""
     if stored is None:
         raise WireError("is a LevelDB table without a list of tensors, so not a checkpoint")
     if len(stored) > _MAX_LIST_BYTES:
@@ -263,8 +256,8 @@ def _tensor(data: bytes) -> tuple[str, str, Shape, list[tuple[Extent, ...]]]:
 
 
 def _only(data: bytes, wanted: int) -> bytes:
-    """The message in one field of a message; b"" where it is not set."""
-    found = [as_message(value) for number, value in fields(data) if number == wanted]
-    if len(found) > 1:
+    """The message in one field of a message; b"" if unset."""
+    messages = [as_message(value) for number, value in fields(data) if number == wanted]
+    if len(messages) > 1:
         raise WireError(f"protobuf field {wanted} occurs twice")
-    return found[0] if found else b""
+    return messages[0] if messages else b""

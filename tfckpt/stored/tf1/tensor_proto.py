@@ -1,7 +1,7 @@
-"""The numbers of a ``TensorProto`` as TF1's first ``Saver`` stores them: a field per kind of type.
+"""The elements of a ``TensorProto`` in TF1's format version 1: a field for each kind of dtype.
 
-tensorflow/core/util/saved_tensor_slice_util.h says which type goes into which field: small integers
-are stored as varints, half floats as the integers that their bits make.
+The field of each dtype is in tensorflow/core/util/saved_tensor_slice_util.h. Small integers are
+stored as varints, half floats as the integers of the same bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STRING = 8
 _FIXED = {5: 4, 6: 8, 9: 4, 12: 8}
 _MAX_VARINT = 10
 
-# TensorFlow's name of a type → the number of the field that holds it.
+# Dtype → the number of its field.
 FIELDS: Mapping[str, int] = MappingProxyType(
     {
         "float32": 5,
@@ -44,15 +44,10 @@ FIELDS: Mapping[str, int] = MappingProxyType(
 
 
 def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
-    """The array in a TensorProto.
-
-    Args:
-        data: the message; its own type and shape, which the writer leaves out, are not looked at.
-        dtype: what it holds.
-        shape: what it must have.
+    """The array in a TensorProto, whose own dtype and shape the writer leaves out.
 
     Raises:
-        WireError: as many numbers as the shape needs are not in it.
+        WireError: the number of elements does not match the shape.
 
     >>> array_of(bytes([0x3A, 2, 3, 4]), "uint8", (2,)).tolist()
     [3, 4]
@@ -60,21 +55,22 @@ def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
     import numpy as np
 
     number = FIELDS[dtype]
-    found = [value for each, value in fields(data) if each == number]
+    stored = [value for each, value in fields(data) if each == number]
     count = element_count(shape)
     if number == _STRING:
-        _check(len(found), count)
+        _check(len(stored), count)
         strings = np.empty(count, object)
-        strings[:] = [as_message(value) for value in found]
+        strings[:] = [as_message(value) for value in stored]
         return strings.reshape(shape)
     if number in _FIXED:
         size = _FIXED[number]
         content = b"".join(
-            value if isinstance(value, bytes) else value.to_bytes(size, "little") for value in found
+            value if isinstance(value, bytes) else value.to_bytes(size, "little")
+            for value in stored
         )
         kind = numpy_dtype(dtype)
         _check(len(content) / kind.itemsize, count)
-        # not the bytes of the file: what is returned may be written to
+        # a copy, so that the result is writable
         return (
             np.frombuffer(bytearray(content), kind.newbyteorder("<"))
             .astype(kind, copy=False)
@@ -84,20 +80,20 @@ def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
         [np.empty(0, np.uint64)]
         + [
             _varints(value) if isinstance(value, bytes) else np.array([value], np.uint64)
-            for value in found
+            for value in stored
         ]
     )
     _check(len(numbers), count)
     return _cast(numbers, dtype, number).reshape(shape)
 
 
-def _check(found: float, count: int) -> None:
-    if found != count:
-        raise WireError(f"the value has {found:g} elements, but its shape needs {count}")
+def _check(stored: float, count: int) -> None:
+    if stored != count:
+        raise WireError(f"the value has {stored:g} elements, but its shape needs {count}")
 
 
 def _varints(content: bytes) -> np.ndarray:
-    """Packed numbers of seven bits a byte, all at once."""
+    """Decode all packed varints at once."""
     import numpy as np
 
     raw = np.frombuffer(content, np.uint8)
@@ -111,15 +107,15 @@ def _varints(content: bytes) -> np.ndarray:
         raise WireError("a number has more than 64 bits")
     starts = last - lengths + 1
     total = np.zeros(len(last), np.uint64)
-    for place in range(int(lengths.max())):
-        longer = lengths > place
-        part = raw[starts[longer] + place].astype(np.uint64) & np.uint64(127)
-        total[longer] |= part << np.uint64(7 * place)
+    for position in range(int(lengths.max())):
+        longer = lengths > position
+        bits = raw[starts[longer] + position].astype(np.uint64) & np.uint64(127)
+        total[longer] |= bits << np.uint64(7 * position)
     return total
 
 
 def _cast(numbers: np.ndarray, dtype: str, field: int) -> np.ndarray:
-    """The low bits of each number as the type; what does not fit it is refused."""
+    """The numbers as the dtype; one that does not fit is refused."""
     import numpy as np
 
     kind = numpy_dtype(dtype)
