@@ -1,4 +1,4 @@
-"""An open checkpoint of any format, and what is not of TensorFlow or Keras: safetensors, NumPy.
+"""An open checkpoint of any format; safetensors, and export to NumPy.
 
 May import `stored/commits` and below.
 """

@@ -1,7 +1,6 @@
-"""What every format comes down to once it is open: an inventory, and the values behind it.
+"""An open checkpoint of any format: an inventory, and access to the values.
 
-Each format has a reader of its own; what restores, shows or compares a checkpoint knows these two
-types alone.
+Each format has its own reader; restore, inspection and comparison use only these two types.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory
     from tfckpt.stored.commits.record import CommitRecord
 
-# What each kind of checkpoint is, as the end of a sentence about its path.
+# A description of each kind of checkpoint, to follow its path and a colon.
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         "tfckpt": "written by tfckpt",
@@ -37,10 +36,10 @@ KINDS: Mapping[str, str] = MappingProxyType(
 
 
 class Values(Protocol):
-    """The values of an open artefact, by their keys there.
+    """The values of an open checkpoint by key.
 
     Attributes:
-        missing_files: paths of the files that values are in and that are absent.
+        missing_files: paths of missing files that have values.
     """
 
     @property
@@ -48,20 +47,20 @@ class Values(Protocol):
 
     @property
     def digest(self) -> str:
-        """SHA-256 that identifies the artefact, in hexadecimal."""
+        """SHA-256 that identifies the checkpoint, in hexadecimal."""
 
     def read(self, key: str) -> np.ndarray:
-        """The value of a key, its checksum checked where the format has one.
+        """The value of a key, after a check of its checksum if the format has one.
 
         Raises:
-            DamagedCheckpointError: it is not there whole.
+            DamagedCheckpointError: the value is missing or damaged.
         """
 
     def verify(self, keys: Iterable[str]) -> None:
-        """Checks the stored bytes of these values.
+        """Check the stored bytes of these values.
 
         Raises:
-            DamagedCheckpointError: the first value that is absent, cut off or altered.
+            DamagedCheckpointError: for the first value that is missing or damaged.
         """
 
     def close(self) -> None: ...
@@ -72,12 +71,12 @@ class StoredCheckpoint:
     """An open checkpoint; a context manager.
 
     Attributes:
-        prefix: its path; without ``.index`` where it has one.
+        prefix: its path, without ``.index``.
         inventory: its values by canonical name.
         values: the values themselves.
-        kind: what it is: a word of :data:`KINDS`.
-        record: tfckpt's commit record, or None for what others wrote.
-        graph: whether TensorFlow's object graph is in it, by which TensorFlow restores objects.
+        kind: a key of :data:`KINDS`.
+        record: tfckpt's commit record; None if another program wrote the checkpoint.
+        graph: whether it has TensorFlow's object graph, which TensorFlow needs to restore objects.
     """
 
     prefix: str

@@ -1,13 +1,13 @@
-"""Values as files that others read: NumPy's ``.npz`` and safetensors, written one at a time.
+"""Writes values to NumPy's ``.npz`` and to safetensors, one value at a time.
 
-Both hold arrays by name and nothing else. What a format has no type for is refused before the first
-byte is written: strings in both, and in ``.npz`` the small floats, which NumPy would read back as
-raw bytes.
+Both formats have arrays by name and nothing else. A dtype that a format does not have is refused
+before the first byte is written: strings in both, and in ``.npz`` the small floats, which NumPy
+would read back as raw bytes.
 
-safetensors (https://huggingface.co/docs/safetensors): eight bytes that say how long the header is,
-the header in JSON, then all arrays without a gap, those of the widest type first, so that each
-lies at a multiple of its width. The metadata of the header says that the names are canonical, and
-which values are no weights.
+safetensors (https://huggingface.co/docs/safetensors): eight bytes with the length of the header,
+the header in JSON, then all arrays without gaps, those of the widest dtype first, so that each is
+aligned. The metadata in the header has the roles of all values but weights; it also marks the
+names as canonical.
 """
 
 from __future__ import annotations
@@ -60,16 +60,12 @@ _LEAVE_OUT = "leave it out with --exclude"
 def write_npz(
     output: Output, entries: Iterable[Entry], read: Callable[[Entry], np.ndarray], path: str
 ) -> None:
-    """A ZIP archive of one ``.npy`` per value, not compressed, as ``numpy.savez`` writes it.
+    """Write an uncompressed ZIP archive of one ``.npy`` per value, as ``numpy.savez`` does.
 
-    Args:
-        output: where to.
-        entries: what, under their names.
-        read: what returns a value.
-        path: of the source, for messages.
+    ``read`` returns an entry's value; ``path`` is that of the source, for messages.
 
     Raises:
-        UnsupportedCheckpointError: a value or a name that the format cannot hold.
+        UnsupportedCheckpointError: the format cannot hold a value or a name.
     """
     import numpy as np
 
@@ -82,7 +78,7 @@ def write_npz(
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     with zipfile.ZipFile(_AppendOnly(output), "w") as archive:
         for entry in entries:
-            member = zipfile.ZipInfo(entry.name + _NPY)  # always of the same date
+            member = zipfile.ZipInfo(entry.name + _NPY)  # with a fixed date
             member.external_attr = 0o644 << 16
             with archive.open(member, "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, read(entry), allow_pickle=False)
@@ -91,7 +87,7 @@ def write_npz(
 def write_safetensors(
     output: Output, entries: Iterable[Entry], read: Callable[[Entry], np.ndarray], path: str
 ) -> None:
-    """A safetensors file; arguments and errors as of :func:`write_npz`."""
+    """Write a safetensors file; arguments and errors as for :func:`write_npz`."""
     import numpy as np
 
     ordered = list(entries)
@@ -103,7 +99,7 @@ def write_safetensors(
             raise UnsupportedCheckpointError(message, path=path, name=entry.name, hint=hint)
     ordered.sort(key=lambda entry: ITEM_BYTES[entry.dtype], reverse=True)
     roles = {entry.name: entry.role.value for entry in ordered if entry.role is not Role.WEIGHT}
-    # what others ask of a file: whose layouts of kernels it has
+    # "format" tells other readers which kernel layout the file has
     metadata = {"format": "tf", ROLES: json.dumps(roles, ensure_ascii=False)}
     header: dict[str, Any] = {METADATA: metadata}
     offset = 0
@@ -118,7 +114,7 @@ def write_safetensors(
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text = text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
     output.write(len(text).to_bytes(8, "little") + text)
-    for entry in ordered:  # no name for an array: it would be held while the next is read
+    for entry in ordered:  # not bound to a name, which would keep it while the next is read
         output.write(np.ascontiguousarray(read(entry)).reshape(-1).view("u1").data)
 
 
@@ -133,7 +129,7 @@ def _check(entry: Entry, types: Mapping[str, str] | frozenset[str], what: str, p
 
 
 class _AppendOnly(io.RawIOBase):
-    """An output as a file that can only be appended to."""
+    """An output as an append-only file."""
 
     def __init__(self, output: Output) -> None:
         super().__init__()

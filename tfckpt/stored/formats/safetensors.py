@@ -1,10 +1,10 @@
-"""A safetensors file, read by its description: a header in JSON, then all arrays without a gap.
+"""Reads safetensors files: a header in JSON, then all arrays without gaps.
 
-Source: https://huggingface.co/docs/safetensors. Reading it takes no package: the whole format is
-the header, and every rule about it is checked here before a value is believed. The package maps a
-local file by its path; here it may be anywhere tfckpt reads. Where tfckpt wrote the file, its names
-are canonical, and its metadata has their roles. Of any other file a name that begins as canonical
-ones do is one; the rest are of the model: ``encoder/kernel`` is ``model/encoder/kernel``.
+Source: https://huggingface.co/docs/safetensors. The `safetensors` package is not used: it maps
+local files only, while tfckpt also reads remote ones. Every rule of the format is checked before a
+value is used. In a file that tfckpt wrote, names are canonical, and the metadata has their roles.
+In any other file, names that begin like canonical ones are canonical, and all others belong to the
+model: ``encoder/kernel`` is ``model/encoder/kernel``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TOPS = frozenset({names.MODEL, names.OPTIMIZER, names.SEED, names.METRICS})
 
 
 def looks_like_safetensors(head: bytes) -> bool:
-    """Whether a file's first bytes may be those of such a file."""
+    """Whether a file's first bytes may be those of a safetensors file."""
     length = int.from_bytes(head[:_LENGTH], "little")
     return head[_LENGTH : _LENGTH + 1] == b"{" and 0 < length <= MAX_HEADER
 
@@ -54,7 +54,7 @@ def open_safetensors(
     """Open a safetensors file.
 
     Raises:
-        DamagedCheckpointError: the header is not as it must be, or the file ends too soon.
+        DamagedCheckpointError: the header is not valid, or the file is truncated.
     """
     with reading(path):
         handle = files.open_read(path)
@@ -62,10 +62,10 @@ def open_safetensors(
             values = SafetensorsValues(path, handle)
             entries = (
                 _entry(key, dtype, shape, values.roles)
-                for key, (dtype, shape, _) in values.places.items()
+                for key, (dtype, shape, _) in values.extents.items()
             )
-            found = {entry.name: entry for entry in entries}
-            return StoredCheckpoint(path, Inventory(path, found), values, "safetensors")
+            by_name = {entry.name: entry for entry in entries}
+            return StoredCheckpoint(path, Inventory(path, by_name), values, "safetensors")
         except BaseException:
             handle.close()
             raise
@@ -75,8 +75,8 @@ class SafetensorsValues:
     """The values of an open file.
 
     Attributes:
-        places: key → type, shape and offset.
-        roles: key → role of those that are no weights; None in a file that tfckpt did not write.
+        extents: key → dtype, shape and offset.
+        roles: key → role if not a weight; None in a file that tfckpt did not write.
     """
 
     missing_files = ()
@@ -94,16 +94,16 @@ class SafetensorsValues:
         if not isinstance(header, dict):
             raise self._damaged("its header is not a JSON object")
         self.roles = self._roles(header.pop(METADATA, None))
-        self.places = {key: self._place(key, item) for key, item in header.items()}
-        at, start = 0, _LENGTH + length
-        for key, (dtype, shape, begin) in sorted(self.places.items(), key=lambda one: one[1][2]):
-            if begin != at:
+        self.extents = {key: self._extent(key, item) for key, item in header.items()}
+        end, start = 0, _LENGTH + length
+        for key, (dtype, shape, begin) in sorted(self.extents.items(), key=lambda item: item[1][2]):
+            if begin != end:
                 raise self._damaged("the tensors overlap or leave a gap", key)
-            at += math.prod(shape) * ITEM_BYTES[dtype]
-            self.places[key] = dtype, shape, start + begin
-        if start + at != handle.size:
+            end += math.prod(shape) * ITEM_BYTES[dtype]
+            self.extents[key] = dtype, shape, start + begin
+        if start + end != handle.size:
             raise self._damaged(
-                f"has {handle.size} bytes, but its tensors end at byte {start + at}"
+                f"has {handle.size} bytes, but its tensors end at byte {start + end}"
             )
 
     @cached_property
@@ -116,9 +116,9 @@ class SafetensorsValues:
         """The value of a key."""
         import numpy as np
 
-        if key not in self.places:
+        if key not in self.extents:
             raise self._damaged("the file does not contain this value", key)
-        dtype, shape, offset = self.places[key]
+        dtype, shape, offset = self.extents[key]
         raw = np.empty(math.prod(shape) * ITEM_BYTES[dtype], np.uint8)
         with reading(self._path):
             if self._handle.readinto(offset, raw.data) != raw.size:
@@ -126,7 +126,7 @@ class SafetensorsValues:
         return as_array(raw, dtype, shape, swap=False)
 
     def verify(self, keys: Iterable[str]) -> None:
-        """Reads these values; the format has no checksums."""
+        """Read these values; the format has no checksums."""
         for key in keys:
             self.read(key)
 
@@ -144,7 +144,7 @@ class SafetensorsValues:
                 f"the roles in its metadata are not valid: {str(text)[:100]!r}"
             ) from None
 
-    def _place(self, key: str, item: Any) -> tuple[str, tuple[int, ...], int]:
+    def _extent(self, key: str, item: Any) -> tuple[str, tuple[int, ...], int]:
         fields = item if isinstance(item, dict) else {}
         dtype = _TYPES.get(str(fields.get("dtype")), "")
         shape: Any = fields.get("shape")
@@ -163,20 +163,22 @@ class SafetensorsValues:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise ValueError("a name occurs twice")
-    return found
+    return unique
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
-def _entry(key: str, dtype: str, shape: tuple[int, ...], told: Mapping[str, Role] | None) -> Entry:
+def _entry(
+    key: str, dtype: str, shape: tuple[int, ...], roles_by_key: Mapping[str, Role] | None
+) -> Entry:
     nbytes = math.prod(shape) * ITEM_BYTES[dtype]
-    if told is not None:
-        return Entry(key, told.get(key, Role.WEIGHT), dtype, shape, nbytes, key)
+    if roles_by_key is not None:
+        return Entry(key, roles_by_key.get(key, Role.WEIGHT), dtype, shape, nbytes, key)
     top, _, rest = key.partition("/")
     name = key if top in _TOPS else f"{names.MODEL}/{key}"
     roles = {

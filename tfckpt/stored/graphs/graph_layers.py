@@ -64,27 +64,27 @@ def attribute_names(reader: GraphReader, edges: Mapping[str, int]) -> dict[int, 
 
 
 def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
-    """The scopes below each layer; a variable that several lead to is the nearest one's."""
+    """The scopes below each layer; a variable below several belongs to the nearest."""
     below = [list(_variables(reader, layer)) for layer in layers]
     nearest: dict[int, int] = {}
-    for found in below:
-        for depth, _, variable in found:
+    for variables in below:
+        for depth, _, variable in variables:
             nearest[variable] = min(depth, nearest.get(variable, depth))
     return [
         [
             Scope(tuple(reader.full_name(variable).split("/")[:-1]), depth, sequences)
-            for depth, sequences, variable in found
+            for depth, sequences, variable in variables
             if depth == nearest[variable]
         ]
-        for found in below
+        for variables in below
     ]
 
 
 def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]]:
     """``(depth, sequences, variable)`` below a layer: how many layers, and models, lead to it."""
-    seen, stack = {index}, [(1, int(reader.is_sequence(index)), index)]
-    while stack:
-        depth, sequences, current = stack.pop()
+    seen, todo = {index}, [(1, int(reader.is_sequence(index)), index)]
+    while todo:
+        depth, sequences, current = todo.pop()
         if reader.is_sequence(current) or not reader.is_optimizer(current):
             for child in _below(reader, current):
                 if child in seen:
@@ -93,9 +93,9 @@ def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]
                 if reader.nodes[child].attributes:
                     yield depth, sequences, child
                 elif reader.is_container(child):
-                    stack.append((depth, sequences, child))
+                    todo.append((depth, sequences, child))
                 else:
-                    stack.append((depth + 1, sequences + reader.is_sequence(child), child))
+                    todo.append((depth + 1, sequences + reader.is_sequence(child), child))
 
 
 def _below(reader: GraphReader, index: int) -> Iterable[int]:

@@ -113,11 +113,11 @@ class OptimizerGraph:
                     continue  # `_leftovers` handles it
                 self._slot(edge, of, value, position, done)
         references = self._reader.nodes[self._index].slot_variables
-        words = {slot.slot_name for slot in references}
+        slot_names = {slot.slot_name for slot in references}
         for slot in references:
             of = slot.original_variable_node_id
-            word = slot_among(slot.slot_name, words)
-            self._slot(word, of, slot.slot_variable_node_id, str(of), done)
+            name = slot_among(slot.slot_name, slot_names)
+            self._slot(name, of, slot.slot_variable_node_id, str(of), done)
         self._leftovers(variables, by_name, done)
 
     def _leftovers(
@@ -218,11 +218,11 @@ class OptimizerGraph:
         owners = [i for i in owners if i != 0] or owners
         if len(owners) != 1:
             return set()
-        seen, stack = {self._index, owners[0]}, [owners[0]]
-        while stack:
-            new = set(edges[stack.pop()].values()) - seen
+        seen, todo = {self._index, owners[0]}, [owners[0]]
+        while todo:
+            new = set(edges[todo.pop()].values()) - seen
             seen |= new
-            stack.extend(new)
+            todo.extend(new)
         return seen
 
     def _class(self, by_name: Mapping[str, int]) -> str:

@@ -316,14 +316,14 @@ class GraphReader:
             own_attribute = any(self._last_name(t) == edge.lstrip("_") for edge, t in edges.items())
             dictionary = bool(edges) and targets.issuperset(edges.values()) and not own_attribute
             return set(edges.values()) if dictionary else set()
-        variables, seen, stack = set[int](), {index}, [index]
-        while stack:
-            for child in self.edges[stack.pop()].values():
+        variables, seen, todo = set[int](), {index}, [index]
+        while todo:
+            for child in self.edges[todo.pop()].values():
                 if self.nodes[child].attributes:
                     variables.add(child)
                 elif child not in seen and self.is_container(child):
                     seen.add(child)
-                    stack.append(child)
+                    todo.append(child)
         return variables
 
     def _optimizer(self, index: int, node: Node, fresh: list[int]) -> None:
@@ -365,8 +365,8 @@ class GraphReader:
         """Keras 3's list of a model's layers; a sequential model's is below ``_functional``."""
         edges = self.edges[index]
         for each in (self.edges[edges[INNER]] if INNER in edges else {}, edges):
-            if (found := each.get(OPERATIONS)) is not None and self.is_container(found):
-                return found
+            if (operations := each.get(OPERATIONS)) is not None and self.is_container(operations):
+                return operations
         return None
 
     def is_container(self, index: int) -> bool:

@@ -36,7 +36,10 @@ def with_escapes(inventory: Inventory) -> Inventory:
     """
     layers = _layers(inventory)
     keys = {
-        each.name for found in inventory.sequences.values() for each in found if "/" in each.name
+        layer.name
+        for members in inventory.sequences.values()
+        for layer in members
+        if "/" in layer.name
     }
     heads = dict(layers)
     for name, entry in inventory.entries.items():
@@ -50,12 +53,14 @@ def with_escapes(inventory: Inventory) -> Inventory:
             heads[name] = first
     if all(old == new for old, new in heads.items()):
         return inventory
-    sequences = {path: tuple(map(_renamed, found)) for path, found in inventory.sequences.items()}
+    sequences = {
+        path: tuple(map(_renamed, members)) for path, members in inventory.sequences.items()
+    }
     return Move(dataclasses.replace(inventory, sequences=sequences), heads).done()
 
 
 def _layers(inventory: Inventory) -> dict[str, str]:
-    """Path of each layer whose name has a slash → its path now."""
+    """Path of each layer whose name has a slash → its escaped path."""
     heads: dict[str, str] = {}
     for path in sorted(inventory.sequences, key=len):
         for layer in inventory.sequences[path]:
