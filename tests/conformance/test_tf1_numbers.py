@@ -33,7 +33,7 @@ def test_automatic_layers_in_another_number_are_suspect(tmp_path) -> None:
     saved = save(tmp_path / "ckpt", build)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3), keras.layers.Dense(3)])
     before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError, match="2 layers of that kind"):
+    with pytest.raises(tfckpt.RefusedError, match="2 layers of that class"):
         restore(tmp_path, saved, "expect_partial: true", model=model)
     np.testing.assert_equal(model.get_weights(), before)
     policy = "expect_partial: true\nmatch: name"

@@ -213,8 +213,8 @@ def test_one_model_of_a_gan_is_forgotten(flavour, refused) -> None:
     with refused(generator, error=tfckpt.RefusedError) as seen:
         tfckpt.from_config(config(), generator=generator).restore()
     seen.ends_with(
-        "nothing was given as `discriminator`",
-        r"give it, too, as discriminator=…",
+        "no object was passed as 'discriminator'",
+        r"pass it as discriminator=…",
         r'exclude_checkpoint: \["discriminator/\*\*"\]',
         lines=24,
     )

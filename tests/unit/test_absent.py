@@ -124,7 +124,7 @@ def test_the_report_and_the_log_of_a_loop_say_it(saved, tmp_path, caplog) -> Non
 
 def test_a_plan_says_it(tmp_path, caplog) -> None:
     plan = tfckpt.plan(config("runs/digits", if_none="initialize"), value=tf.Variable(7.0))
-    assert "no checkpoint was found" in str(plan)
+    assert "no checkpoint found" in str(plan)
     assert f"{tmp_path}/runs/digits does not exist" in caplog.text
 
 

@@ -88,9 +88,9 @@ def test_an_optimizer_of_another_class_begins_anew_and_that_is_said(
     compiled(model, "adagrad")
     (text,) = warnings(caplog)
     assert text == (
-        "optimizer was not restored and starts from scratch: 'optimizer' is 'adagrad' here and "
-        "'adam' in the checkpoint. To restore all of it, compile the model before the restore, as "
-        "it was when saved"
+        "optimizer was not restored and starts from scratch: 'optimizer' is 'adagrad' in the model "
+        "and 'adam' in the checkpoint. To restore all of it, compile the model before the restore, "
+        "as it was when saved"
     )
     assert iterations(model) == 0
 

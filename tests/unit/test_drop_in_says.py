@@ -51,7 +51,7 @@ def left_out(path: str) -> str:
     """What is said of a layer `b` that is called `stem` now."""
     return (
         f"{path}: 2 weights not in the checkpoint, unchanged in the model: model/stem/bias, "
-        "model/stem/kernel; 2 weights in the checkpoint, used by nothing: model/b/bias, "
+        "model/stem/kernel; 2 weights in the checkpoint, not used: model/b/bias, "
         f"model/b/kernel. If layers were renamed: `tfckpt.restore({path!r}, model=…, policy="
         '{"rename": [{"checkpoint": "model/b/**", "model": "model/stem/**"}]})`. To fail when '
         "a value is missing: `checkpoint.restore(…).assert_existing_objects_matched()`"
@@ -127,7 +127,7 @@ def test_a_layer_that_takes_a_part_of_its_weights_is_named(
     layers = [flavour.layers.Dense(3, name=name, use_bias=name == "b") for name in "ab"]
     model = flavour.Sequential([flavour.Input((3,)), *layers])
     tfckpt.Checkpoint(model=model).restore(path).expect_partial()
-    what = "used by nothing, in layers whose other weights were restored: model/a/bias"
+    what = "not used, in layers whose other weights were restored: model/a/bias"
     assert warnings() == [f"{path}: 1 weight in the checkpoint, {what}"]
 
 
@@ -153,10 +153,10 @@ def test_low_rank_adapters_that_are_left_out_are_named(writer, tmp_path, warning
     tfckpt.Checkpoint(model=adapted(0)).restore(path)
     hint = (
         "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters "
-        "(LoRA) a layer is as it was before they were trained"
+        "(LoRA) a layer computes what it did before they were trained"
     )
     assert warnings() == [
-        f"{path}: 6 weights in the checkpoint, used by nothing, in layers whose other weights were "
+        f"{path}: 6 weights in the checkpoint, not used, in layers whose other weights were "
         "restored: model/conv/lora_kernel_a, model/conv/lora_kernel_b, model/out/lora_kernel_a "
         f"and 3 more. {hint}"
     ]
@@ -209,10 +209,10 @@ def test_a_policy_that_says_warn_warns(policy, stack, tmp_path, warnings) -> Non
 def test_so_does_one_for_what_is_left_over_or_of_another_shape(stack, tmp_path, warnings) -> None:
     path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
     tfckpt.restore(path, stack("a"), on_unexpected="warn")
-    left = "2 values in the checkpoint, used by nothing: model/b/bias, model/b/kernel"
+    left = "2 values in the checkpoint, not used: model/b/bias, model/b/kernel"
     assert warnings() == [f"{path}: {left}"]
     tfckpt.restore(path, stack("a", "b", units=4), on_shape_mismatch="skip", allow_empty=True)
-    other = "4 values of another shape in the checkpoint, unchanged in the model: model/a/bias, "
+    other = "4 values with another shape in the checkpoint, unchanged in the model: model/a/bias, "
     assert warnings() == [f"{path}: {other}model/a/kernel, model/b/bias and 1 more"]
 
 
@@ -312,7 +312,7 @@ def test_a_loop_over_checkpoints_says_once_what_each_leaves_out(stack, tmp_path,
         evaluated.restore(other).expect_partial()
     keyword, weights = warnings()
     assert "the model was saved as `critic=`" in keyword
-    assert "used by nothing: model/c/bias" in weights
+    assert "not used: model/c/bias" in weights
     tfckpt.Checkpoint(model=stack("a", "stem")).restore(first).expect_partial()
     assert warnings() == [left_out(first)]
 

@@ -58,16 +58,16 @@ def test_a_layer_more_or_less_in_a_list_is_refused(flavour, tmp_path):
     path = saved(tfckpt, subclassed(flavour, in_list, None, None), tmp_path)
     for layers, count in (((None,), 1), ((None, None, None), 3)):
         said = refused(path, subclassed(flavour, in_list, *layers))
-        assert "is known by its index in a list" in said
-        assert f"the list is of length {count} in the model, 2 in the checkpoint" in said
-        assert "`rename` says which is which" in said
+        assert "is identified by its index in a list" in said
+        assert f"the list has length {count} in the model, 2 in the checkpoint" in said
+        assert "map them with `rename`" in said
 
 
 def test_plain_tensorflows_list_is_refused_as_well(tmp_path):
     keras = pytest.importorskip("tf_keras")  # Keras 3 saves no list
     path = saved(tf.train, subclassed(keras, in_list, None, None), tmp_path)
     said = refused(path, subclassed(keras, in_list, None))
-    assert "the list is of length 1 in the model, 2 in the checkpoint" in said
+    assert "the list has length 1 in the model and 2 in the checkpoint" in said
 
 
 def test_another_class_in_a_list_is_refused(flavour, tmp_path):
@@ -104,7 +104,7 @@ def test_names_settle_a_list_that_has_grown(flavour, tmp_path):
 def test_a_layer_that_got_a_name_while_one_was_added_is_refused(flavour, library, tmp_path):
     path = saved(library, sequential(flavour, None, None), tmp_path)
     said = refused(path, sequential(flavour, "stem", None, None))
-    assert "'dense' is an automatic name, and 'stem', which only one side has, may be one" in said
+    assert "'dense' is an automatic name, and 'stem', which has no counterpart, may be" in said
     assert "`match:" not in said
 
 
@@ -137,7 +137,7 @@ def test_branches_in_another_order_are_refused(flavour, library, edit, tmp_path)
     path = saved(library, old, tmp_path)
     restored(path, old, branches(""))
     said = refused(path, branches(edit))
-    assert "the layers of that kind in 'model' were made in another order in the model" in said
+    assert "the layers of that class in 'model' were created in another order in the model" in said
 
 
 def test_a_layer_under_another_ones_attribute_is_refused(flavour, tmp_path):
@@ -160,11 +160,11 @@ def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tm
     same = subclassed(keras, in_list, "x", "y")
     restored(path, old, same)
     said = refused(path, subclassed(keras, in_list, "y", "x"))
-    assert "of their class stands 'y' in the model and 'x' in the checkpoint" in said
+    assert "of their class is 'y' in the model and 'x' in the checkpoint" in said
 
 
 def test_numbered_layers_of_a_list_in_another_order_are_refused(flavour, tmp_path):
     """Names that look automatic: their numbers tell an order, whoever gave them."""
     path = saved(tfckpt, subclassed(flavour, in_list, "dense_1", "dense_2"), tmp_path)
     said = refused(path, subclassed(flavour, in_list, "dense_2", "dense_1"))
-    assert "its layers were made in another order in the model" in said
+    assert "its layers were created in another order in the model" in said

@@ -36,7 +36,10 @@ def test_layers_that_feed_what_another_one_fed_are_refused(flavour, tmp_path):
     """
     path = saved(two_ways(flavour, False), tmp_path)
     said = suspect(path, two_ways(flavour, True))
-    assert "model/dense in the model feeds what model/dense_1 fed in the checkpoint" in said
+    assert (
+        "model/dense in the model feeds the layer that model/dense_1 feeds in the checkpoint"
+        in said
+    )
     same = two_ways(flavour, False)
     for assertion in ASSERTIONS:
         getattr(tfckpt.Checkpoint(model=same).restore(path), assertion)()
@@ -47,7 +50,10 @@ def test_layers_that_are_fed_by_what_fed_another_one_are_refused(flavour, tmp_pa
 
     path = saved(behind_named(flavour, False), tmp_path)
     said = suspect(path, behind_named(flavour, True))
-    assert "model/dense in the model is fed by what fed model/dense_1 in the checkpoint" in said
+    assert (
+        "model/dense in the model gets its input from the layer that feeds model/dense_1 in the "
+        "checkpoint"
+    ) in said
 
 
 @pytest.mark.parametrize("edit", ["relu", "arguments", "outputs", "dict"])
@@ -117,7 +123,7 @@ def test_layers_with_the_settings_of_another_one_are_refused(flavour, build, pat
     other = path.replace("0", "1") if "/" in path else "dense_1"
     settings = f"model/{path} in the model has the settings that model/{other} has in the"
     assert settings in said
-    assert "`rename` says which is which" in said
+    assert "map them with `rename`" in said
 
 
 @pytest.mark.parametrize("build", [chain, listed])
@@ -173,7 +179,7 @@ def test_names_that_look_automatic_are_believed_over_places(flavour, library, tm
     said = suspect(path, named_blocks(flavour, "block_92", "block_93", "block_94"))
     assert (
         "the layer named 'block_92' is model/block in the model and model/block_1 in the "
-        "checkpoint, by its place among those of its kind"
+        "checkpoint, by its position among the layers of its class"
     ) in said
     new = named_blocks(flavour, "block_91", "block_92", "block_93")
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
@@ -377,8 +383,8 @@ def test_keras_s_file_tells_when_unnamed_layers_were_made(edit, tmp_path):
     old.save_weights(path)
     said = suspect(path, model(edit))
     told = {
-        "lines": "the layers of that kind in 'model' were made in another order in the model",
-        "named": "'stem', which only one side has, may be one of its kind by another name",
+        "lines": "the layers of that class in 'model' were created in another order in the model",
+        "named": "'stem', which has no counterpart, may be a layer of its class under another name",
     }
     assert told[edit] in said
     same = model("")

@@ -100,7 +100,7 @@ def test_other_elements_are_refused(
     (step,) = refused.value.plan.errors
     assert step.name == "it"
     assert re.search(why, step.reason)
-    assert "then the data begin anew" in step.hint
+    assert "to start the data from the beginning" in step.hint
     np.testing.assert_array_equal(next(it), second)
 
 
@@ -120,7 +120,10 @@ def test_another_pipeline_is_said(
     path = save(then)
     with caplog.at_level(logging.WARNING):
         restore(path, it=iter(now), **beside())
-    assert "it: its data set is made otherwise than when it was saved" in caplog.text
+    assert (
+        "it: its dataset was built from other data or with other operations when it was saved"
+        in caplog.text
+    )
 
 
 @ways

@@ -42,7 +42,7 @@ def test_preferred_it_stands_for_its_weight_and_the_step_says_so():
     assert preferred.ok
     assert of(preferred) == {
         ("model/a/w", "optimizer/moving_average/a/w"): ("LOADED", "ema: the moving average"),
-        ("", "model/a/w"): ("EXCLUDED", "ema: prefer, and its moving average is taken"),
+        ("", "model/a/w"): ("EXCLUDED", "ema: prefer, its moving average is restored instead"),
         ("model/b/w", "model/b/w"): ("LOADED", ""),
     }
     keys = {step.name: step.stored.key for step in preferred.assignments}
@@ -53,7 +53,7 @@ def test_with_only_a_weight_without_one_is_missing():
     only = plan("only")
     assert not only.ok
     assert of(only)["model/b/w", ""] == (
-        "MISSING", "ema: only, and the checkpoint has no moving average of it",
+        "MISSING", "ema: only, but the checkpoint has no moving average of it",
     )  # fmt: skip
     assert of(only)["", "model/b/w"][0] == "EXCLUDED"
     assert plan("only", exclude=["model/b/w"]).ok

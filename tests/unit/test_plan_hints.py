@@ -143,12 +143,8 @@ def test_a_model_without_optimizer_is_told_once_to_be_compiled_or_restored_alone
         make_plan(Policy(), inventory([*model, *slots(model), *OPTIMIZER]), inventory(model))
     )
     words = " ".join(text.split())
-    assert (
-        words.count("the checkpoint holds the state of an optimizer, and the model has none") == 1
-    )
-    assert words.endswith(
-        '→ compile the model; or restore the weights alone: include: ["model/**"]'
-    )
+    assert words.count("the checkpoint has optimizer state, but the model has no optimizer") == 1
+    assert words.endswith('→ compile the model, or restore only the weights: include: ["model/**"]')
     made = make_plan(
         Policy(include=["model/**"]),
         inventory([*model, *slots(model), *OPTIMIZER]),
@@ -161,8 +157,11 @@ def test_a_checkpoint_without_optimizer_likewise():
     model = weights(model__a=DENSE)
     live = inventory([*model, *slots(model), *OPTIMIZER])
     words = " ".join(render_text(make_plan(Policy(), inventory(model), live)).split())
-    assert words.count("the model has an optimizer, and the checkpoint no state of one") == 1
-    assert 'restore the weights alone: include: ["model/**"]; or optimizer: {slots: reset' in words
+    assert words.count("the model has an optimizer, but the checkpoint has no optimizer state") == 1
+    assert (
+        'restore only the weights: include: ["model/**"]; or reset the optimizer: optimizer: '
+        "{slots: reset" in words
+    )
     rules = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
     for policy in (Policy(include=["model/**"]), Policy(optimizer=rules)):
         assert make_plan(policy, inventory(model), live).ok
@@ -171,10 +170,10 @@ def test_a_checkpoint_without_optimizer_likewise():
 @pytest.mark.parametrize(
     ("stored", "live", "reason"),
     [
-        ("all", "head", "the model has no slot of the variable, which is not trained now"),
-        ("head", "all", "the checkpoint has no slot of the variable, which was not trained then"),
-        ("all", "none", "the model's optimizer keeps no such slot"),
-        ("none", "all", "the checkpoint's optimizer keeps no such slot"),
+        ("all", "head", "the model has no slot for this variable, which is not trained now"),
+        ("head", "all", "the checkpoint has no slot for this variable, which was not trained then"),
+        ("all", "none", "the model's optimizer has no such slot"),
+        ("none", "all", "the checkpoint's optimizer has no such slot"),
     ],
 )
 def test_why_a_slot_is_on_one_side_alone(stored, live, reason):
@@ -255,4 +254,4 @@ def test_another_model_is_refused_without_a_guess():
     live = weights(model__dense=DENSE, model__head={"kernel": (32, 5), "bias": (5,)})
     text = render_text(make_plan(Policy(), inventory(stored), inventory(live)))
     assert "renamed?" not in text
-    assert "→ it seems to be of another model; allow_empty: true permits it" in text
+    assert "→ it seems to be a checkpoint of another model; allow_empty: true allows it" in text

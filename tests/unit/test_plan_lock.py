@@ -120,7 +120,7 @@ def test_a_source_of_which_a_byte_changed_is_refused(locked, model) -> None:
         file.unlink()
     tfckpt.Checkpoint(model=network).save("zoo/ckpt")
     messages = refused(config(), model(2))
-    assert messages[0].startswith("zoo/ckpt-1: its content is another one than that of zoo/ckpt-1")
+    assert messages[0].startswith("zoo/ckpt-1: its content differs from that of zoo/ckpt-1")
     assert messages[1].startswith("model/body/kernel: crc32c ")
     assert len(messages) == 2
 
@@ -148,16 +148,16 @@ def test_a_policy_that_comes_to_something_else_is_refused(locked, model) -> None
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":2}', "\xff", "[" * 100_000])
 def test_a_file_that_is_no_lock_is_refused(locked, model, text) -> None:
     Path(LOCK).write_text(text, encoding="latin-1")
-    assert refused(config(), model(2)) == ["it is no lock that this tfckpt can read"]
+    assert refused(config(), model(2)) == ["this version of tfckpt cannot read it as a lock"]
     tree = json.loads(locked)
     for broken in ({**tree, "values": [3]}, {**tree, "sources": None}):
         Path(LOCK).write_text(json.dumps(broken), encoding="utf-8")
-        assert refused(config(), model(2)) == ["it is no lock that this tfckpt can read"]
+        assert refused(config(), model(2)) == ["this version of tfckpt cannot read it as a lock"]
 
 
 def test_a_lock_that_is_absent_or_unreadable_is_refused(locked, model) -> None:
     Path(LOCK).unlink()
-    assert refused(config(), model(2)) == ["there is no such file"]
+    assert refused(config(), model(2)) == ["the file does not exist"]
     Path(LOCK).mkdir()
     with pytest.raises(tfckpt.RestoreError, match="the lock cannot be read"):
         tfckpt.plan(config(), model=model(2))
@@ -194,7 +194,7 @@ def test_several_sources_are_one_lock(model) -> None:
     assert second["average"][0]["sha256"] == first["sha256"]
     members[1]["weights"] = [2, 1]
     (message,) = refused(declared, model(3))
-    assert message.startswith("the average of a/ckpt-1 and b/ckpt-1: its content is another one")
+    assert message.startswith("the average of a/ckpt-1 and b/ckpt-1: its content differs")
 
 
 def test_the_problem_has_the_line_of_the_key(locked, model) -> None:
@@ -238,7 +238,7 @@ def test_the_command_locks_holds_against_it_and_locks_anew(tmp_path, monkeypatch
         return main(["tfckpt", "plan", "c.yaml", "--model", f"lock_script:{target}", *more])
 
     assert run("build") == 1
-    assert "there is no such file" in capsys.readouterr().out
+    assert "the file does not exist" in capsys.readouterr().out
     assert run("build", "--lock", LOCK) == 0
     first = Path(LOCK).read_text(encoding="utf-8")
     assert run("build") == 0

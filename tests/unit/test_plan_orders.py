@@ -122,7 +122,13 @@ def numbered(paths: Sequence[str], names: Sequence[str]) -> Inventory:
         (("dense_9", "dense_10", "dense_11"), ("one", "two", "three"), True),
         (("dense_10", "dense_11", "dense_9"), ("one", "two", "three"), False),
     ],
-    ids=["the same", "the first frozen", "made in another order", "named here", "named and frozen"],
+    ids=[
+        "the same",
+        "the first frozen",
+        "created in another order",
+        "named here",
+        "named and frozen",
+    ],
 )
 def test_automatic_numbers_must_stand_in_one_order(
     there: Sequence[str], here: Sequence[str], goes: bool

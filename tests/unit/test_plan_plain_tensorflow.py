@@ -80,7 +80,7 @@ def test_an_optimizers_state_follows_its_variables(flavour, tmp_path) -> None:
 def test_a_model_that_may_be_another_is_refused_and_left_as_it_is(flavour, change, tmp_path):
     path = tf.train.Checkpoint(model=fill(nested(flavour), 7)).save(str(tmp_path / "ckpt"))
     ours = fill(nested(flavour, **change), 1)
-    with pytest.raises(tfckpt.RefusedError, match="does not tell the names"):
+    with pytest.raises(tfckpt.RefusedError, match="does not store the names"):
         tfckpt.Checkpoint(model=ours).restore(path)
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=ours), str(tmp_path), 3)
     with pytest.raises(tfckpt.TfckptError):

@@ -137,7 +137,7 @@ def test_a_dropout_more_or_less_gives_no_dropout_its_neighbours_seed_and_refuses
     assert len(left) == len(there) + len(here)
     for step in left:
         assert step.severity == "note"
-        assert "which seed is whose is not known" in step.reason
+        assert "so which seed belongs to which layer is unknown" in step.reason
 
 
 def test_seeds_of_another_class_or_of_chosen_names_are_loaded():

@@ -71,9 +71,9 @@ def test_the_reason_names_both_candidates_and_the_hint_how_to_choose():
     live = model(("model", "conv?", "dense?", "dense_1?"))
     plan = make_plan(Policy(), stored, live)
     (step,) = (step for step in plan.errors if step.name == "model/dense/kernel")
-    assert "'conv' stands at position 2" in step.reason
+    assert "'conv' is at position 2" in step.reason
     assert "'dense' at position 1" in step.reason
-    assert "`rename` says which is which" in step.hint
+    assert "map them with `rename`" in step.hint
     chosen = {
         match: next(
             step.source
@@ -277,7 +277,7 @@ def test_slots_of_another_class_of_optimizer_are_suspect_and_nothing_else_is():
         "optimizer/velocity/a/kernel": "UNEXPECTED",
     }
     (step,) = plan.errors
-    assert "'sgd' here" in step.reason
+    assert "'sgd' in the model" in step.reason
     assert "'adam' in the checkpoint" in step.reason
     assert "slots: reset" in step.hint
 
@@ -309,7 +309,7 @@ def test_the_learning_rate_of_another_class_is_suspect_where_no_slots_tell():
     for policy in (Policy(), Policy(expect_partial=True), Policy(optimizer={"slots": "reset"})):
         (step,) = make_plan(policy, adam, sgd).errors
         assert (step.status.value, step.name) == ("SUSPECT", rate.name)
-        assert "'sgd' here and 'adam' in the checkpoint" in step.reason
+        assert "'sgd' in the model and 'adam' in the checkpoint" in step.reason
         assert "hyperparameters: config" in step.hint
     assert make_plan(Policy(optimizer={"hyperparameters": "config"}), adam, sgd).ok
     assert make_plan(Policy(match="name"), adam, sgd).ok

@@ -72,7 +72,7 @@ def test_what_agrees_in_all_but_the_untold_name_is_loaded_and_noted_and_its_slot
     }
     step = only(plan, "model/backbone/d1/kernel")
     assert (step.status, step.severity) == ("LOADED", "note")
-    assert "does not tell the layer's name" in step.reason
+    assert "does not store the layer's name" in step.reason
     assert "position" in step.reason
     assert "shapes" in step.reason
     assert only(plan, "model/head/kernel").severity == "ok"
@@ -109,11 +109,11 @@ LENIENT = [
 @pytest.mark.parametrize(
     ("layers", "shapes", "why"),
     [
-        ([("backbone", ["d1", "d2"]), "new", "head"], (), "3 layers here and 2"),
+        ([("backbone", ["d1", "d2"]), "new", "head"], (), "3 layers in the model and 2"),
         (
             ["head", ("backbone", ["d1", "d2"])],
             (),
-            "at position 2 stands 'backbone' here and 'head'",
+            "position 2 is 'backbone' in the model and 'head'",
         ),
         (LIVE, [("d2", (3,))], "shapes"),
         ([("backbone", ["d1", "d3"]), "head"], (), "names"),

@@ -14,7 +14,7 @@ import tfckpt.callbacks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KEY = "a policy with `optimizer: {hyperparameters: config}` keeps the code's"
+KEY = "a policy with `optimizer: {hyperparameters: config}` keeps the values from your code"
 RATE = f"optimizer/learning_rate was 0.5 and is 0.05, as in the checkpoint; {KEY}"
 
 
@@ -131,7 +131,7 @@ def test_a_schedule_against_a_rate_is_refused_with_the_key(flavour, tmp_path, sa
         tfckpt.restore(config, model=model)
     rates = [step for step in refused.value.plan.errors if "learning_rate" in step.entry.name]
     assert len(rates) == len(refused.value.plan.errors) > 0
-    hint = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
+    hint = "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
     assert {step.hint for step in rates} == {hint}
     config["restore"]["policy"] = {"optimizer": {"hyperparameters": "config"}}
     assert tfckpt.restore(config, model=model).plan.ok

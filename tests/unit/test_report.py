@@ -115,8 +115,8 @@ def test_a_hint_stands_once_below_all_that_it_is_about():
     live = {n: Entry(n, Role.WEIGHT, "float32", (2, 2), 16) for n in shapes}
     text = report(Policy(), Inventory("runs/ckpt-1", stored), Inventory("live", live))
     assert text.count("MISMATCH  ") == 1 + len(shapes)
-    assert text.count("exclude it and it keeps the value it has") == 1
-    assert text.endswith("a rule of `adapt` may make it fit")
+    assert text.count("exclude it, or set on_shape_mismatch: skip") == 1
+    assert text.endswith("to keep the model's value; an\n      `adapt` rule may make it fit")
 
 
 def test_the_missing_and_the_unexpected_layer_of_one_renaming_share_its_hint():

@@ -47,7 +47,7 @@ REFUSED = plan("model/a", "model/c")
         ),
         (
             RestoreReport(Plan("", "", ()), ""),
-            "<RestoreReport: no checkpoint was found, and every value stays as it is>",
+            "<RestoreReport: no checkpoint found; all values stay unchanged>",
         ),
         (inventory("a", "b"), "<Inventory: 2 values of 'zoo/iris/ckpt-1'>"),
         (

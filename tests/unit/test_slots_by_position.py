@@ -73,9 +73,9 @@ def test_what_fits_no_position_is_said_and_not_taken(flavour, tmp_path, caplog) 
     tfckpt.Checkpoint(module=new[0], opt=new[1]).restore(path).expect_partial()
     said = [r.getMessage() for r in caplog.records if r.name == "absl"]
     assert (
-        f"{path}: 6 slots in the checkpoint, not used: the file tells their variables by position "
-        "only, and the optimizer has others, or in another order: opt/momentum/0, opt/momentum/1, "
-        "opt/momentum/2 and 3 more"
+        f"{path}: 6 slots in the checkpoint, not used: the file identifies their variables only "
+        "by position, and the model's optimizer has other variables, or the same in another order: "
+        "opt/momentum/0, opt/momentum/1, opt/momentum/2 and 3 more"
     ) in [text for text in said if levels(caplog, text) >= logging.WARNING]
     momenta = [v.numpy() for v in new[1].variables if v.shape == (2,)]
     assert not any(value.any() for value in momenta)

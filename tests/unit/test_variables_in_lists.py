@@ -39,11 +39,11 @@ def firsts(found: Sequence[Any]) -> list[float]:
 @pytest.mark.parametrize(
     ("saved", "live", "said"),
     [
-        ("abc", "ac", "the list is of length 2 in the model, 3 in the checkpoint"),
-        ("ac", "abc", "the list is of length 3 in the model, 2 in the checkpoint"),
-        (["", "", ""], ["", ""], "the list is of length 2 in the model, 3 in the checkpoint"),
+        ("abc", "ac", "the list has length 2 in the model and 3 in the checkpoint"),
+        ("ac", "abc", "the list has length 3 in the model and 2 in the checkpoint"),
+        (["", "", ""], ["", ""], "the list has length 2 in the model and 3 in the checkpoint"),
         ("abc", "acb", "vs/1 is the variable 'c' in the model and 'b' in the checkpoint"),
-        (["x/w", "y/w", "z/w"], ["x/w", "z/w"], "the list is of length 2 in the model"),
+        (["x/w", "y/w", "z/w"], ["x/w", "z/w"], "the list has length 2 in the model"),
     ],
 )
 def test_an_index_is_not_believed_where_the_list_or_the_names_differ(
@@ -55,7 +55,7 @@ def test_an_index_is_not_believed_where_the_list_or_the_names_differ(
         tfckpt.Checkpoint(vs=now).restore(prefix)
     text = " ".join(str(refused.value).split())
     assert said in text
-    assert "names that you give to the variables where the model is built leave no doubt" in text
+    assert "give the variables explicit names where the model is built" in text
     assert firsts(now) == [0.0] * len(now)
 
 
@@ -71,7 +71,7 @@ def test_a_list_that_grows_after_the_restore_is_refused_with_the_way_out(
             self.parts = [Scale(float(at)) for at in range(count)]
 
     prefix = writer(net=Net(3)).save(str(tmp_path / "ckpt"))
-    grows = "in the model, 3 in the checkpoint; a list that grows later has to be whole before the"
+    grows = "in the model and 3 in the checkpoint; a list that grows later must be complete before"
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.Checkpoint(net=Net(2)).restore(prefix)
     assert grows in " ".join(str(refused.value).split())
@@ -123,7 +123,7 @@ def test_modules_in_a_list(writer: Any, tmp_path: Path) -> None:
     tfckpt.Checkpoint(parts=same).restore(prefix).assert_consumed()
     np.testing.assert_array_equal([s.factor for s in same], [s.factor for s in saved])
     fewer = [Scale(0.0), Scale(0.0)]
-    with pytest.raises(tfckpt.RefusedError, match="known by its index in a list"):
+    with pytest.raises(tfckpt.RefusedError, match="identified by its index in a list"):
         tfckpt.Checkpoint(parts=fewer).restore(prefix)
     assert firsts([each.factor for each in fewer]) == [0.0, 0.0]
 

@@ -148,9 +148,9 @@ def test_other_words_are_refused(flavour, make, restore, tmp_path) -> None:
     assert step.name.endswith(f"/{name}")
     count = 2 if make is bins else 4
     assert step.reason == (
-        f"the layer has {count} entries, and the checkpoint has others, or in another order"
+        f"the layer has {count} entries; the checkpoint has other entries, or another order"
     )
-    assert "make the layer with those of the checkpoint" in step.hint
+    assert "build the layer with the entries in the checkpoint" in step.hint
     np.testing.assert_array_equal(target.head.get_weights()[0], before[0])
     np.testing.assert_array_equal(called(target.lookup, make), expected)
 
@@ -283,10 +283,10 @@ def test_a_file_without_them_is_loaded_with_a_warning(flavour, make, kind, tmp_p
     step = step_of(report)
     assert (step.status, step.severity) == (Status.MISSING, Severity.WARN)
     assert step.reason == (
-        "not in the checkpoint: only tfckpt saves a vocabulary or bins. The model keeps its own, "
-        "which must be those of the training"
+        "not in the checkpoint: only tfckpt saves vocabularies and bins. The model keeps its own, "
+        "which must be those that it was trained with"
     )
-    assert "only tfckpt saves a vocabulary" in str(report)
+    assert "only tfckpt saves vocabularies" in str(report)
     np.testing.assert_array_equal(target.head.get_weights()[0], source.head.get_weights()[0])
 
 

@@ -56,7 +56,7 @@ class Averaged(NamedTuple):
                 step = step._replace(severity=Severity.ERROR, hint=_SEVERAL_HINT)
             return step
         if step.status is Status.MISSING and step.name in self.absent:
-            reason = "ema: only, and the checkpoint has no moving average of it"
+            reason = "ema: only, but the checkpoint has no moving average of it"
             return step._replace(reason=reason)
         return step
 
@@ -100,10 +100,10 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
             if len(alike) > 1:
                 several[name] = tuple(each.name for each in alike)
             entries[name] = average._replace(name=name, role=entry.role, slot="", of="")
-            left.append(_left(entry, f"ema: {policy.ema}, and its moving average is taken"))
+            left.append(_left(entry, f"ema: {policy.ema}, its moving average is restored instead"))
         elif policy.ema == "only" and entry.role is Role.WEIGHT:
             absent.add(name)
-            left.append(_left(entry, "ema: only, and it has no moving average"))
+            left.append(_left(entry, "ema: only, but it has no moving average"))
         else:
             entries[name] = entry
     if not kept_here:  # nothing here takes them as what they are, and they are used

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _FEW, _MANY = 3, 10
 _OF_MODEL = "not in the checkpoint, unchanged in the model"
-_OF_CHECKPOINT = "in the checkpoint, used by nothing"
+_OF_CHECKPOINT = "in the checkpoint, not used"
 _OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
 _OF_NOBODY = (
-    "in the checkpoint, not used: the file tells their variables by position only, and the "
-    "optimizer has others, or in another order"
+    "in the checkpoint, not used: the file identifies their variables only by position, and the "
+    "model's optimizer has other variables, or the same in another order"
 )
-_OTHER_SHAPE = "of another shape in the checkpoint, unchanged in the model"
+_OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"
 
 
 def warned_of(plan: Plan) -> str:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 HINT = (
-    "if this is meant, lock it anew: tfckpt plan CONFIG --model MODULE:CALLABLE --lock {file}, "
-    "or write tfckpt.plan(…).lock() to it"
+    "if this is intended, write a new lock: tfckpt plan CONFIG --model MODULE:CALLABLE "
+    "--lock {file}, or write the text that tfckpt.plan(…).lock() returns to it"
 )
 _SHOWN = 20
 _Line = dict[str, Any]
@@ -70,9 +70,9 @@ def drift(
     """
     locked = _parse(text or "")
     if text is None:
-        found = ["there is no such file"]
+        found = ["the file does not exist"]
     elif locked is None:
-        found = ["it is no lock that this tfckpt can read"]
+        found = ["this version of tfckpt cannot read it as a lock"]
     else:
         found = [*_of_sources(plan, locked["sources"]), *_of_values(plan, locked["values"])]
     if len(found) > _SHOWN:
@@ -153,8 +153,8 @@ def _of_sources(plan: Plan, locked: Sequence[_Line]) -> Iterator[str]:
     for origin, line in zip(plan.origins, locked, strict=True):
         if origin.sha256 != (old := str(line.get("sha256"))):
             yield (
-                f"{origin.path}: its content is another one than that of {line.get('path')} when "
-                f"it was locked: sha256 {old[:12]}… → {origin.sha256[:12]}…"
+                f"{origin.path}: its content differs from that of {line.get('path')} when it was "
+                f"locked: sha256 {old[:12]}… → {origin.sha256[:12]}…"
             )
 
 

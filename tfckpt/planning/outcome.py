@@ -62,7 +62,7 @@ class RestoreReport:
         each = (f"{n} was {old} and is {new}" for n, (old, new) in self.replaced.items())
         return (
             f"{', '.join(each)}, as in the checkpoint; a policy with "
-            "`optimizer: {hyperparameters: config}` keeps the code's"
+            "`optimizer: {hyperparameters: config}` keeps the values from your code"
         )
 
     @property

@@ -159,7 +159,9 @@ class _Planning:
             if drops and (rule := self._drop.first(name)) is not None:
                 self._spare(_Spared(Status.EXCLUDED, f"exclude_checkpoint: {rule}"), stored=stored)
             elif counter_left and is_save_counter(stored):
-                reason = "api: read takes no save counter, so assert: consumed cannot hold"
+                reason = (
+                    "api: read does not restore the save counter, so assert: consumed cannot hold"
+                )
                 self._unexpected.append((stored, reason, ""))
             elif stored.role is not Role.SEED and straight(stored) is not None:
                 self._straight[name] = stored
@@ -219,7 +221,7 @@ class _Planning:
         direct = [route for route in claims if not route.alias or route.rule] or claims
         for route in claims:
             if route not in direct:
-                reason = f"another name of {live.name}, which has a value of its own there"
+                reason = f"another name of {live.name}, which has its own value in the checkpoint"
                 if self._unnamed.orders.layers(route.stored.name) is not None:
                     # Keras writes a variable once for each layer that holds it
                     twice = f"another copy of {live.name}, which Keras stores twice"
@@ -237,7 +239,8 @@ class _Planning:
     def _clash(self, live: Entry, claims: Sequence[Route]) -> None:
         first, *others = sorted((route.stored for route in claims), key=lambda entry: entry.name)
         names = " and ".join(entry.name for entry in (first, *others))
-        reason = f"{names} are all meant for {live.name}"
+        both = f"both {names}" if len(others) == 1 else f"{names} all"
+        reason = f"{both} map to {live.name}"
         error = Severity.ERROR, reason, _CLASH_HINT
         self._steps.append(Step(Status.MISMATCH, live.name, first.name, live, first, *error))
         for other in others:
@@ -251,14 +254,16 @@ class _Planning:
             target = route.target if spared.status is Status.RESET else ""
             self._spare(spared._replace(status=Status.EXCLUDED, target=target), stored=stored)
         elif is_save_counter(stored):
-            spared = _Spared(Status.EXCLUDED, "nothing here counts saves", Severity.NOTE)
+            spared = _Spared(
+                Status.EXCLUDED, "the objects given have no save counter", Severity.NOTE
+            )
             self._spare(spared, stored=stored)
         else:
             reason = route.conflicts or self._unnamed.orders.why(stored.name)
-            reason = reason or (route.rule and "nothing here is at its position")
+            reason = reason or (route.rule and "the model has nothing at its position")
             if route.target != stored.name and not route.conflicts:
                 reason = ", and ".join(
-                    filter(None, (route.rule, f"nothing here is {route.target}"))
+                    filter(None, (route.rule, f"the model has no {route.target}"))
                 )
             self._unexpected.append((stored, reason, route.target))
 
@@ -292,12 +297,13 @@ class _Planning:
         if reason := self._unselected(name, entry):
             return _Spared(Status.EXCLUDED, reason)
         if self._policy.api == "read" and is_save_counter(entry):
-            return _Spared(Status.EXCLUDED, "api: read takes no save counter", Severity.NOTE)
+            reason = "api: read does not restore the save counter"
+            return _Spared(Status.EXCLUDED, reason, Severity.NOTE)
         return None
 
     def _unselected(self, name: str, entry: Entry) -> str:
         if entry.of and (rule := self._exclude.first(self._variable(entry))) is not None:
-            return f"exclude: {rule}, of its variable"
+            return f"exclude: {rule} matches its variable"
         if self._include.first(name) is None:
             return "no include rule selects it"
         return self._kept.get(entry.role, "")
@@ -329,8 +335,8 @@ class _Planning:
         yield from self._drop.unused(stored, there)
         yield from self._renames.unused(stored, there)
         yield from self._adaptations.unused(live, here)
-        yield from expected[0].unmet(live, "not missing from the checkpoint", here)
-        yield from expected[1].unmet(stored, "not left over from the checkpoint", there)
+        yield from expected[0].unmet(live, "not missing", here)
+        yield from expected[1].unmet(stored, "not unexpected", there)
 
 
 def _with_their_variables(steps: list[Step]) -> list[Step]:

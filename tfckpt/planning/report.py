@@ -164,7 +164,7 @@ def verdict(plan: Plan) -> str:
     "0 values (0 B) from zoo/ckpt-900 under policy 'finetune'"
     """
     if not plan.source and not plan.steps:
-        return "no checkpoint was found, and every value stays as it is"
+        return "no checkpoint found; all values stay unchanged"
     assigned, steps = len(plan.assignments), len(plan.steps)
     place = f"from {printable(plan.source)} under policy {plan.policy!r}"
     if plan.ok:

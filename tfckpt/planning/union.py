@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.errors import Problem
 
 _GRAVITY = list(Severity)
-_HINT = "exclude it in the policy of all but one"
+_HINT = "exclude it in every policy but one"
 
 
 class _From(NamedTuple):
@@ -110,7 +110,7 @@ def _left(step: Step, chosen: _From) -> Step:
     """A stored value that does not go where its name leads."""
     alone = step._replace(name="", live=None, changes=())
     if step.status in ASSIGNED:
-        reason = f"{chosen.title} has a value for what it is meant for"
+        reason = f"its variable is restored from {chosen.title}"
         return alone._replace(status=Status.UNEXPECTED, reason=reason)
     if step.status is Status.RESET:  # there is one value to reset, and its step is another's
         return alone._replace(status=Status.EXCLUDED)

@@ -112,7 +112,9 @@ def test_another_optimizer_is_refused_or_begins_with_slots_of_its_own(
     until(model, run)
     other, run = begin(flavour.optimizers.Lion(0.01))  # its slots have the same name
     initial = weights(other)
-    with pytest.raises(tfckpt.RefusedError, match="'lion' here and 'sgd' in the checkpoint"):
+    with pytest.raises(
+        tfckpt.RefusedError, match="'lion' in the model and 'sgd' in the checkpoint"
+    ):
         fit(other, run)
     np.testing.assert_equal(weights(other), initial)
     anew = {"slots": "reset", "hyperparameters": "config"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import adaptations
 
 _NEAREST = ("int8", "uint8", "int16", "uint16", "int32", "int64")
-_CAST_HINT = "a rule of `how: cast` before this one converts it"
+_CAST_HINT = "add a `how: cast` rule before this one"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +52,9 @@ def cast(rule: adaptations.Cast, kind: ValueSpec, live: ValueSpec, _: PlanContex
     if not can_cast(kind.dtype, live.dtype, rule.casting):
         casts = (c for c in ("same_kind", "any") if can_cast(kind.dtype, live.dtype, c))
         wider = next(casts, "")
-        hint = f"casting: {wider} converts it all the same" if wider else ""
+        hint = f"casting: {wider} does" if wider else ""
         raise Impossible(
-            f"{kind.dtype} does not become {live.dtype} by casting: {rule.casting}", hint
+            f"casting: {rule.casting} does not convert {kind.dtype} to {live.dtype}", hint
         )
     options = {"dtype": live.dtype, "casting": rule.casting}
     return Done(ValueSpec(kind.shape, live.dtype), options, rule.casting)
@@ -66,7 +66,7 @@ def transpose(rule: adaptations.Transpose, kind: ValueSpec, _: ValueSpec, __: Pl
     if rule.axes is not None:
         axes = tuple(axis_of(axis, kind.shape) for axis in rule.axes)
         if sorted(axes) != list(range(rank)):
-            raise Impossible(f"axes: {list(rule.axes)} is no order of all {rank} axes")
+            raise Impossible(f"axes: {list(rule.axes)} is not a permutation of the {rank} axes")
     shape = tuple(kind.shape[axis] for axis in axes)
     return Done(ValueSpec(shape, kind.dtype), {"axes": axes}, str(list(axes)) if rule.axes else "")
 
@@ -79,7 +79,7 @@ def reshape(rule: adaptations.Reshape, kind: ValueSpec, live: ValueSpec, _: Plan
         shape = tuple(size // known if each == -1 else each for each in shape)
     if -1 in shape or math.prod(shape) != size:
         raise Impossible(
-            f"{show_shape(kind.shape)} has {size} numbers and does not become {show_shape(shape)}"
+            f"cannot reshape {show_shape(kind.shape)}, {size} numbers, to {show_shape(shape)}"
         )
     return Done(ValueSpec(shape, kind.dtype), {"shape": shape})
 
@@ -89,12 +89,13 @@ def slice_(rule: adaptations.Slice, kind: ValueSpec, live: ValueSpec, _: PlanCon
     start = (0,) * len(kind.shape) if rule.start is None else rule.start
     if not len(size) == len(start) == len(kind.shape):
         raise Impossible(
-            f"{show_shape(kind.shape)} has {len(kind.shape)} axes, and the part has "
-            f"{len(size)}, its start {len(start)}"
+            f"{show_shape(kind.shape)} has {len(kind.shape)} axes, but the slice's size has "
+            f"{len(size)} and its start {len(start)}"
         )
     if any(s + n > m for s, n, m in zip(start, size, kind.shape, strict=True)):
         raise Impossible(
-            f"{show_shape(size)} from {show_shape(start)} on is not within {show_shape(kind.shape)}"
+            f"a slice of {show_shape(size)} from {show_shape(start)} is not within "
+            f"{show_shape(kind.shape)}"
         )
     return Done(
         ValueSpec(size, kind.dtype), {"start": start, "size": size}, box(kind.shape, start, size)
@@ -106,8 +107,8 @@ def pad(rule: adaptations.Pad, kind: ValueSpec, live: ValueSpec, known: PlanCont
     before = (0,) * len(shape) if rule.before is None else rule.before
     if not len(shape) == len(before) == len(kind.shape):
         raise Impossible(
-            f"{show_shape(kind.shape)} has {len(kind.shape)} axes, the value here {len(shape)}, "
-            f"`before` {len(before)}"
+            f"{show_shape(kind.shape)} has {len(kind.shape)} axes, the model's variable "
+            f"{len(shape)}, `before` {len(before)}"
         )
     if any(b + n > m for b, n, m in zip(before, kind.shape, shape, strict=True)):
         raise Impossible(f"{show_shape(kind.shape)} does not fit into {show_shape(shape)}")
@@ -126,16 +127,18 @@ def tile(rule: adaptations.Tile, kind: ValueSpec, live: ValueSpec, _: PlanContex
     times = rule.times
     if times is None:
         if len(shape) != len(live.shape):
-            hint = "`axis` says where the new axis stands" if axis is None else ""
-            raise Impossible(f"{show_shape(shape)} is not tiled to {show_shape(live.shape)}", hint)
+            hint = "set `axis` to the index of the new axis" if axis is None else ""
+            raise Impossible(f"cannot tile {show_shape(shape)} to {show_shape(live.shape)}", hint)
         if any(not old or new % old for old, new in zip(shape, live.shape, strict=True)):
-            raise Impossible(f"{show_shape(live.shape)} is no multiple of {show_shape(shape)}")
+            raise Impossible(f"{show_shape(live.shape)} is not a multiple of {show_shape(shape)}")
         times = tuple(new // old for old, new in zip(shape, live.shape, strict=True))
     if len(times) != len(shape):
-        raise Impossible(f"times: {list(times)} does not suit {show_shape(shape)}")
+        raise Impossible(
+            f"times: {list(times)} must have one number for each axis of {show_shape(shape)}"
+        )
     mean = rule.scale == "mean"
     if mean and not is_real(kind.dtype):
-        raise Impossible(f"scale: mean divides, and the value is {kind.dtype}", _CAST_HINT)
+        raise Impossible(f"scale: mean needs floating-point numbers, not {kind.dtype}", _CAST_HINT)
     to = tuple(old * many for old, many in zip(shape, times, strict=True))
     options = {"axis": axis, "times": times, "divisor": math.prod(times) if mean else 1}
     detail = f"{'×'.join(map(str, times))}{', mean' * mean}"
@@ -144,23 +147,23 @@ def tile(rule: adaptations.Tile, kind: ValueSpec, live: ValueSpec, _: PlanContex
 
 def resize(rule: adaptations.Resize, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
     if not is_real(kind.dtype) and (rule.method != "nearest" or kind.dtype not in _NEAREST):
-        raise Impossible(f"{rule.method} is for numbers with fractions, not {kind.dtype}")
+        raise Impossible(f"method: {rule.method} does not support {kind.dtype}")
     if len(kind.shape) != len(live.shape):
         raise Impossible(f"{show_shape(kind.shape)} and {show_shape(live.shape)} differ in rank")
     if 0 in kind.shape or 0 in live.shape:
-        raise Impossible("there is nothing to interpolate between")
+        raise Impossible("cannot resize a value without elements")
     if rule.grid is not None:
         return _resize_grid(rule, rule.grid, kind, live)
     axes = [i for i, size in enumerate(kind.shape) if size != live.shape[i]]
     if rule.axes is not None:
         axes = [axis_of(axis, kind.shape) for axis in rule.axes]
         if len(set(axes)) < len(axes):
-            raise Impossible(f"axes: {list(rule.axes)} names one axis twice")
+            raise Impossible(f"axes: {list(rule.axes)} repeats an axis")
     elif len(axes) != 2:
         raise Impossible(
             f"{show_shape(kind.shape)} and {show_shape(live.shape)} differ in {len(axes)} axes; "
             "an image has two",
-            "say which `axes` are meant, or of which `grid` the positions are",
+            "set `axes` to the axes to resize, or `grid` to the grid of positions",
         )
     sizes = tuple(live.shape[axis] for axis in axes)
     shape = list(kind.shape)
@@ -172,12 +175,12 @@ def resize(rule: adaptations.Resize, kind: ValueSpec, live: ValueSpec, _: PlanCo
 
 def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: ValueSpec, live: ValueSpec) -> Done:
     if len(kind.shape) < 2:
-        raise Impossible(f"{show_shape(kind.shape)} has no axis of positions before its last one")
+        raise Impossible(f"{show_shape(kind.shape)} has no axis of positions before its last axis")
     old, new = kind.shape[-2], live.shape[-2] - rule.prefix
     if rule.prefix + math.prod(grid) != old:
         raise Impossible(
-            f"a grid of {_grid(grid)} and {rule.prefix} before it are "
-            f"{rule.prefix + math.prod(grid)} positions, and the checkpoint has {old}"
+            f"a grid of {_grid(grid)} and a prefix of {rule.prefix} make "
+            f"{rule.prefix + math.prod(grid)} positions, but the checkpoint has {old}"
         )
     to = rule.to_grid
     if to is None:
@@ -185,9 +188,9 @@ def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: ValueSpec, live: V
         to = (new,) if len(grid) == 1 else (side, side) if len(set(grid)) == 1 else ()
     if new < 1 or math.prod(to) != new or not to:
         raise Impossible(
-            f"{live.shape[-2]} positions here, {rule.prefix} of them before the grid, are "
-            + (f"no grid of {_grid(to)}" if rule.to_grid else "no square, or the old grid is none"),
-            "`to_grid` says which grid they are",
+            f"the model has {live.shape[-2]} positions, {rule.prefix} of them before the grid: "
+            + (f"not a grid of {_grid(to)}" if rule.to_grid else "its grid cannot be inferred"),
+            "set `to_grid` to the grid of the model",
         )
     shape = (*kind.shape[:-2], rule.prefix + new, kind.shape[-1])
     options = {"method": rule.method, "grid": grid, "to_grid": to, "prefix": rule.prefix}
@@ -200,20 +203,20 @@ def vocabulary(
     rule: adaptations.Vocabulary, kind: ValueSpec, live: ValueSpec, known: PlanContext
 ) -> Done:
     if lacking := {rule.old, rule.new} - known.vocabularies.keys():
-        raise Impossible(f"the words of {min(lacking)} were not read")
+        raise Impossible(f"vocabulary file {min(lacking)} was not read")
     old, new = known.vocabularies[rule.old], known.vocabularies[rule.new]
     axis = axis_of(rule.axis, kind.shape)
     sides = [("the checkpoint", kind.shape, rule.old, old)]
     if len(live.shape) == len(kind.shape):
-        sides.append(("the value here", live.shape, rule.new, new))
+        sides.append(("the model's variable", live.shape, rule.new, new))
     around = rule.before + rule.oov
     for side, shape, file, words in sides:
         if shape[axis] != len(words) + around:
             others = f" and {around} other{'s' * (around != 1)}" if around else ""
             raise Impossible(
-                f"{file} has {len(words)} words, which{others} make {len(words) + around} rows; "
-                f"axis {axis} of {side} has {shape[axis]}",
-                "`before` and `oov` count the rows that belong to no word",
+                f"{file} has {len(words)} words, which{others} make {len(words) + around} rows, "
+                f"but axis {axis} of {side} has {shape[axis]}",
+                "set `before` and `oov` to the numbers of rows that belong to no word",
             )
     at = {word: rule.before + i for i, word in enumerate(old)}
     found = [at.get(word, -1) for word in new]
@@ -225,7 +228,9 @@ def vocabulary(
     lost = found.count(-1)
     fill: float | str = 0.0
     if lost and rule.missing == "mean" and not is_real(kind.dtype):
-        raise Impossible(f"missing: mean divides, and the value is {kind.dtype}", _CAST_HINT)
+        raise Impossible(
+            f"missing: mean needs floating-point numbers, not {kind.dtype}", _CAST_HINT
+        )
     if lost and rule.missing != "mean":
         fill = filling(0.0 if rule.missing == "zeros" else rule.missing, to, live, known)
     elif lost:
@@ -239,13 +244,13 @@ def filling(fill: float | str, to: ValueSpec, live: ValueSpec, known: PlanContex
     """A number, ``initialize`` or the name of an initializer, if ``to`` can be filled with it."""
     if not isinstance(fill, str):
         if not holds(to.dtype, fill):
-            raise Impossible(f"{to.dtype} does not hold {fill:g}")
+            raise Impossible(f"{to.dtype} cannot hold {fill:g}")
         return fill
     if fill == "initialize":
         if to != live:
             raise Impossible(
-                f"initialize takes what is here, {live.dtype} {show_shape(live.shape)}, and needs "
-                f"{to.dtype} {show_shape(to.shape)}",
+                f"initialize takes the model's value, {live.dtype} {show_shape(live.shape)}, but "
+                f"{to.dtype} {show_shape(to.shape)} is needed",
                 _CAST_HINT if to.shape == live.shape else "",
             )
         return fill
@@ -253,10 +258,10 @@ def filling(fill: float | str, to: ValueSpec, live: ValueSpec, known: PlanContex
         near = suggest(fill, _INITIALIZERS)
         raise Impossible(
             f"Keras has no initializer {fill!r}",
-            f"did you mean {near[0]!r}?" if near else "initialize takes what is here",
+            f"did you mean {near[0]!r}?" if near else "initialize takes the model's value",
         )
     if not is_real(to.dtype):
-        raise Impossible(f"an initializer makes numbers with fractions, not {to.dtype}")
+        raise Impossible(f"an initializer makes floating-point numbers, not {to.dtype}")
     return fill
 
 

@@ -46,9 +46,7 @@ _SINGLE: dict[
 }
 # What changes nothing where type and shape are right already, and then is not spoken of.
 _FITTING = {"cast", "reshape", "slice", "pad", "tile"}
-_SLOT_HINT = (
-    "a rule of `adapt` for the slot itself adapts it; optimizer: {slots: reset} starts anew"
-)
+_SLOT_HINT = "add an `adapt` rule for the slot itself, or reset it with optimizer: {slots: reset}"
 
 
 class Adaptations:
@@ -118,7 +116,9 @@ class Adaptations:
         if live.shape and all(rule.how == "cast" for rule in own):
             followed = followed or self._rearranged(route, live)
         if followed:
-            raise Impossible(f"its variable is adapted, and it is not ({followed})", _SLOT_HINT)
+            raise Impossible(
+                f"its variable is adapted ({followed}), but this slot is not", _SLOT_HINT
+            )
 
     def _rearranged(self, route: Route, live: Entry) -> str:
         """The rule by which a slot's variable is another than it was, ``""`` where none is."""
@@ -139,7 +139,7 @@ class Adaptations:
         there = {route.part for route in routes}
         for part, (pattern, _) in enumerate(rule.pairs()):
             if part not in there:
-                raise Impossible(f"how: {rule.how} needs what {pattern!r} names, and it is absent")
+                raise Impossible(f"how: {rule.how} needs {pattern!r}, which is missing")
 
     def _change(
         self, rule: Any, kinds: tuple[ValueSpec, ...], to: ValueSpec, routes: Sequence[Route]
@@ -173,7 +173,9 @@ class Adaptations:
         whole = kind.shape[axis]
         if sum(sizes) != whole:
             parts = " + ".join(map(str, sizes))
-            raise Impossible(f"sizes of {parts} are not the {whole} of axis {axis}", _SIZES_HINT)
+            raise Impossible(
+                f"sizes {parts} do not add up to {whole}, the size of axis {axis}", _SIZES_HINT
+            )
         start = tuple(sum(sizes[: route.part]) if i == axis else 0 for i in range(len(kind.shape)))
         shape = _with(kind.shape, axis, sizes[route.part])
         detail = box(kind.shape, start, shape)
@@ -188,11 +190,11 @@ class Adaptations:
         for target in targets:
             part = self._live.find(target)
             if part is None or part.shape is None:
-                raise Impossible(f"nothing here is {target}, so its size is not known", _SIZES_HINT)
+                raise Impossible(f"the model has no {target}, so its size is unknown", _SIZES_HINT)
             if not rest or math.prod(part.shape) % rest:
                 raise Impossible(
-                    f"{target} {show_shape(part.shape)} takes no whole part of {show_shape(shape)} "
-                    f"along axis {axis}",
+                    f"{show_shape(shape)} cannot be split along axis {axis} into parts for "
+                    f"{target} {show_shape(part.shape)}",
                     _SIZES_HINT,
                 )
             sizes.append(math.prod(part.shape) // rest)
@@ -202,13 +204,13 @@ class Adaptations:
         if rule.name not in self._known.functions:
             raise Impossible(
                 f"no function is registered as {rule.name!r}",
-                "import what registers it with tfckpt.register_adaptation; "
-                f"known: {', '.join(sorted(self._known.functions)) or 'none'}",
+                "import the module that registers it with tfckpt.register_adaptation; "
+                f"registered: {', '.join(sorted(self._known.functions)) or 'none'}",
             )
         return Done(to, {"name": rule.name}, rule.name)
 
 
-_SIZES_HINT = "`sizes` says how the axis is divided"
+_SIZES_HINT = "set `sizes` to the sizes of the parts"
 
 
 def _concat(rule: adaptations.Concat, kinds: Sequence[ValueSpec]) -> Done:
@@ -218,13 +220,13 @@ def _concat(rule: adaptations.Concat, kinds: Sequence[ValueSpec]) -> Done:
         same = len(kind.shape) == len(first.shape)
         if not same or _with(kind.shape, axis, 1) != _with(first.shape, axis, 1):
             raise Impossible(
-                f"{show_shape(first.shape)} and {show_shape(kind.shape)} are not joined along "
+                f"cannot concatenate {show_shape(first.shape)} and {show_shape(kind.shape)} along "
                 f"axis {axis}"
             )
         if kind.dtype != first.dtype:
             raise Impossible(
-                f"{first.dtype} and {kind.dtype} are not joined",
-                "a rule of `how: cast` before this one makes them equal",
+                f"cannot concatenate {first.dtype} and {kind.dtype}",
+                "add a `how: cast` rule before this one",
             )
     shape = _with(first.shape, axis, sum(kind.shape[axis] for kind in kinds))
     return Done(ValueSpec(shape, first.dtype), {"axis": axis}, f"axis {axis}")
@@ -236,5 +238,5 @@ def _with(shape: Shape, axis: int, size: int) -> Shape:
 
 def _kind(entry: Entry) -> ValueSpec:
     if entry.shape is None:
-        raise Impossible(f"{entry.name} is no tensor")
+        raise Impossible(f"{entry.name} is not a tensor")
     return ValueSpec(entry.shape, entry.dtype)

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
 _OPTIMIZERS = frozenset({Role.SLOT, Role.HYPERPARAMETER})
-_EXCLUDE = "exclude it and it keeps the value it has"
-_SHAPE_HINT = f"{_EXCLUDE}; so does on_shape_mismatch: skip; a rule of `adapt` may make it fit"
+_EXCLUDE = "exclude it to keep the model's value"
+_SHAPE_HINT = (
+    "exclude it, or set on_shape_mismatch: skip, to keep the model's value; an `adapt` rule may "
+    "make it fit"
+)
 
 
 class Comparison:
@@ -99,7 +102,7 @@ class Comparison:
         if ambiguity and self._match != {"name"}:
             return Step(Status.SUSPECT, *about, error, ambiguity, hint, parts=parts)
         cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
-        trusted = f"{ambiguity} (match: name)" if ambiguity else ""
+        trusted = f"{ambiguity} (accepted: match: name)" if ambiguity else ""
         how = "" if route.adapt >= 0 else _how(route)
         told = *map(str, changes), cast, how, route.unnamed, trusted
         reason = "; ".join(filter(None, told))
@@ -160,4 +163,4 @@ def _shape(entry: Entry | ValueSpec) -> str:
 
 
 def _dtype(entry: Entry | ValueSpec) -> str:
-    return entry.dtype or "no tensor"
+    return entry.dtype or "not a tensor"

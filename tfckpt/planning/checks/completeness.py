@@ -43,10 +43,10 @@ def coverage(
     errors = (step for step in selected if step.severity is Severity.ERROR)
     if not any(step.stored or step.hint.startswith(RENAMED) for step in errors):
         held, here = _tops(stored), _tops(live)
-        differ = f"the checkpoint holds {held}, and the model {here}"
-        hint = differ if held != here else "it seems to be of another model"
+        differ = f"the checkpoint has {held}, and the model has {here}"
+        hint = differ if held != here else "it seems to be a checkpoint of another model"
         message = f"no value would be restored from {stored.source}"
-        yield Problem(message, hint=f"{hint}; allow_empty: true permits it")
+        yield Problem(message, hint=f"{hint}; allow_empty: true allows it")
 
 
 def is_save_counter(entry: Entry) -> bool:
@@ -61,7 +61,7 @@ def _share(policy: Policy, selected: Iterable[Step], assigned: Iterable[Step]) -
     if got < least * wanted:
         message = (
             f"min_restored: {got / wanted:.1%} of the {wanted:,} selected parameters would be "
-            f"restored, {least:.1%} are wanted"
+            f"restored, the policy requires {least:.1%}"
         )
         yield Problem(message, *policy.where("min_restored", 0))
 

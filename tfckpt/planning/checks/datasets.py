@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 _INFINITE, _UNKNOWN = -1, -2  # TensorFlow's words
 HINT = (
-    "make the data set as it was; or exclude the iterator in a policy, or do not give it to the "
-    "checkpoint: then the data begin anew"
+    "build the dataset as it was when it was saved; to start the data from the beginning, "
+    "exclude the iterator in a policy, or do not pass it to the checkpoint"
 )
 OTHERWISE = (
-    "its data set is made otherwise than when it was saved, of other data or by other operations, "
-    "so that what comes next may not be what would have come"
+    "its dataset was built from other data or with other operations when it was saved, so the next "
+    "elements may not be those that would have followed"
 )
 
 
@@ -24,18 +24,18 @@ def ambiguity(stored: Dataset | None, live: Dataset | None) -> str:
     >>> from tfckpt.core.inventory import Dataset
     >>> ten = Dataset("int64", 10, "1")
     >>> ambiguity(ten, Dataset("int64", 100, "2"))
-    'its data set has 10 elements in the checkpoint and 100 elements in the model'
+    'its dataset has 10 elements in the checkpoint and 100 elements in the model'
     >>> ambiguity(ten, ten._replace(elements="float32"))
-    'its data set gives int64 in the checkpoint and float32 in the model'
+    'its dataset yields int64 in the checkpoint and float32 in the model'
     """
     if stored is None or live is None:
         return ""
     if stored.elements != live.elements:
         there, here = stored.elements, live.elements
-        return f"its data set gives {there} in the checkpoint and {here} in the model"
+        return f"its dataset yields {there} in the checkpoint and {here} in the model"
     if stored.size != live.size and _UNKNOWN not in (stored.size, live.size):
         there, here = _size(stored.size), _size(live.size)
-        return f"its data set has {there} in the checkpoint and {here} in the model"
+        return f"its dataset has {there} in the checkpoint and {here} in the model"
     return ""
 
 
@@ -48,5 +48,5 @@ def made_otherwise(stored: Dataset | None, live: Dataset | None) -> bool:
 
 def _size(number: int) -> str:
     if number == _INFINITE:
-        return "no end"
+        return "infinitely many elements"
     return f"{number:,} element{'s' * (number != 1)}" if number else "no elements"

@@ -21,21 +21,25 @@ if TYPE_CHECKING:
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
-NO_SUCH_NAME = "the model has nothing of this name"
+NO_SUCH_NAME = "the model has nothing with this name"
 _SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
 _MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
 _UNEXPECTED_HINT = (
     "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
 )
-_ANEW = "optimizer: {slots: reset} starts all of the optimizer's slots anew"
-_MISSING_SLOT_HINT = f"{_ANEW}; declared in expect_missing, these alone start anew"
-_LEFT_SLOT_HINT = f"{_ANEW}; declared in expect_unexpected, these alone are left out"
-_FRESH = "optimizer: {slots: reset, iterations: reset, hyperparameters: config} starts it anew"
-_SETTING_HINT = "optimizer: {hyperparameters: config} keeps what the code says, a schedule too"
+_ANEW = "optimizer: {slots: reset} resets all of the optimizer's slots"
+_MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
+_LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
+_FRESH = (
+    "reset the optimizer: optimizer: {slots: reset, iterations: reset, hyperparameters: config}"
+)
+_SETTING_HINT = (
+    "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
+)
 _ADAPTER = re.compile(r"/lora_[a-z]+_[ab]$")
 ADAPTERS_HINT = (
     "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
-    "a layer is as it was before they were trained"
+    "a layer computes what it did before they were trained"
 )
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 _OF_KERAS = _OF_OPTIMIZERS | {Role.WEIGHT}
@@ -111,20 +115,20 @@ class Unmatched:
         if live.name in self._stored.entries and (rule := self._drop.first(live.name)):
             reason = f"dropped from the checkpoint by exclude_checkpoint: {rule}"
         elif rule := moved.get(live.name):
-            reason = f"what has this name in the checkpoint goes elsewhere: {rule}"
+            reason = f"the checkpoint's value of this name goes elsewhere: {rule}"
         elif why := self._stored.left_out.get(live.name):
             reason = f"left out of the checkpoint: {why}"
         elif is_save_counter(live):
-            reason = "not in the checkpoint: write() was used, or its writer counts no saves"
+            reason = "not in the checkpoint: write() was used, or its writer does not count saves"
         elif live.role is Role.VOCABULARY:
             reason = NOT_SAVED
         elif live.role in _OF_OPTIMIZERS and not self._optimizers[0]:
-            reason = "the model has an optimizer, and the checkpoint no state of one"
+            reason = "the model has an optimizer, but the checkpoint has no optimizer state"
             return reason, f"{self._weights_alone}; or {_FRESH}"
         elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
-            reason = "the checkpoint's optimizer keeps no such slot"
+            reason = "the checkpoint's optimizer has no such slot"
             if live.slot in self._slots[0]:
-                reason = "the checkpoint has no slot of the variable, which was not trained then"
+                reason = "the checkpoint has no slot for this variable, which was not trained then"
             return reason, _MISSING_SLOT_HINT
         else:
             reason = self._seeds.ambiguity(live) or "not in the checkpoint"
@@ -141,21 +145,21 @@ class Unmatched:
         if severity is Severity.ERROR:
             hint = renamed.of(stored) or _UNEXPECTED_HINT
             if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
-                why = "the checkpoint holds the state of an optimizer, and the model has none"
-                hint = f"compile the model; or {self._weights_alone}"
+                why = "the checkpoint has optimizer state, but the model has no optimizer"
+                hint = f"compile the model, or {self._weights_alone}"
             elif not reason and is_adapter(stored.name):
                 hint = renamed.of(stored) or ADAPTERS_HINT
             elif not reason and (top := _top(stored.name)) in self._not_given:
-                why = f"nothing was given as `{top}`"
+                why = f"no object was passed as {top!r}"
                 selectors = ", ".join(f'"{one}/**"' for one in self._not_given)
                 hint = renamed.of(stored) or (
-                    f"give it, too, as {top}=…; or leave it in the checkpoint: "
+                    f"pass it as {top}=…, or leave it in the checkpoint: "
                     f"exclude_checkpoint: [{selectors}]"
                 )
             elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
-                why = "the model's optimizer keeps no such slot"
+                why = "the model's optimizer has no such slot"
                 if stored.slot in self._slots[1]:
-                    why = "the model has no slot of the variable, which is not trained now"
+                    why = "the model has no slot for this variable, which is not trained now"
                 hint = _LEFT_SLOT_HINT
             elif not reason and stored.role is Role.HYPERPARAMETER:
                 hint = _SETTING_HINT
@@ -189,7 +193,7 @@ class Unmatched:
         weights = (e.name for e in self._live.entries.values() if e.role is Role.WEIGHT)
         tops = sorted({_top(name) for name in weights})
         selectors = ", ".join(f'"{top}/**"' for top in tops)
-        return f"restore the weights alone: include: [{selectors}]"
+        return f"restore only the weights: include: [{selectors}]"
 
     def _severity(
         self, entry: Entry, key: str, reason: str, expected: Rules, *, unsaved: bool = False

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry
 
 NOT_SAVED = (
-    "not in the checkpoint: only tfckpt saves a vocabulary or bins. The model keeps its own, which "
-    "must be those of the training"
+    "not in the checkpoint: only tfckpt saves vocabularies and bins. The model keeps its own, "
+    "which must be those that it was trained with"
 )
 HINT = (
-    "make the layer with those of the checkpoint (`tfckpt inspect --name` shows them), or exclude "
-    "them in the policy to keep the model's"
+    "build the layer with the entries in the checkpoint (`tfckpt inspect --name` shows them), or "
+    "exclude them in the policy to keep the model's"
 )
 
 
@@ -30,16 +30,16 @@ def ambiguity(stored: Entry, live: Entry) -> str:
     >>> ambiguity(words, words), ambiguity(words, words._replace(shape=(0,), crc32c=1))
     ('', '')
     >>> ambiguity(words, words._replace(crc32c=1))
-    'the layer has 3 entries, and the checkpoint has others, or in another order'
+    'the layer has 3 entries; the checkpoint has other entries, or another order'
     """
     if stored.dtype != live.dtype:
-        return f"the layer has {live.dtype}, and the checkpoint has {stored.dtype}"
+        return f"the layer's entries are {live.dtype}, those in the checkpoint are {stored.dtype}"
     if live.shape == (0,) or None in (stored.crc32c, live.crc32c):
         return ""  # who assigns compares them
     if stored.shape != live.shape:
         return f"the layer has {_count(live)}, and the checkpoint has {_count(stored)}"
     if stored.crc32c != live.crc32c:
-        return f"the layer has {_count(live)}, and the checkpoint has others, or in another order"
+        return f"the layer has {_count(live)}; the checkpoint has other entries, or another order"
     return ""
 
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory, Ordered, Shape
 
 _UNNAMED = re.compile(r"vars/\d+")
-_HINT = "`rename` says which value is which; exclude it, and it keeps what it has"
+_HINT = "map the values with `rename`, or exclude them to keep the model's"
 
 _OPTIMIZER_HINT = (
-    "optimizer: {slots: reset} starts the slots anew; TensorFlow's format tells them by name"
+    "optimizer: {slots: reset} resets the slots; TensorFlow's format stores them by name"
 )
-_FROZEN_HINT = f"unfreeze all layers while it is restored; or {_OPTIMIZER_HINT}"
+_FROZEN_HINT = f"unfreeze all layers during the restore; or {_OPTIMIZER_HINT}"
 
 
 class _StoredIndex(NamedTuple):
@@ -135,19 +135,19 @@ class Orders:
         clashes = ((at, name, one) for at, (name, one) in places if name != one.name)
         clash = next(((at, name, one.name) for at, name, one in clashes if name in mine), None)
         if not new:
-            why = "has values here whose order is not known"
+            why = "has variables in the model whose order is unknown"
             if here in self._live.optimizers:
-                why += ", as where layers are frozen; the file does not tell which were"
+                why += ", as when layers are frozen; the file does not store which were"
         elif (kinds := self._kinds(there, here)) and kinds[0] != kinds[1]:
-            why = f"is {kinds[1]!r} here and {kinds[0]!r} there"
+            why = f"is {kinds[1]!r} in the model and {kinds[0]!r} in the checkpoint"
         elif clash is not None:
-            why = f"has {clash[2]!r} at place {clash[0]}, where {clash[1]!r} is there"
+            why = f"has {clash[2]!r} at index {clash[0]}, where the checkpoint has {clash[1]!r}"
         elif len(old) == len(new) or all(
             name == one.name for name, one in zip(told, new, strict=False)
         ):
             return self._by_place(there, here, old, new)
         else:
-            why = f"has {len(new)} values here and {len(old)} there, which are known by number"
+            why = f"has {len(new)} in the model and {len(old)} in the checkpoint"
         return self._refuse(there, here, why)
 
     def _kinds(self, there: str, here: str) -> tuple[str, str] | None:
@@ -170,9 +170,9 @@ class Orders:
             known = [place for place in places if place is not None]
             if known == sorted(known) or there in self._stored.sequences or not _numbered(names):
                 return _LayerMatch({})  # each is what it is called
-            return self._refuse(there, here, "has its layers in another order here than there")
+            return self._refuse(there, here, "has its layers in another order in the model")
         if len(old) != len(new):
-            count = f"has {len(new)} values here and {len(old)} there, which are known by place"
+            count = f"has {len(new)} in the model and {len(old)} in the checkpoint"
             return self._refuse(there, here, count)
         if why := self._renamed(here, old, new) or _differ_in_scopes(old, new, places):
             return self._refuse(there, here, why)
@@ -184,7 +184,7 @@ class Orders:
         for one, other in zip(old, new, strict=True):
             layer = other.name.removeprefix(f"{here}/").partition("/")[0]
             if layer in given and layer not in one.path.split("/"):
-                return f"has the layer {layer!r} where {one.path!r} is there"
+                return f"has the layer {layer!r} where the checkpoint has {one.path!r}"
         return ""
 
     def _by_place(
@@ -196,8 +196,8 @@ class Orders:
                 return self._refuse(
                     there,
                     here,
-                    f"has {other.name!r} of shape {shapes[1]} where {one.name!r} of shape "
-                    f"{shapes[0]} is there",
+                    f"has {other.name!r} of shape {shapes[1]} where the checkpoint has "
+                    f"{one.name!r} of shape {shapes[0]}",
                 )
         pairs = zip(old, new, strict=False)
         return _LayerMatch({one.name: self._below(here, other.name) for one, other in pairs})
@@ -215,7 +215,8 @@ class Orders:
 
     def _refuse(self, there: str, here: str, why: str) -> _LayerMatch:
         return _LayerMatch(
-            {}, f"the checkpoint tells the values of {there!r} by their place, and {here!r} {why}"
+            {},
+            f"the checkpoint identifies the variables of {there!r} only by index; {here!r} {why}",
         )
 
 
@@ -252,13 +253,13 @@ def _differ_in_scopes(
     for place, (one, other) in enumerate(zip(old, new, strict=True)):
         same = _last(one.name) == _last(other.name) or _last(one.path) == _last(other.path)
         if not same or places[place] not in (None, place):
-            return f"has {other.name!r} at place {place}, and there is {one.path!r}"
+            return f"has {other.name!r} at index {place}, where the checkpoint has {one.path!r}"
         if place not in _nearest(one.path, scopes):
-            return f"has {other.path!r} at place {place}, and there is {one.path!r}"
+            return f"has {other.path!r} at index {place}, where the checkpoint has {one.path!r}"
     if displaced := _displaced(old, new):
         return (
-            f"has its layers in another order than the numbers of those there, {displaced!r} "
-            "being one; Keras 2 lists last which were frozen"
+            f"has its layers in another order than the numbers in the checkpoint, e.g. "
+            f"{displaced!r}; Keras 2 lists frozen layers last"
         )
     return ""
 

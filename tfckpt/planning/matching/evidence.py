@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 def which_hint(kind: str = "") -> str:
     """What to do where a layer, or by its kind a variable in a list, may be another one."""
     what = "variables" if kind == VARIABLE else "layers"
-    return (
-        f"`rename` says which is which; names that you give to the {what} where the model is built "
-        "leave no doubt"
-    )
+    return f"map them with `rename`, or give the {what} explicit names where the model is built"
 
 
 def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
@@ -37,7 +34,7 @@ def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[st
     old = {layer.name: layer for layer in there}
     why = _list_differs(there, here)
     return {
-        layer.name: f"{path}/{layer.name} is known by its index in a list, and {why}"
+        layer.name: f"{path}/{layer.name} is identified by its index in a list, but {why}"
         for layer in here
         if why and layer.name in old and not (layer.label and layer.label == old[layer.name].label)
     }
@@ -45,8 +42,8 @@ def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[st
 
 def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
     if len(there) != len(here):
-        text = f"the list is of length {len(here)} in the model, {len(there)} in the checkpoint"
-        grows = "; a list that grows later has to be whole before the restore"
+        text = f"the list has length {len(here)} in the model and {len(there)} in the checkpoint"
+        grows = "; a list that grows later must be complete before the restore"
         return text + grows * (len(here) < len(there))
     for old, new in zip(there, here, strict=True):
         if old.name != new.name:
@@ -55,7 +52,7 @@ def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
             classes = f"{new.kind!r} in the model and {old.kind!r} in the checkpoint"
             return f"index {new.name} is of class {classes}"
     if not all_made_alike(there, here):
-        return "its layers were made in another order in the model"
+        return "its layers were created in another order in the model"
     return ""
 
 
@@ -130,10 +127,12 @@ def misnamed(
     found = renumbered(path, there, here)
     for base in {layer.base for layer in here} & {layer.base for layer in there} - {""}:
         if not made_alike(base, there, here):
-            why = f"the layers of that kind in {path!r} were made in another order in the model"
+            why = f"the layers of that class in {path!r} were created in another order in the model"
         elif others := named_since(base, there, here, alike):
             shown = " or ".join(repr(layer.name) for layer in others)
-            why = f"{shown}, which only one side has, may be one of its kind by another name"
+            why = (
+                f"{shown}, which has no counterpart, may be a layer of its class under another name"
+            )
         else:
             continue
         text = "is an automatic name, and"
@@ -152,7 +151,7 @@ def renumbered(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict
             continue
         why = (
             f"the layer named {own_name(layer)!r} is {path}/{layer.name} in the model and "
-            f"{path}/{other.name} in the checkpoint, by its place among those of its kind"
+            f"{path}/{other.name} in the checkpoint, by its position among the layers of its class"
         )
         found |= {each.name: why for each in here if each.base == layer.base}
     return found
@@ -165,7 +164,7 @@ def given_elsewhere(there: Sequence[Layer], here: Sequence[Layer]) -> str:
         name, given = own_name(new), old.traits.given or new.traits.given
         if given and name != names[place] and name in names:
             return (
-                f"at position {place + 1} of their class stands {name!r} in the model and "
+                f"position {place + 1} of their class is {name!r} in the model and "
                 f"{names[place]!r} in the checkpoint"
             )
     return ""
@@ -182,8 +181,8 @@ def told_apart(
         if layer.name in old and (layer.base or not (layer.label and old[layer.name].label))
     ]
     texts = {
-        "fed": "is fed by what fed {other} in the checkpoint",
-        "feeds": "feeds what {other} fed in the checkpoint",
+        "fed": "gets its input from the layer that feeds {other} in the checkpoint",
+        "feeds": "feeds the layer that {other} feeds in the checkpoint",
         "settings": "has the settings that {other} has in the checkpoint",
     }
     return {

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory
 
 SETTING_HINT = (
-    "optimizer: {hyperparameters: config} keeps what the code says; `match: name` takes it all "
-    "the same"
+    "optimizer: {hyperparameters: config} keeps the value from your code; match: name restores it "
+    "anyway"
 )
-SLOTS_HINT = "optimizer: {slots: reset} starts them anew; `match: name` takes them all the same"
+SLOTS_HINT = "optimizer: {slots: reset} resets them; match: name restores them anyway"
 
 
 class Optimizers:
@@ -106,8 +106,8 @@ def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
 
 def _differ(old: _Optimizer, new: _Optimizer) -> str:
     if old.name and new.name and old.name != new.name:
-        return f"{new.path!r} is {new.name!r} here and {old.name!r} in the checkpoint"
+        return f"{new.path!r} is {new.name!r} in the model and {old.name!r} in the checkpoint"
     if old.slots != new.slots:
-        here, there = ", ".join(sorted(new.slots)), ", ".join(sorted(old.slots))
-        return f"{new.path!r} keeps {here} here and {there} in the checkpoint"
+        live, stored = (", ".join(sorted(each.slots)) or "no slots" for each in (new, old))
+        return f"{new.path!r} keeps {live} in the model and {stored} in the checkpoint"
     return ""

@@ -135,5 +135,5 @@ class Renames:
             else:
                 verb = "renames" if rule.field == "rename" else "takes"
                 message = f"{rule.field}: {text!r} {verb} nothing"
-                hint = f"an earlier rule, or exclude_checkpoint, takes {taken!r} and all the rest"
+                hint = f"an earlier rule or exclude_checkpoint takes all its values, e.g. {taken!r}"
             yield Problem(message, line, column, hint)

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 
 _ANOTHER = (
-    "{} is another attribute in the model, with or without an underscore: `rename` says that they "
-    "are one"
+    "{} has a leading underscore in only one of the checkpoint and the model; if it is the same "
+    "attribute, map it with `rename`"
 )
+
+_SLOT_OF = "in the model, {} is a slot of {}, not of {}"
 
 
 class Route(NamedTuple):
@@ -226,7 +228,7 @@ class Router:
         if live is None or (name and self._another(stored, live, name)):
             other, live = live, self._live_slots.get((head, name)) if name else None
             if live is None:
-                conflicts = f"{target} is a slot of {other.of} here, not of {name}" if other else ""
+                conflicts = _SLOT_OF.format(target, other.of, name) if other else ""
         found = (target, None, False) if live is None else (live.name, live, live.name != target)
         name, live, alias = found
         how = variable.unnamed, conflicts, variable.adapt, variable.part

@@ -137,7 +137,7 @@ def canonical(matches: Callable[[str], object], also: Aliases) -> str:
     alias = next(filter(matches, also), None)
     if alias is None:
         return ""
-    return f"{alias!r} is another name of {also[alias]!r}, which is the one that selectors match"
+    return f"{alias!r} is another name of {also[alias]!r}: selectors match only the latter"
 
 
 def did_you_mean(pattern: str, names: Collection[str]) -> str:

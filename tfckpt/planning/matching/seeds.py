@@ -39,8 +39,8 @@ class Seeds:
             if old and new and len(old) != len(new) and _automatic(old) and _automatic(new):
                 path = "/".join(filter(None, place))
                 return (
-                    f"{len(new)} automatic names of {path!r} here and {len(old)} in the "
-                    "checkpoint: which seed is whose is not known"
+                    f"{path!r} has {len(new)} automatic names in the model and {len(old)} in the "
+                    "checkpoint, so which seed belongs to which layer is unknown"
                 )
         return ""
 

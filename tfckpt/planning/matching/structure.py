@@ -252,13 +252,13 @@ def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool
         base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
         if base and old[base] != new[base]:
             found[layer.name] = (
-                f"{text} {new[base]} layers of that kind in the model and {old[base]} in the "
-                "checkpoint, which does not tell their order"
+                f"{text} {new[base]} layers of that class in the model and {old[base]} in the "
+                "checkpoint, which does not store their order"
             )
         elif base in numbered and not met and not in_order_of_making(here, base):
             found[layer.name] = (
-                f"{text} its layers of that kind in another order than they were made in, which "
-                "is all that the checkpoint tells"
+                f"{text} its layers of that class in another order than they were created in, "
+                "and the checkpoint stores only the order of creation"
             )
     return found
 
@@ -267,8 +267,8 @@ def _unnumbered(path: str, there: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its name cannot be believed, where attributes name the live ones."""
     return {
         layer.name: (
-            f"{layer.name!r} is an automatic name, {own_name(layer)!r} in the file, and the parts "
-            f"of {path!r} in the model have names that are not counted"
+            f"{layer.name!r} is an automatic name ({own_name(layer)!r} in the file), but {path!r} "
+            "in the model names its layers by attribute"
         )
         for layer in there
         if layer.base and own_name(layer) != layer.name
@@ -337,11 +337,11 @@ def _reason(
     if position != named:
         there = repr(old[position].name) if position < len(old) else "nothing"
         return (
-            f"{text}; in the checkpoint {there} stands at position {position + 1}, "
+            f"{text}; in the checkpoint {there} is at position {position + 1}, "
             f"and {layer.name!r} at position {named + 1}"
         )
     return (
-        f"{text} and in the checkpoint, but the layers around differ: "
+        f"{text} and in the checkpoint, but the layers around it differ: "
         f"{_around(new, position)} in the model, {_around(old, named)} in the checkpoint"
     )
 

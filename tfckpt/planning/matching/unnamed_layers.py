@@ -85,7 +85,7 @@ class Unnamed:
         found, crossed = self._translate(name, target) if self._unknown else (target, [])
         for step in crossed:
             if not self._agree(step.pair):
-                why = f"{step.layer!r} there does not hold the same names, shapes and types"
+                why = f"{step.layer!r} in the checkpoint has other names, shapes or dtypes"
                 self._fail(step.sequences.here, step.pair.here, step.sequences.there, why)
                 return None, ""
         found = None if found is None else self.orders.resolve(name, found)
@@ -95,9 +95,10 @@ class Unnamed:
             self._partners.setdefault(step.sequences.here, set()).add(step.pair.here)
         there, here = crossed[-1].pair
         reason = (
-            f"the file does not tell the layer's name: {there!r} and {here!r} agree in position"
+            f"the file does not store the layer's name, but {there!r} and {here!r} have the same "
+            "position and the same shapes"
         )
-        return found, f"{reason} and in the shapes below"
+        return found, reason
 
     def ambiguity(self, live: str) -> tuple[str, str]:
         """Why a live variable that nothing is meant for may be in the checkpoint, and a hint.
@@ -123,8 +124,8 @@ class Unnamed:
             )
             shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
             reason = (
-                f"the checkpoint does not tell the names of all layers of {there!r}: {own!r}, at "
-                f"position {place + 1} of {stack!r} here, may be {shown} there, but {why}"
+                f"the checkpoint does not store the names of all layers of {there!r}: {own!r}, at "
+                f"position {place + 1} of {stack!r} in the model, may be {shown}, but {why}"
             )
             alike = [_Pair(f"{there}/{one}", path) for one in unknown for path in paths]
             alike = [pair for pair in alike if pair.here == layer or pair.here not in told]
@@ -132,7 +133,7 @@ class Unnamed:
             if len(alike) != 1 or alike[0].here != layer:
                 return reason, which_hint()
             rule = f'{{checkpoint: "{alike[0].there}/**", model: "{layer}/**"}}'
-            return reason, f"if they are one: rename: [{rule}]"
+            return reason, f"if they are the same layer: rename: [{rule}]"
         return "", ""
 
     def layers(self, there: str, here: str) -> tuple[Layer, ...]:
@@ -250,12 +251,12 @@ def _by_kind(
 def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     """What speaks against listed layers being those of a model whose attributes name them."""
     if len(old) != len(new):
-        return f"the model has {len(new)} layers here and {len(old)} in the checkpoint"
+        return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
     for place, (there, here) in enumerate(zip(old, new, strict=True)):
         named = there.base or there.name, here.base or here.label
         if there.told and named[0] != named[1]:
             return (
-                f"at position {place + 1} stands {named[1]!r} here and {named[0]!r} in the "
+                f"position {place + 1} is {named[1]!r} in the model and {named[0]!r} in the "
                 "checkpoint"
             )
     return given_elsewhere(old, new) or _made_otherwise(old, new)
@@ -263,11 +264,11 @@ def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
 
 def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     if len(old) != len(new):
-        return f"the stack has {len(new)} layers here and {len(old)} in the checkpoint"
+        return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
     for place, (there, here) in enumerate(zip(old, new, strict=True)):
         if there.told and there.name != here.name:
             return (
-                f"at position {place + 1} stands {here.name!r} here and {there.name!r} in the "
+                f"position {place + 1} is {here.name!r} in the model and {there.name!r} in the "
                 "checkpoint"
             )
     return _exchanged(old, new)
@@ -279,7 +280,7 @@ def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     for place, (there, here) in enumerate(zip(old, new, strict=True)):
         if there.label != here.label and (there.label in now or here.label in before):
             return (
-                f"at position {place + 1} of their class stands {here.label or here.name!r} in the "
+                f"position {place + 1} of their class is {here.label or here.name!r} in the "
                 f"model and {there.label or there.name!r} in the checkpoint"
             )
     return _made_otherwise(old, new)
@@ -287,7 +288,7 @@ def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
 
 def _made_otherwise(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     same = all_made_alike(old, new)
-    return "" if same else "the layers of that class were made in another order in the model"
+    return "" if same else "the layers of that class were created in another order in the model"
 
 
 def _below(path: str, names: Sequence[str], inventory: Inventory) -> Iterator[Entry]:
