@@ -19,7 +19,7 @@ import tfckpt
 from benchmarks.measure import Result, Settings, clock, in_turns, results_in_child
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
-from tfckpt.planning.diff import Mark, diff
+from tfckpt.planning.diff import ValueChecksum, diff
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter
@@ -77,10 +77,10 @@ class Blocks(keras.Model):
         self.optimizer.build(self.trainable_variables)
 
 
-def _marks(side: Inventory, altered: int) -> dict[str, Mark]:
+def _marks(side: Inventory, altered: int) -> dict[str, ValueChecksum]:
     """A checksum for each value; those of each ``altered``-th are as no other's."""
     return {
-        name: Mark(number if number % altered else -number - altered, telling=True)
+        name: ValueChecksum(number if number % altered else -number - altered, telling=True)
         for number, name in enumerate(side.entries)
     }
 

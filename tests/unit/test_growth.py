@@ -10,7 +10,7 @@ import pytest
 
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
-from tfckpt.planning.diff import Mark, diff
+from tfckpt.planning.diff import ValueChecksum, diff
 from tfckpt.policy import Policy
 from tfckpt.stored.bundle import open_bundle
 from tfckpt.stored.bundles.bundle import Bundle
@@ -105,7 +105,10 @@ def test_what_is_left_over_is_looked_at_once() -> None:
 def test_a_diff() -> None:
     def task(size: int) -> Callable[[], Any]:
         a, b = inventory(size), inventory(size, layer="a")
-        marks = [{n: Mark(i, telling=i % 3 > 0) for i, n in enumerate(s.entries)} for s in (a, b)]
+        marks = [
+            {n: ValueChecksum(i, distinctive=i % 3 > 0) for i, n in enumerate(s.entries)}
+            for s in (a, b)
+        ]
         return lambda: diff(a, b, *marks)
 
     assert_linear(task)

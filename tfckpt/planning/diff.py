@@ -1,9 +1,9 @@
 """Two inventories side by side: what only one has, what differs, and what has only moved.
 
-Values are compared by a mark that whoever calls computes, a checksum; here nothing is read. A value
-that is not where it was and stands, the same, under another name has *moved*: a layer was renamed,
-or two layers have changed places. Zeros, ones and scalars are alike everywhere and say nothing by
-themselves; they have moved where what they stood beside has.
+Values are compared by checksums that the caller computes; nothing is read. A value that appears
+unchanged under another name has *moved*: a layer was renamed, or two layers were swapped. Zeros,
+ones and scalars have the same checksum everywhere, so they prove nothing: they count as moved only
+if their neighbors have moved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DifferenceKind(str, Enum):
-    """How a value of one side and one of the other differ."""
+    """How a value of a and one of b differ."""
 
     ONLY_A = "only_a"
     ONLY_B = "only_b"
@@ -33,20 +33,15 @@ class DifferenceKind(str, Enum):
     __str__ = str.__str__
 
 
-class Mark(NamedTuple):
-    """What is equal for equal values of one type and shape.
+class ValueChecksum(NamedTuple):
+    """Checksum of a value's bytes; ``distinctive`` unless common values, like zeros, have it."""
 
-    Attributes:
-        checksum: of the bytes.
-        telling: whether it is unlikely that two values have it by chance, as zeros do.
-    """
-
-    checksum: int
-    telling: bool
+    crc: int
+    distinctive: bool
 
 
 class Difference(NamedTuple):
-    """A value of one side, or of each, that belong together."""
+    """A value that only a or b has, or a pair that differs."""
 
     kind: DifferenceKind
     a: Entry | None
@@ -54,7 +49,7 @@ class Difference(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """The value of a, else that of b."""
+        """The value in a, else the one in b."""
         entry = self.a or self.b
         assert entry is not None, "a difference is about a value"  # noqa: S101 (narrows the type)
         return entry
@@ -62,13 +57,7 @@ class Difference(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs.
-
-    Attributes:
-        differences: by kind, in the order of the values.
-        equal: how many values have the same name, type, shape and mark.
-        not_compared: how many have the same name, type and shape, and one side has no mark.
-    """
+    """The differences, by kind; how many values are equal, and how many had no checksum."""
 
     differences: tuple[Difference, ...]
     equal: int
@@ -81,121 +70,127 @@ class Diff:
 
 @uncollected()
 def diff(
-    a: Inventory, b: Inventory, marks_a: Mapping[str, Mark], marks_b: Mapping[str, Mark]
+    a: Inventory,
+    b: Inventory,
+    checksums_a: Mapping[str, ValueChecksum],
+    checksums_b: Mapping[str, ValueChecksum],
 ) -> Diff:
-    """Compare two inventories.
-
-    Args:
-        a: one.
-        b: the other.
-        marks_a: name → mark of the values of ``a``; one without is not compared.
-        marks_b: likewise.
+    """Compare two inventories; a value without a checksum, by name, is not compared.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> def side(name):
     ...     return Inventory("", {name: Entry(name, Role.WEIGHT, "float32", (9,), 36)})
-    >>> mark = Mark(7, telling=True)
-    >>> found = diff(side("model/a/w"), side("model/b/w"), {"model/a/w": mark}, {"model/b/w": mark})
-    >>> [(one.kind.value, one.a.name, one.b.name) for one in found.differences]
+    >>> checksum = ValueChecksum(7, distinctive=True)
+    >>> checksums = {"model/a/w": checksum}, {"model/b/w": checksum}
+    >>> result = diff(side("model/a/w"), side("model/b/w"), *checksums)
+    >>> [(each.kind.value, each.a.name, each.b.name) for each in result.differences]
     [('moved', 'model/a/w', 'model/b/w')]
     """
-    found: list[Difference] = []
+    differences: list[Difference] = []
     paired: set[str] = set()
     equal = not_compared = 0
     for entry in a.entries.values():
         other = b.find(entry.name)
         if other is None:
-            found.append(Difference(DifferenceKind.ONLY_A, entry, None))
+            differences.append(Difference(DifferenceKind.ONLY_A, entry, None))
             continue
         paired.add(other.name)
-        marks = marks_a.get(entry.name), marks_b.get(other.name)
-        if (kind := _kind(entry, other, *marks)) is not None:
-            found.append(Difference(kind, entry, other))
-        elif None in marks:
+        checksums = checksums_a.get(entry.name), checksums_b.get(other.name)
+        if (kind := _kind(entry, other, *checksums)) is not None:
+            differences.append(Difference(kind, entry, other))
+        elif None in checksums:
             not_compared += 1
         else:
             equal += 1
     others = (entry for entry in b.entries.values() if entry.name not in paired)
-    found += [
-        Difference(DifferenceKind.ONLY_B, None, one) for one in others if a.find(one.name) is None
+    differences += [
+        Difference(DifferenceKind.ONLY_B, None, each)
+        for each in others
+        if a.find(each.name) is None
     ]
-    moves = _Moves(found, marks_a, marks_b).pairs()
-    gone, come = {one.name for one, _ in moves}, {other.name for _, other in moves}
-    found = [one for one in found if not _explained(one, gone, come)]
-    found.extend(Difference(DifferenceKind.MOVED, *pair) for pair in moves)
+    moves = _Moves(differences, checksums_a, checksums_b).pairs()
+    moved_from, moved_to = {each.name for each, _ in moves}, {other.name for _, other in moves}
+    differences = [each for each in differences if not _explained(each, moved_from, moved_to)]
+    differences.extend(Difference(DifferenceKind.MOVED, *pair) for pair in moves)
     order = list(DifferenceKind)
-    return Diff(tuple(sorted(found, key=lambda one: order.index(one.kind))), equal, not_compared)
+    return Diff(
+        tuple(sorted(differences, key=lambda each: order.index(each.kind))), equal, not_compared
+    )
 
 
-def _kind(a: Entry, b: Entry, mark_a: Mark | None, mark_b: Mark | None) -> DifferenceKind | None:
+def _kind(
+    a: Entry, b: Entry, checksum_a: ValueChecksum | None, checksum_b: ValueChecksum | None
+) -> DifferenceKind | None:
     if a.shape != b.shape:
         return DifferenceKind.SHAPE
     if a.dtype != b.dtype:
         return DifferenceKind.DTYPE
-    known = mark_a is not None and mark_b is not None
-    return DifferenceKind.VALUE if known and mark_a != mark_b else None
+    known = checksum_a is not None and checksum_b is not None
+    return DifferenceKind.VALUE if known and checksum_a != checksum_b else None
 
 
-def _explained(one: Difference, gone: set[str], come: set[str]) -> bool:
-    """Whether both sides of it are known to have moved."""
-    return (one.a is None or one.a.name in gone) and (one.b is None or one.b.name in come)
+def _explained(difference: Difference, moved_from: set[str], moved_to: set[str]) -> bool:
+    """Whether both its values have moved."""
+    return (difference.a is None or difference.a.name in moved_from) and (
+        difference.b is None or difference.b.name in moved_to
+    )
 
 
 class _Moves:
     def __init__(
         self,
         differences: Iterable[Difference],
-        marks_a: Mapping[str, Mark],
-        marks_b: Mapping[str, Mark],
+        checksums_a: Mapping[str, ValueChecksum],
+        checksums_b: Mapping[str, ValueChecksum],
     ) -> None:
         self._from: dict[object, list[Entry]] = {}
         self._to: dict[object, dict[str, Entry]] = {}
-        self._telling: set[object] = set()
-        for one in differences:
-            if one.a is not None and (mark := marks_a.get(one.a.name)) is not None:
-                self._from.setdefault(self._key(one.a, mark), []).append(one.a)
-            if one.b is not None and (mark := marks_b.get(one.b.name)) is not None:
-                self._to.setdefault(self._key(one.b, mark), {})[one.b.name] = one.b
+        self._distinctive: set[object] = set()
+        for each in differences:
+            if each.a is not None and (checksum := checksums_a.get(each.a.name)) is not None:
+                self._from.setdefault(self._key(each.a, checksum), []).append(each.a)
+            if each.b is not None and (checksum := checksums_b.get(each.b.name)) is not None:
+                self._to.setdefault(self._key(each.b, checksum), {})[each.b.name] = each.b
 
-    def _key(self, entry: Entry, mark: Mark) -> object:
-        key = entry.dtype, entry.shape, mark.checksum
-        if mark.telling:
-            self._telling.add(key)
+    def _key(self, entry: Entry, checksum: ValueChecksum) -> object:
+        key = entry.dtype, entry.shape, checksum.crc
+        if checksum.distinctive:
+            self._distinctive.add(key)
         return key
 
     def pairs(self) -> list[tuple[Entry, Entry]]:
-        sure: dict[str, tuple[Entry, Entry]] = {}
+        pairs: dict[str, tuple[Entry, Entry]] = {}
         for key, entries in self._from.items():
             others = self._to.get(key, {})
-            if key in self._telling and len(entries) == len(others) == 1:
-                sure[entries[0].name] = entries[0], next(iter(others.values()))
-        heads = dict(head for one, other in sure.values() for head in _heads(one.name, other.name))
-        taken = {other.name for _, other in sure.values()}
+            if key in self._distinctive and len(entries) == len(others) == 1:
+                pairs[entries[0].name] = entries[0], next(iter(others.values()))
+        parents = dict(head for old, new in pairs.values() for head in _parents(old.name, new.name))
+        taken = {new.name for _, new in pairs.values()}
         for key, entries in self._from.items():
             for entry in entries:
-                other = self._beside(entry.name, heads, self._to.get(key, {}))
-                if entry.name not in sure and other is not None and other.name not in taken:
-                    sure[entry.name] = entry, other
-                    taken.add(other.name)
-        return list(sure.values())
+                new = self._with_neighbors(entry.name, parents, self._to.get(key, {}))
+                if entry.name not in pairs and new is not None and new.name not in taken:
+                    pairs[entry.name] = entry, new
+                    taken.add(new.name)
+        return list(pairs.values())
 
-    def _beside(
-        self, name: str, heads: Mapping[str, str], others: Mapping[str, Entry]
+    def _with_neighbors(
+        self, name: str, parents: Mapping[str, str], others: Mapping[str, Entry]
     ) -> Entry | None:
-        """Where it would be if it had moved along with what it stood beside."""
-        head = name
-        while head:
-            head = head.rpartition("/")[0]
-            if head in heads:
-                return others.get(heads[head] + name[len(head) :])
+        """The value in b where this one would be if it had moved with its neighbors."""
+        parent = name
+        while parent:
+            parent = parent.rpartition("/")[0]
+            if parent in parents:
+                return others.get(parents[parent] + name[len(parent) :])
         return None
 
 
-def _heads(old: str, new: str) -> Iterator[tuple[str, str]]:
-    """The parents that two names do not share, from the longest to where they begin to differ."""
+def _parents(old: str, new: str) -> Iterator[tuple[str, str]]:
+    """Pairs of parents that two names do not share, from the longest to the first that differ."""
     while "/" in old and "/" in new:
-        old, _, one = old.rpartition("/")
-        new, _, other = new.rpartition("/")
-        if one != other or old == new:
+        old, _, old_name = old.rpartition("/")
+        new, _, new_name = new.rpartition("/")
+        if old_name != new_name or old == new:
             return
         yield old, new

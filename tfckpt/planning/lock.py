@@ -165,7 +165,7 @@ def _of_values(plan: Plan, locked: Sequence[_Line]) -> Iterator[str]:
         if old == new:
             continue
         if old is None or new is None:
-            yield f"{key[0]}: {_told(old)} → {_told(new)}"
+            yield f"{key[0]}: {_summary(old)} → {_summary(new)}"
             continue
         fields = (field for field in {**old, **new} if old.get(field) != new.get(field))
         changes = (f"{f} {_shown(old.get(f))} → {_shown(new.get(f))}" for f in fields)
@@ -183,7 +183,7 @@ def _by_key(lines: Sequence[_Line]) -> dict[tuple[str, ...], _Line]:
     return found
 
 
-def _told(line: Mapping[str, Any] | None) -> str:
+def _summary(line: Mapping[str, Any] | None) -> str:
     if line is None:
         return "nothing"
     stored = f" from {line['from']}" if "from" in line else ""

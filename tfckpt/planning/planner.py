@@ -329,14 +329,14 @@ class _Planning:
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)
         either = sorted({*live, *targets, *(entry.name for entry in self._left)})
-        there, here = (also_known(side) for side in (self._stored, self._live))
-        yield from self._include.unused(either, here)
-        yield from self._exclude.unused(either, here)
-        yield from self._drop.unused(stored, there)
-        yield from self._renames.unused(stored, there)
-        yield from self._adaptations.unused(live, here)
-        yield from expected[0].unmet(live, "not missing", here)
-        yield from expected[1].unmet(stored, "not unexpected", there)
+        stored_aliases, live_aliases = (also_known(side) for side in (self._stored, self._live))
+        yield from self._include.unused(either, live_aliases)
+        yield from self._exclude.unused(either, live_aliases)
+        yield from self._drop.unused(stored, stored_aliases)
+        yield from self._renames.unused(stored, stored_aliases)
+        yield from self._adaptations.unused(live, live_aliases)
+        yield from expected[0].unmet(live, "not missing", live_aliases)
+        yield from expected[1].unmet(stored, "not unexpected", stored_aliases)
 
 
 def _with_their_variables(steps: list[Step]) -> list[Step]:

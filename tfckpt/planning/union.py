@@ -55,7 +55,7 @@ def union_of(plans: Sequence[Plan]) -> Plan:
             else:
                 steps.append(placed)
     for found in by_name.values():
-        steps += _together(found)
+        steps += _merge(found)
     steps.sort(key=lambda s: (s.name or s.source, s.source, s.target, s.origin))
     files = {plan.file for plan in plans}
     return Plan(
@@ -68,7 +68,7 @@ def union_of(plans: Sequence[Plan]) -> Plan:
     )
 
 
-def _together(found: Sequence[_From]) -> Iterator[Step]:
+def _merge(found: Sequence[_From]) -> Iterator[Step]:
     """The step of one live value, and what becomes of the stored values that it leaves."""
     claims = [one for one in found if one.step.status in ASSIGNED | {Status.RESET}]
     restored = [one for one in claims if one.step.status in ASSIGNED]

@@ -18,7 +18,7 @@ from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.planning.diff import DifferenceKind, Mark, diff
+from tfckpt.planning.diff import DifferenceKind, ValueChecksum, diff
 from tfckpt.stored.inspection.checksums import checksum, checksums, is_telling
 from tfckpt.stored.inspection.statistics import difference
 
@@ -49,7 +49,7 @@ class _Side(NamedTuple):
     label: str
     inventory: Inventory
     read: Callable[[Entry], np.ndarray]
-    marks: Mapping[str, Mark]
+    marks: Mapping[str, ValueChecksum]
 
 
 def run(given: Given) -> int:
@@ -86,7 +86,7 @@ def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: An
     entries = checkpoint.inventory.entries
     with progress(checkpoint.prefix) as advance:
         crcs = checksums(checkpoint, entries.values(), advance)
-    marks = {name: Mark(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()}
+    marks = {name: ValueChecksum(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()}
     return _Side(
         checkpoint.prefix,
         checkpoint.inventory,
@@ -117,12 +117,12 @@ def _with_model(
         array: np.ndarray = raw(live.variables[entry.name]).numpy()
         return array
 
-    marks: dict[str, Mark] = {}
+    marks: dict[str, ValueChecksum] = {}
     if given.switch("values"):
         for entry in live.inventory.entries.values():
             if entry.shape is not None:
                 crc = checksum(read(entry))
-                marks[entry.name] = Mark(crc, is_telling(entry, crc))
+                marks[entry.name] = ValueChecksum(crc, is_telling(entry, crc))
     return stored, _Side(target, live.inventory, read, marks)
 
 

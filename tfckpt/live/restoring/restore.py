@@ -29,7 +29,7 @@ from tfckpt.live.variables.derived import derive_again
 from tfckpt.live.variables.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.lock import drift
-from tfckpt.planning.matching.slot_positions import by_position
+from tfckpt.planning.matching.slot_positions import name_slots_by_position
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.bundle import refuse_absent
 from tfckpt.stored.open import StoredCheckpoint, open_checkpoint
@@ -188,7 +188,7 @@ def _planned(
         there, here = numbered_as(live.inventory, there), live.inventory
         if not stored.graph:
             here = ungraphed(live, there).inventory
-        there = by_position(there, here, live.trained)
+        there = name_slots_by_position(there, here, live.trained)
         if skip_slots:
             there, here = _without_slots(there), _without_slots(here)
         plan = make_plan(policy, there, here, known(policy))

@@ -122,9 +122,13 @@ class Adaptations:
 
     def _rearranged(self, route: Route, live: Entry) -> str:
         """The rule by which a slot's variable is another than it was, ``""`` where none is."""
-        there = self._stored.entries.get(route.stored.of)
-        here = self._live.entries.get(live.of)
-        fits = there is not None and here is not None and there.shape == here.shape
+        stored_variable = self._stored.entries.get(route.stored.of)
+        live_variable = self._live.entries.get(live.of)
+        fits = (
+            stored_variable is not None
+            and live_variable is not None
+            and stored_variable.shape == live_variable.shape
+        )
         for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
             idle = rule.how == "cast" or (fits and rule.how in _FITTING)
             if selector is not None and selector.matches(live.of) and not idle:
@@ -136,9 +140,9 @@ class Adaptations:
         rule = self._policy.adapt[routes[0].adapt] if routes[0].adapt >= 0 else None
         if rule is None or isinstance(rule, adaptations.Split):
             return
-        there = {route.part for route in routes}
+        parts = {route.part for route in routes}
         for part, (pattern, _) in enumerate(rule.pairs()):
-            if part not in there:
+            if part not in parts:
                 raise Impossible(f"how: {rule.how} needs {pattern!r}, which is missing")
 
     def _change(

@@ -86,32 +86,35 @@ class Comparison:
         """One for a live value and what is meant for it: a value, or several that are joined."""
         route, stored = routes[0], routes[0].stored
         parts = tuple(other.stored for other in routes[1:])
-        error, about = Severity.ERROR, (live.name, stored.name, live, stored)
+        error, subject = Severity.ERROR, (live.name, stored.name, live, stored)
         if live.role is Role.VOCABULARY and (other := vocabularies.ambiguity(stored, live)):
-            return Step(Status.SUSPECT, *about, error, other, vocabularies.HINT, parts=parts)
+            return Step(Status.SUSPECT, *subject, error, other, vocabularies.HINT, parts=parts)
         try:
             changes = self._adaptations.changes(routes, live) if self._adapts else ()
         except Impossible as why:
             hint = why.hint or _EXCLUDE
-            return Step(Status.MISMATCH, *about, error, why.reason, hint, parts=parts)
+            return Step(Status.MISMATCH, *subject, error, why.reason, hint, parts=parts)
         made = changes[-1].after[0] if changes else stored
         if (refused := self._unequal(made, live, changes)) is not None:
             severity, reason, hint = refused
-            return Step(Status.MISMATCH, *about, severity, reason, hint, "", parts, changes)
+            return Step(Status.MISMATCH, *subject, severity, reason, hint, "", parts, changes)
         ambiguity, hint = self._ambiguity(stored, live, explicit=route.explicit)
         if ambiguity and self._match != {"name"}:
-            return Step(Status.SUSPECT, *about, error, ambiguity, hint, parts=parts)
+            return Step(Status.SUSPECT, *subject, error, ambiguity, hint, parts=parts)
         cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
         trusted = f"{ambiguity} (accepted: match: name)" if ambiguity else ""
         how = "" if route.adapt >= 0 else _how(route)
-        told = *map(str, changes), cast, how, route.unnamed, trusted
-        reason = "; ".join(filter(None, told))
+        notes = *map(str, changes), cast, how, route.unnamed, trusted
+        reason = "; ".join(filter(None, notes))
         severity = Severity.NOTE if changes or cast or trusted or route.unnamed else Severity.OK
-        if datasets.made_otherwise(*self._both(stored, live)):
-            reason, severity = "; ".join(filter(None, (datasets.OTHERWISE, reason))), Severity.WARN
+        if datasets.built_differently(*self._both(stored, live)):
+            reason, severity = (
+                "; ".join(filter(None, (datasets.BUILT_DIFFERENTLY, reason))),
+                Severity.WARN,
+            )
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
         status = Status.ADAPTED if changes else Status.CAST if cast else status
-        return Step(status, *about, severity, reason, "", "", parts, changes)
+        return Step(status, *subject, severity, reason, "", "", parts, changes)
 
     def _unequal(
         self, made: Entry | ValueSpec, live: Entry, changes: Sequence[Change]
@@ -148,8 +151,8 @@ class Comparison:
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:
         """The data sets of a stored iterator and of a live one."""
-        there, here = self._datasets
-        return there.get(stored.name), here.get(live.name)
+        stored_datasets, live_datasets = self._datasets
+        return stored_datasets.get(stored.name), live_datasets.get(live.name)
 
 
 def _how(route: Route) -> str:

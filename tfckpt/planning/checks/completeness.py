@@ -42,9 +42,11 @@ def coverage(
     # what does not fit, or has been renamed, says why by itself
     errors = (step for step in selected if step.severity is Severity.ERROR)
     if not any(step.stored or step.hint.startswith(RENAMED) for step in errors):
-        held, here = _tops(stored), _tops(live)
-        differ = f"the checkpoint has {held}, and the model has {here}"
-        hint = differ if held != here else "it seems to be a checkpoint of another model"
+        in_checkpoint, in_model = _tops(stored), _tops(live)
+        differ = f"the checkpoint has {in_checkpoint}, and the model has {in_model}"
+        hint = (
+            differ if in_checkpoint != in_model else "it seems to be a checkpoint of another model"
+        )
         message = f"no value would be restored from {stored.source}"
         yield Problem(message, hint=f"{hint}; allow_empty: true allows it")
 

@@ -12,7 +12,7 @@ HINT = (
     "build the dataset as it was when it was saved; to start the data from the beginning, "
     "exclude the iterator in a policy, or do not pass it to the checkpoint"
 )
-OTHERWISE = (
+BUILT_DIFFERENTLY = (
     "its dataset was built from other data or with other operations when it was saved, so the next "
     "elements may not be those that would have followed"
 )
@@ -31,15 +31,15 @@ def ambiguity(stored: Dataset | None, live: Dataset | None) -> str:
     if stored is None or live is None:
         return ""
     if stored.elements != live.elements:
-        there, here = stored.elements, live.elements
-        return f"its dataset yields {there} in the checkpoint and {here} in the model"
+        in_checkpoint, in_model = stored.elements, live.elements
+        return f"its dataset yields {in_checkpoint} in the checkpoint and {in_model} in the model"
     if stored.size != live.size and _UNKNOWN not in (stored.size, live.size):
-        there, here = _size(stored.size), _size(live.size)
-        return f"its dataset has {there} in the checkpoint and {here} in the model"
+        in_checkpoint, in_model = _size(stored.size), _size(live.size)
+        return f"its dataset has {in_checkpoint} in the checkpoint and {in_model} in the model"
     return ""
 
 
-def made_otherwise(stored: Dataset | None, live: Dataset | None) -> bool:
+def built_differently(stored: Dataset | None, live: Dataset | None) -> bool:
     """Whether they are two, whose elements may be alike all the same."""
     if stored is None or live is None or "" in (stored.fingerprint, live.fingerprint):
         return False

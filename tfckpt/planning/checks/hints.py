@@ -77,29 +77,29 @@ class RenameHints:
             alone = all(kind[layers[0][old]] == 1 for kind in kinds)
             if not alone and (old in weak or new in weak) and _end(old) != _end(new):
                 continue
-            for there, here in _heads(old, new):
-                if self._fits(there, here, names, *chosen):
-                    rule = f'{{checkpoint: "{there}/**", model: "{here}/**"}}'
+            for stored_path, live_path in _heads(old, new):
+                if self._fits(stored_path, live_path, names, *chosen):
+                    rule = f'{{checkpoint: "{stored_path}/**", model: "{live_path}/**"}}'
                     found[old] = found[new] = f"{RENAMED}[{rule}]"
                     break
         return found
 
     def _fits(
         self,
-        there: str,
-        here: str,
+        stored_path: str,
+        live_path: str,
         names: Sequence[str],
         left: Collection[str],
         missing: Collection[str],
     ) -> bool:
         """Whether a rule moves nothing that is at its place, and nothing to where it is not."""
-        if not _PLAIN.fullmatch(there + here):
+        if not _PLAIN.fullmatch(stored_path + live_path):
             return False
-        for index in range(bisect_left(names, f"{there}/"), len(names)):
+        for index in range(bisect_left(names, f"{stored_path}/"), len(names)):
             name = names[index]
-            if not name.startswith(f"{there}/"):
+            if not name.startswith(f"{stored_path}/"):
                 break
-            target = here + name.removeprefix(there)
+            target = live_path + name.removeprefix(stored_path)
             other = self._live.get(target)
             if name not in left or (
                 other is not None
@@ -174,6 +174,6 @@ def _heads(old: str, new: str) -> Iterator[tuple[str, str]]:
     while same < min(map(len, parts)) - 1 and parts[0][-1 - same] == parts[1][-1 - same]:
         same += 1
     for levels in range(same, -1, -1):
-        there, here = ("/".join(part[: len(part) - levels]) for part in parts)
-        if there != here:
-            yield there, here
+        stored_path, live_path = ("/".join(part[: len(part) - levels]) for part in parts)
+        if stored_path != live_path:
+            yield stored_path, live_path

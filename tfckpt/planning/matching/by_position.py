@@ -74,11 +74,11 @@ class Orders:
         tail = name[len(place.layer) :]
         if not target.endswith(tail):  # a rule that names the value itself
             return target
-        here = self._resolve(target.removesuffix(tail))
-        self._layers[name] = place.layer, here
-        verdict = self._verdict(place, here)
+        live_path = self._resolve(target.removesuffix(tail))
+        self._layers[name] = place.layer, live_path
+        verdict = self._verdict(place, live_path)
         if verdict.reason:
-            self._failed[here] = place.layer, verdict.reason
+            self._failed[live_path] = place.layer, verdict.reason
             return None
         return verdict.names.get(name, target)
 
@@ -112,111 +112,123 @@ class Orders:
             layer = other
         return layer
 
-    def _verdict(self, place: _StoredIndex, here: str) -> _LayerMatch:
-        if (place, here) not in self._verdicts:
+    def _verdict(self, place: _StoredIndex, live_path: str) -> _LayerMatch:
+        if (place, live_path) not in self._verdicts:
             sides = (self._stored, self._live)
             old, new = (
                 (side.deep_orders if place.deep else side.own_orders).get(layer, ())
-                for side, layer in zip(sides, (place.layer, here), strict=True)
+                for side, layer in zip(sides, (place.layer, live_path), strict=True)
             )
             compare = self._compare_deep if place.deep else self._compare_own
-            self._verdicts[place, here] = compare(place.layer, here, old, new)
-        return self._verdicts[place, here]
+            self._verdicts[place, live_path] = compare(place.layer, live_path, old, new)
+        return self._verdicts[place, live_path]
 
     def _compare_own(
-        self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]
+        self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
         """Own values go by place; what the file was guessed to call them must not contradict."""
-        told = [self._guessed(one, there, here) for one in old]
-        if not new and not any(name in self._live.entries for name in told):
+        guessed = [self._guessed(one, stored_path, live_path) for one in old]
+        if not new and not any(name in self._live.entries for name in guessed):
             return _LayerMatch({})  # nothing that lists values has that path here
-        mine = {one.name for one in new}
-        places = enumerate(zip(told, new, strict=False))
-        clashes = ((at, name, one) for at, (name, one) in places if name != one.name)
-        clash = next(((at, name, one.name) for at, name, one in clashes if name in mine), None)
+        live_names = {one.name for one in new}
+        indices = enumerate(zip(guessed, new, strict=False))
+        clashes = ((index, name, one) for index, (name, one) in indices if name != one.name)
+        clash = next(
+            ((index, name, one.name) for index, name, one in clashes if name in live_names), None
+        )
         if not new:
             why = "has variables in the model whose order is unknown"
-            if here in self._live.optimizers:
+            if live_path in self._live.optimizers:
                 why += ", as when layers are frozen; the file does not store which were"
-        elif (kinds := self._kinds(there, here)) and kinds[0] != kinds[1]:
+        elif (kinds := self._kinds(stored_path, live_path)) and kinds[0] != kinds[1]:
             why = f"is {kinds[1]!r} in the model and {kinds[0]!r} in the checkpoint"
         elif clash is not None:
             why = f"has {clash[2]!r} at index {clash[0]}, where the checkpoint has {clash[1]!r}"
         elif len(old) == len(new) or all(
-            name == one.name for name, one in zip(told, new, strict=False)
+            name == one.name for name, one in zip(guessed, new, strict=False)
         ):
-            return self._by_place(there, here, old, new)
+            return self._by_place(stored_path, live_path, old, new)
         else:
             why = f"has {len(new)} in the model and {len(old)} in the checkpoint"
-        return self._refuse(there, here, why)
+        return self._refuse(stored_path, live_path, why)
 
-    def _kinds(self, there: str, here: str) -> tuple[str, str] | None:
+    def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str] | None:
         """The classes of two optimizers, where both are known."""
-        kinds = self._stored.optimizers.get(there, ""), self._live.optimizers.get(here, "")
+        kinds = (
+            self._stored.optimizers.get(stored_path, ""),
+            self._live.optimizers.get(live_path, ""),
+        )
         return kinds if all(kinds) else None
 
-    def _guessed(self, one: Ordered, there: str, here: str) -> str | None:
-        tail = one.name[len(there) + 1 :]
-        return None if _UNNAMED.fullmatch(tail) else f"{here}/{tail}"
+    def _guessed(self, one: Ordered, stored_path: str, live_path: str) -> str | None:
+        tail = one.name[len(stored_path) + 1 :]
+        return None if _UNNAMED.fullmatch(tail) else f"{live_path}/{tail}"
 
     def _compare_deep(
-        self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]
+        self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
         """Names first, where all are known here; else by place, as the scopes allow."""
-        names = [here + one.name[len(there) :] for one in old]
-        mine = {one.name: place for place, one in enumerate(new)}
-        places = [mine.get(name) for name in names]
+        names = [live_path + one.name[len(stored_path) :] for one in old]
+        live_indices = {one.name: index for index, one in enumerate(new)}
+        indices = [live_indices.get(name) for name in names]
         if all(name in self._live.entries for name in names):
-            known = [place for place in places if place is not None]
-            if known == sorted(known) or there in self._stored.sequences or not _numbered(names):
+            known = [index for index in indices if index is not None]
+            if (
+                known == sorted(known)
+                or stored_path in self._stored.sequences
+                or not _numbered(names)
+            ):
                 return _LayerMatch({})  # each is what it is called
-            return self._refuse(there, here, "has its layers in another order in the model")
+            return self._refuse(
+                stored_path, live_path, "has its layers in another order in the model"
+            )
         if len(old) != len(new):
             count = f"has {len(new)} in the model and {len(old)} in the checkpoint"
-            return self._refuse(there, here, count)
-        if why := self._renamed(here, old, new) or _differ_in_scopes(old, new, places):
-            return self._refuse(there, here, why)
-        return self._by_place(there, here, old, new)
+            return self._refuse(stored_path, live_path, count)
+        if why := self._renamed(live_path, old, new) or _differ_in_scopes(old, new, indices):
+            return self._refuse(stored_path, live_path, why)
+        return self._by_place(stored_path, live_path, old, new)
 
-    def _renamed(self, here: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
+    def _renamed(self, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
         """Which layer of an inner model has a name that was given to it, and another one there."""
-        given = {layer.name for layer in self._live.sequences.get(here, ()) if not layer.base}
+        named = {layer.name for layer in self._live.sequences.get(live_path, ()) if not layer.base}
         for one, other in zip(old, new, strict=True):
-            layer = other.name.removeprefix(f"{here}/").partition("/")[0]
-            if layer in given and layer not in one.path.split("/"):
+            layer = other.name.removeprefix(f"{live_path}/").partition("/")[0]
+            if layer in named and layer not in one.path.split("/"):
                 return f"has the layer {layer!r} where the checkpoint has {one.path!r}"
         return ""
 
     def _by_place(
-        self, there: str, here: str, old: Sequence[Ordered], new: Sequence[Ordered]
+        self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
         for one, other in zip(old, new, strict=False):
             shapes = self._shape(self._stored, one.name), self._shape(self._live, other.name)
             if shapes[0] != shapes[1] and not self._live.takes(other.name, shapes[0]):
                 return self._refuse(
-                    there,
-                    here,
+                    stored_path,
+                    live_path,
                     f"has {other.name!r} of shape {shapes[1]} where the checkpoint has "
                     f"{one.name!r} of shape {shapes[0]}",
                 )
         pairs = zip(old, new, strict=False)
-        return _LayerMatch({one.name: self._below(here, other.name) for one, other in pairs})
+        return _LayerMatch({one.name: self._below(live_path, other.name) for one, other in pairs})
 
-    def _below(self, here: str, name: str) -> str:
+    def _below(self, live_path: str, name: str) -> str:
         """The name of a live value by way of the layer, where it has another one as well."""
-        if name.startswith(here + "/"):
+        if name.startswith(live_path + "/"):
             return name
         others = (path for path, own in self._live.aliases.items() if own == name)
-        return next((path for path in others if path.startswith(here + "/")), name)
+        return next((path for path in others if path.startswith(live_path + "/")), name)
 
     def _shape(self, side: Inventory, name: str) -> Shape | None:
         entry = side.entries.get(name)
         return None if entry is None else entry.shape
 
-    def _refuse(self, there: str, here: str, why: str) -> _LayerMatch:
+    def _refuse(self, stored_path: str, live_path: str, why: str) -> _LayerMatch:
         return _LayerMatch(
             {},
-            f"the checkpoint identifies the variables of {there!r} only by index; {here!r} {why}",
+            f"the checkpoint identifies the variables of {stored_path!r} only by index; "
+            f"{live_path!r} {why}",
         )
 
 
@@ -240,22 +252,16 @@ def _words(path: str) -> tuple[str, ...]:
 
 
 def _differ_in_scopes(
-    old: Sequence[Ordered], new: Sequence[Ordered], places: Sequence[int | None]
+    old: Sequence[Ordered], new: Sequence[Ordered], indices: Sequence[int | None]
 ) -> str:
-    """What speaks against values of as many places being the same ones.
-
-    Args:
-        old: the stored ones.
-        new: the live ones.
-        places: those that the names of the stored ones have here.
-    """
+    """Why two lists of equal length may not match; ``indices`` are those of the stored names."""
     scopes = _scopes([one.path for one in new])
-    for place, (one, other) in enumerate(zip(old, new, strict=True)):
+    for index, (one, other) in enumerate(zip(old, new, strict=True)):
         same = _last(one.name) == _last(other.name) or _last(one.path) == _last(other.path)
-        if not same or places[place] not in (None, place):
-            return f"has {other.name!r} at index {place}, where the checkpoint has {one.path!r}"
-        if place not in _nearest(one.path, scopes):
-            return f"has {other.path!r} at index {place}, where the checkpoint has {one.path!r}"
+        if not same or indices[index] not in (None, index):
+            return f"has {other.name!r} at index {index}, where the checkpoint has {one.path!r}"
+        if index not in _nearest(one.path, scopes):
+            return f"has {other.path!r} at index {index}, where the checkpoint has {one.path!r}"
     if displaced := _displaced(old, new):
         return (
             f"has its layers in another order than the numbers in the checkpoint, e.g. "
@@ -275,16 +281,20 @@ def _displaced(old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
     for one, other in zip(old, new, strict=True):
         groups.setdefault(_words(one.path)[:-1], []).append((one.path, other.path))
     for pairs in groups.values():
-        there, here = ([_numbers(path) for path in side] for side in zip(*pairs, strict=True))
+        stored_numbers, live_numbers = (
+            [_numbers(path) for path in side] for side in zip(*pairs, strict=True)
+        )
         alike = len({_words(path)[:-1] for _, path in pairs}) == 1
-        if not alike or len(set(here)) != len(set(there)):
-            first = {numbers: rank for rank, numbers in enumerate(dict.fromkeys(there))}
-            here = [(first[numbers],) for numbers in there]
+        if not alike or len(set(live_numbers)) != len(set(stored_numbers)):
+            first = {numbers: rank for rank, numbers in enumerate(dict.fromkeys(stored_numbers))}
+            live_numbers = [(first[numbers],) for numbers in stored_numbers]
         old_at, new_at = (
             {numbers: rank for rank, numbers in enumerate(sorted(set(side)))}
-            for side in (there, here)
+            for side in (stored_numbers, live_numbers)
         )
-        for (path, _), one_numbers, other_numbers in zip(pairs, there, here, strict=True):
+        for (path, _), one_numbers, other_numbers in zip(
+            pairs, stored_numbers, live_numbers, strict=True
+        ):
             if old_at[one_numbers] != new_at[other_numbers]:
                 return path
     return ""
@@ -299,10 +309,10 @@ def _numbers(path: str) -> tuple[int, ...]:
 def _scopes(paths: Sequence[str]) -> dict[tuple[str, ...], set[int]]:
     """The ends of scopes → the places that they are found at."""
     found: dict[tuple[str, ...], set[int]] = {}
-    for place, path in enumerate(paths):
+    for index, path in enumerate(paths):
         words = _words(path)
         for start in range(len(words)):
-            found.setdefault(words[start:], set()).add(place)
+            found.setdefault(words[start:], set()).add(index)
     return found
 
 

@@ -29,29 +29,29 @@ def which_hint(kind: str = "") -> str:
     return f"map them with `rename`, or give the {what} explicit names where the model is built"
 
 
-def shifted(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+def shifted(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
     """Index → why it is not believed, for the layers in a list; a name on both sides settles it."""
-    old = {layer.name: layer for layer in there}
-    why = _list_differs(there, here)
+    old = {layer.name: layer for layer in stored}
+    why = _list_differs(stored, live)
     return {
         layer.name: f"{path}/{layer.name} is identified by its index in a list, but {why}"
-        for layer in here
+        for layer in live
         if why and layer.name in old and not (layer.label and layer.label == old[layer.name].label)
     }
 
 
-def _list_differs(there: Sequence[Layer], here: Sequence[Layer]) -> str:
-    if len(there) != len(here):
-        text = f"the list has length {len(here)} in the model and {len(there)} in the checkpoint"
+def _list_differs(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    if len(stored) != len(live):
+        text = f"the list has length {len(live)} in the model and {len(stored)} in the checkpoint"
         grows = "; a list that grows later must be complete before the restore"
-        return text + grows * (len(here) < len(there))
-    for old, new in zip(there, here, strict=True):
+        return text + grows * (len(live) < len(stored))
+    for old, new in zip(stored, live, strict=True):
         if old.name != new.name:
             return f"the checkpoint has index {old.name} where the model has {new.name}"
         if not same_class(old, new):
             classes = f"{new.kind!r} in the model and {old.kind!r} in the checkpoint"
             return f"index {new.name} is of class {classes}"
-    if not all_made_alike(there, here):
+    if not all_in_same_creation_order(stored, live):
         return "its layers were created in another order in the model"
     return ""
 
@@ -61,14 +61,16 @@ def same_class(one: Layer, other: Layer) -> bool:
     return not one.kind or not other.kind or one.kind == other.kind
 
 
-def all_made_alike(there: Sequence[Layer], here: Sequence[Layer]) -> bool:
+def all_in_same_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
     """Whether the layers of each kind were made in the same order, as far as that is known."""
-    return all(made_alike(kind, there, here) for kind in {x.base or x.kind for x in here})
+    return all(same_creation_order(kind, stored, live) for kind in {x.base or x.kind for x in live})
 
 
-def made_alike(kind: str, there: Sequence[Layer], here: Sequence[Layer]) -> bool:
+def same_creation_order(kind: str, stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
     """Whether the layers of a kind were made in the same order, as far as that is known."""
-    old, new = (_as_made([x for x in side if kind == (x.base or x.kind)]) for side in (there, here))
+    old, new = (
+        _as_made([x for x in side if kind == (x.base or x.kind)]) for side in (stored, live)
+    )
     return not old or not new or len(old) != len(new) or old == new
 
 
@@ -80,27 +82,21 @@ def _as_made(layers: Sequence[Layer]) -> list[int]:
     return sorted(range(len(numbers)), key=numbers.__getitem__)
 
 
-def named_since(
+def possibly_renamed(
     base: str,
-    there: Sequence[Layer],
-    here: Sequence[Layer],
+    stored: Sequence[Layer],
+    live: Sequence[Layer],
     alike: Alike,
 ) -> list[Layer]:
-    """The named layers of one side that may be automatic ones of the other.
+    """The named layers of one side that may have automatic names, from ``base``, on the other.
 
-    None where they stand at the same places on both sides: a head that was replaced.
-
-    Args:
-        base: of the automatic names.
-        there: the stored layers.
-        here: the live ones.
-        alike: whether a stored layer and a live one have values of the same shapes.
+    None where both sides have them at the same positions: a head that was replaced.
     """
-    old, new = ([layer for layer in side if layer.base == base] for side in (there, here))
-    known = {layer.name for layer in there} & {layer.name for layer in here}
-    lost = [a for a in _named(there, known) if any(same_class(a, b) and alike(a, b) for b in new)]
-    come = [b for b in _named(here, known) if any(same_class(a, b) and alike(a, b) for a in old)]
-    if _pattern(base, there, lost) == _pattern(base, here, come):
+    old, new = ([layer for layer in side if layer.base == base] for side in (stored, live))
+    known = {layer.name for layer in stored} & {layer.name for layer in live}
+    lost = [a for a in _named(stored, known) if any(same_class(a, b) and alike(a, b) for b in new)]
+    come = [b for b in _named(live, known) if any(same_class(a, b) and alike(a, b) for a in old)]
+    if _pattern(base, stored, lost) == _pattern(base, live, come):
         return []
     return [*lost, *come]
 
@@ -118,17 +114,17 @@ def _pattern(base: str, layers: Sequence[Layer], named: Sequence[Layer]) -> list
 
 
 def misnamed(
-    alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
+    alike: Alike, path: str, stored: Sequence[Layer], live: Sequence[Layer]
 ) -> dict[str, str]:
     """Layer → why its name cannot be believed, whatever its number and its neighbours.
 
     Those of its class were made in another order, or one may have been given a name since.
     """
-    found = renumbered(path, there, here)
-    for base in {layer.base for layer in here} & {layer.base for layer in there} - {""}:
-        if not made_alike(base, there, here):
+    found = renumbered(path, stored, live)
+    for base in {layer.base for layer in live} & {layer.base for layer in stored} - {""}:
+        if not same_creation_order(base, stored, live):
             why = f"the layers of that class in {path!r} were created in another order in the model"
-        elif others := named_since(base, there, here, alike):
+        elif others := possibly_renamed(base, stored, live, alike):
             shown = " or ".join(repr(layer.name) for layer in others)
             why = (
                 f"{shown}, which has no counterpart, may be a layer of its class under another name"
@@ -136,15 +132,15 @@ def misnamed(
         else:
             continue
         text = "is an automatic name, and"
-        found |= {each.name: f"{each.name!r} {text} {why}" for each in here if each.base == base}
+        found |= {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
     return found
 
 
-def renumbered(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its name cannot be believed: it, or one of its kind, only looks automatic."""
     found: dict[str, str] = {}
-    old = {own_name(layer): layer for layer in there if layer.base and layer.number >= 0}
-    for layer in here:
+    old = {own_name(layer): layer for layer in stored if layer.base and layer.number >= 0}
+    for layer in live:
         other = old.get(own_name(layer)) if layer.base and layer.number >= 0 else None
         given = other is not None and (layer.traits.given or other.traits.given)
         if other is None or not given or other.name == layer.name or layer.name in found:
@@ -153,14 +149,14 @@ def renumbered(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict
             f"the layer named {own_name(layer)!r} is {path}/{layer.name} in the model and "
             f"{path}/{other.name} in the checkpoint, by its position among the layers of its class"
         )
-        found |= {each.name: why for each in here if each.base == layer.base}
+        found |= {each.name: why for each in live if each.base == layer.base}
     return found
 
 
-def given_elsewhere(there: Sequence[Layer], here: Sequence[Layer]) -> str:
+def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
     """Which layer has a name that only looks automatic, and that the checkpoint has elsewhere."""
-    names = [own_name(layer) for layer in there]
-    for place, (old, new) in enumerate(zip(there, here, strict=True)):
+    names = [own_name(layer) for layer in stored]
+    for place, (old, new) in enumerate(zip(stored, live, strict=True)):
         name, given = own_name(new), old.traits.given or new.traits.given
         if given and name != names[place] and name in names:
             return (
@@ -170,14 +166,14 @@ def given_elsewhere(there: Sequence[Layer], here: Sequence[Layer]) -> str:
     return ""
 
 
-def told_apart(
-    alike: Alike, path: str, there: Sequence[Layer], here: Sequence[Layer]
+def swapped_traits(
+    alike: Alike, path: str, stored: Sequence[Layer], live: Sequence[Layer]
 ) -> dict[str, str]:
     """Layer → why it may be another one: each of some layers has what another of them had."""
-    old = {layer.name: layer for layer in there}
+    old = {layer.name: layer for layer in stored}
     pairs = [
         (old[layer.name], layer)
-        for layer in here
+        for layer in live
         if layer.name in old and (layer.base or not (layer.label and old[layer.name].label))
     ]
     texts = {
@@ -186,13 +182,13 @@ def told_apart(
         "settings": "has the settings that {other} has in the checkpoint",
     }
     return {
-        here: f"{path}/{here} in the model {text.format(other=f'{path}/{other}')}"
+        name: f"{path}/{name} in the model {text.format(other=f'{path}/{other}')}"
         for trait, text in texts.items()
-        for here, other in _exchanged(trait, pairs, alike).items()
+        for name, other in _swaps(trait, pairs, alike).items()
     }
 
 
-def _exchanged(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
+def _swaps(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
     """Layer → the one whose trait it has now, where some have changed theirs with one another."""
 
     def of(layer: Layer) -> tuple[str, str]:

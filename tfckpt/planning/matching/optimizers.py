@@ -45,8 +45,11 @@ class Optimizers:
 
         Then no slot is doubtful that has the same name on both, whichever optimizer it is of.
         """
-        there, here = self._classes
-        if any(name and here.get(path, "") not in {"", name} for path, name in there.items()):
+        stored_classes, live_classes = self._classes
+        if any(
+            name and live_classes.get(path, "") not in {"", name}
+            for path, name in stored_classes.items()
+        ):
             return False
         stored, live = (side.entries for side in self._sides)
         count = 0
@@ -69,11 +72,11 @@ class Optimizers:
     def ambiguity_of_setting(self, stored: Entry, live: Entry) -> str:
         """Why a learning rate and its like may mean something else here: for another class."""
         paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
-        there, here = (
+        old, new = (
             _Optimizer(path, classes.get(path, ""), set())
             for path, classes in zip(paths, self._classes, strict=True)
         )
-        return _differ(there, here)
+        return _differ(old, new)
 
 
 @dataclasses.dataclass(slots=True)

@@ -236,8 +236,12 @@ class Router:
 
     def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
         """Whether a live slot is another variable's; an optimizer alone knows labels, not names."""
-        here, there = self._live.find(live.of), self._stored.find(stored.of)
-        return here is not None and there is not None and here.name != variable
+        live_variable, stored_variable = self._live.find(live.of), self._stored.find(stored.of)
+        return (
+            live_variable is not None
+            and stored_variable is not None
+            and live_variable.name != variable
+        )
 
     def _variables(self, name: str) -> tuple[_Aim, ...]:
         """Where a variable goes; asked for by it and by each of its slots."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def by_position(
+def name_slots_by_position(
     stored: Inventory, live: Inventory, trained: Mapping[str, Sequence[str]]
 ) -> Inventory:
     """The stored inventory, such slots under the names of the live ones.
@@ -37,14 +37,15 @@ def by_position(
     ...     return Inventory("", {entry.name: entry for entry in entries})
     >>> slot = Entry("optimizer/momentum/0", Role.SLOT, "float32", (2,), slot="momentum", of="0")
     >>> meant = slot._replace(name="optimizer/momentum/w", of="module/w")
-    >>> list(by_position(inventory(slot), inventory(meant), {"optimizer": ["module/w"]}).entries)
+    >>> stored, live = inventory(slot), inventory(meant)
+    >>> list(name_slots_by_position(stored, live, {"optimizer": ["module/w"]}).entries)
     ['optimizer/momentum/w']
     """
     names: dict[str, Entry] = {}
     for path, variables in trained.items():
-        there, here = (_slots(side.entries.values(), path) for side in (stored, live))
-        for slot, entries in there.items():
-            names.update(_told(entries, here.get(slot, ()), variables))
+        stored_slots, live_slots = (_slots(side.entries.values(), path) for side in (stored, live))
+        for slot, entries in stored_slots.items():
+            names.update(_match_slots(entries, live_slots.get(slot, ()), variables))
     if not names:
         return stored
     moved = (
@@ -62,23 +63,25 @@ def _slots(entries: Iterable[Entry], path: str) -> dict[str, list[Entry]]:
     return found
 
 
-def _told(
+def _match_slots(
     stored: Sequence[Entry], live: Iterable[Entry], variables: Sequence[str]
 ) -> dict[str, Entry]:
     """Name of a stored slot of an unknown variable → the live slot at its position."""
-    here = {entry.of: entry for entry in live}
+    by_variable = {entry.of: entry for entry in live}
     numbered = {int(entry.of): entry for entry in stored if is_numbered(entry)}
-    told = {entry.of for entry in stored if not is_numbered(entry)}
+    named = {entry.of for entry in stored if not is_numbered(entry)}
     others = {name for index, name in enumerate(variables) if index not in numbered}
-    if not numbered or told != others or len(stored) != len(variables):
+    if not numbered or named != others or len(stored) != len(variables):
         return {}
-    meant = {index: here.get(variables[index]) for index in numbered if index < len(variables)}
-    found = {entry.name: meant.get(index) for index, entry in numbered.items()}
+    meant = {
+        index: by_variable.get(variables[index]) for index in numbered if index < len(variables)
+    }
+    matches = {entry.name: meant.get(index) for index, entry in numbered.items()}
     agree = (
         live is not None and live.shape == entry.shape
-        for entry, live in ((entry, found[entry.name]) for entry in numbered.values())
+        for entry, live in ((entry, matches[entry.name]) for entry in numbered.values())
     )
-    return {name: live for name, live in found.items() if live is not None} if all(agree) else {}
+    return {name: live for name, live in matches.items() if live is not None} if all(agree) else {}
 
 
 def is_numbered(entry: Entry) -> bool:

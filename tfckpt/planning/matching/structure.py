@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from tfckpt.core.inventory import Layer, Role
 from tfckpt.core.names import VARIABLE
 from tfckpt.planning.matching.evidence import (
-    all_made_alike,
+    all_in_same_creation_order,
     misnamed,
     renumbered,
     same_class,
     shifted,
-    told_apart,
+    swapped_traits,
     which_hint,
 )
 from tfckpt.stored.tf1.creation_order import in_order_of_making, own_name
@@ -100,13 +100,13 @@ class Layers:
             return False
         pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
         return all(
-            len(there) == len(here)
-            and all(map(_same_layer, there, here))
-            and all_made_alike(there, here)
-            and not renumbered("", there, here)
-            and all(old.traits == new.traits for old, new in zip(there, here, strict=True))
-            for there, here in pairs
-            if here
+            len(stored) == len(live)
+            and all(map(_same_layer, stored, live))
+            and all_in_same_creation_order(stored, live)
+            and not renumbered("", stored, live)
+            and all(old.traits == new.traits for old, new in zip(stored, live, strict=True))
+            for stored, live in pairs
+            if live
         )
 
     def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
@@ -138,50 +138,52 @@ class Layers:
     def _ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         end = stored.find("/")
         while end != -1:
-            there, tail = stored[:end], stored[end:]
-            known = there in self._stored or there in self._labelled[0]
-            if known and live.endswith(tail):
-                here = live[: len(live) - len(tail)]
+            stored_path, tail = stored[:end], stored[end:]
+            has_layers = stored_path in self._stored or stored_path in self._labelled[0]
+            if has_layers and live.endswith(tail):
+                live_path = live[: len(live) - len(tail)]
                 layer = tail[1:].partition("/")[0]
-                reason = self._compared(there, here).get(layer)
-                if reason and not (there == here and self._renames.keep(f"{there}/{layer}")):
-                    kinds = {each.name: each.kind for each in self._live.get(here, ())}
+                reason = self._compared(stored_path, live_path).get(layer)
+                if reason and not (
+                    stored_path == live_path and self._renames.keep(f"{stored_path}/{layer}")
+                ):
+                    kinds = {each.name: each.kind for each in self._live.get(live_path, ())}
                     return reason, which_hint(kinds.get(layer, ""))
             end = stored.find("/", end + 1)
         return "", ""
 
-    def _compared(self, there: str, here: str) -> dict[str, str]:
-        pair = there, here
+    def _compared(self, stored_path: str, live_path: str) -> dict[str, str]:
+        pair = stored_path, live_path
         if pair not in self._verdicts:
             self._verdicts[pair] = {}
             labelled = (side.get(path, ()) for side, path in zip(self._labelled, pair, strict=True))
-            if there not in self._stored:
-                self._verdicts[pair] = _relabelled(here, *labelled, attributes=True)
-            elif here in self._live and there in self._unordered:
-                listed = there in self._listed
-                both = self._unnamed.layers(there, here), self._live[here]
+            if stored_path not in self._stored:
+                self._verdicts[pair] = _relabelled(live_path, *labelled, attributes=True)
+            elif live_path in self._live and stored_path in self._unordered:
+                listed = stored_path in self._listed
+                both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
                 # Keras's files list those of a class as the model does, TF1's tell no order
                 compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
-                counted = _counted(here, *both, there == here)
-                self._verdicts[pair] = counted | compare(here, *both)
-            elif there in self._unordered:
-                named = _relabelled(here, *labelled, attributes=True)
-                self._verdicts[pair] = _unnumbered(here, self._stored[there]) | named
-            elif here in self._live:
-                both = self._unnamed.layers(there, here), self._live[here]
+                counted = _counted(live_path, *both, stored_path == live_path)
+                self._verdicts[pair] = counted | compare(live_path, *both)
+            elif stored_path in self._unordered:
+                named = _relabelled(live_path, *labelled, attributes=True)
+                self._verdicts[pair] = _unnumbered(live_path, self._stored[stored_path]) | named
+            elif live_path in self._live:
+                both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
                 alike = self._alike(*pair)
-                weak = misnamed(alike, here, *both) | told_apart(alike, here, *both)
-                found = weak | _compare(here, *both) | _relabelled(here, *both)
-                indexed = shifted(here, *both) if here in self._lists else {}
+                weak = misnamed(alike, live_path, *both) | swapped_traits(alike, live_path, *both)
+                found = weak | _compare(live_path, *both) | _relabelled(live_path, *both)
+                indexed = shifted(live_path, *both) if live_path in self._lists else {}
                 self._verdicts[pair] = found | indexed
         return self._verdicts[pair]
 
-    def _alike(self, there: str, here: str) -> Alike:
+    def _alike(self, stored_path: str, live_path: str) -> Alike:
         """Whether a stored layer and a live one have weights of the same shapes."""
 
         def alike(old: Layer, new: Layer) -> bool:
             stored, live = self._shapes
-            return stored.get(f"{there}/{old.name}") == live.get(f"{here}/{new.name}")
+            return stored.get(f"{stored_path}/{old.name}") == live.get(f"{live_path}/{new.name}")
 
         return alike
 
@@ -214,14 +216,14 @@ def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
     return found
 
 
-def _same_layer(there: Layer, here: Layer) -> bool:
+def _same_layer(stored: Layer, live: Layer) -> bool:
     """Whether two layers at one place have one name, and were given no other, or the same."""
-    return (there.name, there.label) == (here.name, here.label) and same_class(there, here)
+    return (stored.name, stored.label) == (live.name, live.label) and same_class(stored, live)
 
 
-def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[str, str]:
+def _compare(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its name cannot be believed, for the layers of a stack of which it cannot."""
-    old, new = _reduce(there, here), _reduce(here, there)
+    old, new = _reduce(stored, live), _reduce(live, stored)
     if [layer.name for layer in old] == [layer.name for layer in new]:
         return {}
     old_at = {layer.name: index for index, layer in enumerate(old)}
@@ -240,22 +242,24 @@ def _compare(path: str, there: Sequence[Layer], here: Sequence[Layer]) -> dict[s
     }
 
 
-def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool) -> dict[str, str]:
+def _counted(
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], met: bool
+) -> dict[str, str]:
     """Layer → why its name cannot be believed, where the order of the stored ones is not known.
 
     ``met`` says that the stored names are those of the live layers that were made in their order.
     """
-    old, new = (Counter(layer.base for layer in layers) for layers in (there, here))
-    numbered = {layer.base for layer in there if layer.number >= 0}
+    old, new = (Counter(layer.base for layer in layers) for layers in (stored, live))
+    numbered = {layer.base for layer in stored if layer.number >= 0}
     found = {}
-    for layer in here:
+    for layer in live:
         base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
         if base and old[base] != new[base]:
             found[layer.name] = (
                 f"{text} {new[base]} layers of that class in the model and {old[base]} in the "
                 "checkpoint, which does not store their order"
             )
-        elif base in numbered and not met and not in_order_of_making(here, base):
+        elif base in numbered and not met and not in_order_of_making(live, base):
             found[layer.name] = (
                 f"{text} its layers of that class in another order than they were created in, "
                 "and the checkpoint stores only the order of creation"
@@ -263,31 +267,31 @@ def _counted(path: str, there: Sequence[Layer], here: Sequence[Layer], met: bool
     return found
 
 
-def _unnumbered(path: str, there: Sequence[Layer]) -> dict[str, str]:
+def _unnumbered(path: str, stored: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its name cannot be believed, where attributes name the live ones."""
     return {
         layer.name: (
             f"{layer.name!r} is an automatic name ({own_name(layer)!r} in the file), but {path!r} "
             "in the model names its layers by attribute"
         )
-        for layer in there
+        for layer in stored
         if layer.base and own_name(layer) != layer.name
     }
 
 
 def _relabelled(
-    path: str, there: Sequence[Layer], here: Sequence[Layer], *, attributes: bool = False
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], *, attributes: bool = False
 ) -> dict[str, str]:
     """Layer → why it is another one, though at the same index or key: the user named it so.
 
     An attribute is a name, too: it holds where the layer's own name is nowhere else. So does the
     index of a variable, whose name says little.
     """
-    labels = {layer.name: layer.label for layer in there}
-    places = {layer.label: layer.name for layer in here if layer.label}
-    before = {layer.label: layer.name for layer in there if layer.label}
+    labels = {layer.name: layer.label for layer in stored}
+    places = {layer.label: layer.name for layer in live if layer.label}
+    before = {layer.label: layer.name for layer in stored if layer.label}
     found = {}
-    for layer in here:
+    for layer in live:
         label = labels.get(layer.name, "")
         renamed = label and layer.label and not attributes and layer.kind != VARIABLE
         if label == layer.label or not (renamed or layer.label in before or label in places):
@@ -335,9 +339,9 @@ def _reason(
     at = f"at position {position + 1} of {path!r} in the model"
     text = f"{layer.name!r} is an automatic name, {at}"
     if position != named:
-        there = repr(old[position].name) if position < len(old) else "nothing"
+        other = repr(old[position].name) if position < len(old) else "nothing"
         return (
-            f"{text}; in the checkpoint {there} is at position {position + 1}, "
+            f"{text}; in the checkpoint {other} is at position {position + 1}, "
             f"and {layer.name!r} at position {named + 1}"
         )
     return (
@@ -367,17 +371,17 @@ class Positions:
 
     def target(self, name: str) -> str | None:
         """The live name at the same position; None where the live model has no such position."""
-        here = there = ""
+        live_path = stored_path = ""
         for component in name.split("/"):
-            place = component
-            if there in self._unordered and here in self._live:
+            live_component = component
+            if stored_path in self._unordered and live_path in self._live:
                 return None
-            if there in self._at and here in self._live:
-                index = self._at[there].get(component)
+            if stored_path in self._at and live_path in self._live:
+                index = self._at[stored_path].get(component)
                 if index is not None:
-                    if index >= len(self._live[here]):
+                    if index >= len(self._live[live_path]):
                         return None
-                    place = self._live[here][index].name
-            there = f"{there}/{component}" if there else component
-            here = f"{here}/{place}" if here else place
-        return here
+                    live_component = self._live[live_path][index].name
+            stored_path = f"{stored_path}/{component}" if stored_path else component
+            live_path = f"{live_path}/{live_component}" if live_path else live_component
+        return live_path

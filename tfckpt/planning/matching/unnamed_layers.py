@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
 from tfckpt.planning.matching.by_position import Orders
-from tfckpt.planning.matching.evidence import all_made_alike, given_elsewhere, which_hint
+from tfckpt.planning.matching.evidence import (
+    all_in_same_creation_order,
+    chosen_elsewhere,
+    which_hint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,8 +35,8 @@ _SHOWN = 3
 class _Pair(NamedTuple):
     """A stored stack and the live one that it is: their paths."""
 
-    there: str
-    here: str
+    stored: str
+    live: str
 
 
 class _Crossing(NamedTuple):
@@ -86,16 +90,16 @@ class Unnamed:
         for step in crossed:
             if not self._agree(step.pair):
                 why = f"{step.layer!r} in the checkpoint has other names, shapes or dtypes"
-                self._fail(step.sequences.here, step.pair.here, step.sequences.there, why)
+                self._fail(step.sequences.live, step.pair.live, step.sequences.stored, why)
                 return None, ""
         found = None if found is None else self.orders.resolve(name, found)
         if found is None or not crossed:
             return found, ""
         for step in crossed:
-            self._partners.setdefault(step.sequences.here, set()).add(step.pair.here)
-        there, here = crossed[-1].pair
+            self._partners.setdefault(step.sequences.live, set()).add(step.pair.live)
+        stored, live = crossed[-1].pair
         reason = (
-            f"the file does not store the layer's name, but {there!r} and {here!r} have the same "
+            f"the file does not store the layer's name, but {stored!r} and {live!r} have the same "
             "position and the same shapes"
         )
         return found, reason
@@ -108,87 +112,88 @@ class Unnamed:
         for stack in sorted(self._failed):
             paths = [self._path(stack, each) for each in self._layers(stack)]
             layer = next((path for path in paths if live.startswith(path + "/")), "")
-            found = sorted(each for each in self._failed[stack] if each[0] in {"", layer})
-            if not layer or not found or layer in self._partners.get(stack, ()):
+            failures = sorted(each for each in self._failed[stack] if each[0] in {"", layer})
+            if not layer or not failures or layer in self._partners.get(stack, ()):
                 continue
-            _, there, why = found[0]
-            pair = _Pair(there, stack)
+            _, stored_path, why = failures[0]
+            pair = _Pair(stored_path, stack)
             own = layer.removeprefix(stack + "/")
             if own in self._named_layers(pair):
                 continue
-            told = {f"{stack}/{each}" for each in self._named_layers(pair)}
+            named_paths = {f"{stack}/{each}" for each in self._named_layers(pair)}
             place = paths.index(layer)
             unknown = sorted(
-                self._unknown[there].keys() - self._named_layers(pair),
-                key=lambda each: abs(self._unknown[there][each] - place),
+                self._unknown[stored_path].keys() - self._named_layers(pair),
+                key=lambda each: abs(self._unknown[stored_path][each] - place),
             )
             shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
             reason = (
-                f"the checkpoint does not store the names of all layers of {there!r}: {own!r}, at "
-                f"position {place + 1} of {stack!r} in the model, may be {shown}, but {why}"
+                f"the checkpoint does not store the names of all layers of {stored_path!r}: "
+                f"{own!r}, at position {place + 1} of {stack!r} in the model, may be {shown}, "
+                f"but {why}"
             )
-            alike = [_Pair(f"{there}/{one}", path) for one in unknown for path in paths]
-            alike = [pair for pair in alike if pair.here == layer or pair.here not in told]
+            alike = [_Pair(f"{stored_path}/{one}", path) for one in unknown for path in paths]
+            alike = [pair for pair in alike if pair.live == layer or pair.live not in named_paths]
             alike = [pair for pair in alike if self._agree(pair)]
-            if len(alike) != 1 or alike[0].here != layer:
+            if len(alike) != 1 or alike[0].live != layer:
                 return reason, which_hint()
-            rule = f'{{checkpoint: "{alike[0].there}/**", model: "{layer}/**"}}'
+            rule = f'{{checkpoint: "{alike[0].stored}/**", model: "{layer}/**"}}'
             return reason, f"if they are the same layer: rename: [{rule}]"
         return "", ""
 
-    def layers(self, there: str, here: str) -> tuple[Layer, ...]:
+    def layers(self, stored_path: str, live_path: str) -> tuple[Layer, ...]:
         """The layers of a stored stack; those of unknown name as the live ones at their places."""
-        layers = self._stored.sequences[there]
-        if there not in self._unknown or self._difference(_Pair(there, here)):
+        layers = self._stored.sequences[stored_path]
+        if stored_path not in self._unknown or self._difference(_Pair(stored_path, live_path)):
             return layers
-        partner = self._partner(_Pair(there, here))
+        partner = self._partner(_Pair(stored_path, live_path))
         return tuple(old if old.told else partner[old.name] for old in layers)
 
-    def _fail(self, stack: str, layer: str, there: str, why: str) -> None:
+    def _fail(self, stack: str, layer: str, stored_path: str, why: str) -> None:
         """A layer of a live stack, or with ``""`` none of them, has no partner in a stored one."""
-        self._failed.setdefault(stack, set()).add((layer, there, why))
+        self._failed.setdefault(stack, set()).add((layer, stored_path, why))
 
     def _translate(self, name: str, target: str) -> tuple[str | None, list[_Crossing]]:
         """A name by position alone, and the untold layers on its way with their partners."""
         crossed: list[_Crossing] = []
         end = name.find("/")
         while end != -1:
-            there, tail = name[:end], name[end:]
+            stored_path, tail = name[:end], name[end:]
             layer, slash, rest = tail[1:].partition("/")
             end = name.find("/", end + 1)
-            if layer not in self._unknown.get(there, ()) or not target.endswith(tail):
+            if layer not in self._unknown.get(stored_path, ()) or not target.endswith(tail):
                 continue
-            sequences = _Pair(there, target.removesuffix(tail))
-            if layer in self._named_layers(sequences) or not self._layers(sequences.here):
+            sequences = _Pair(stored_path, target.removesuffix(tail))
+            if layer in self._named_layers(sequences) or not self._layers(sequences.live):
                 continue
             if why := self._difference(sequences):
-                self._fail(sequences.here, "", there, why)
+                self._fail(sequences.live, "", stored_path, why)
                 return None, crossed
-            partner = self._path(sequences.here, self._partner(sequences)[layer])
-            crossed.append(_Crossing(sequences, layer, _Pair(f"{there}/{layer}", partner)))
+            partner = self._path(sequences.live, self._partner(sequences)[layer])
+            crossed.append(_Crossing(sequences, layer, _Pair(f"{stored_path}/{layer}", partner)))
             target = partner + slash + rest
         return target, crossed
 
     def _difference(self, pair: _Pair) -> str:
         """What speaks against two stacks being one, as far as their layers' names tell."""
         if pair not in self._differences:
-            compare = _differ_in_members if pair.here in self._live.members else _differ
+            compare = _differ_in_members if pair.live in self._live.members else _differ
             reasons = (compare(old, new) for old, new in self._both(pair))
             self._differences[pair] = next(filter(None, reasons), "")
         return self._differences[pair]
 
     def _named_layers(self, pair: _Pair) -> set[str]:
         """The layers of a stored stack that are known by their names in this live one."""
-        if pair.there in self._stored.listed and pair.here in self._live.members:
+        if pair.stored in self._stored.listed and pair.live in self._live.members:
             return set()
-        return {layer.name for layer in self._stored.sequences[pair.there] if layer.told}
+        return {layer.name for layer in self._stored.sequences[pair.stored] if layer.told}
 
-    def _layers(self, here: str) -> tuple[Layer, ...]:
+    def _layers(self, live_path: str) -> tuple[Layer, ...]:
         """The layers of a live stack, or of a model that is none, in Keras's order."""
-        return self._live.sequences.get(here) or self._live.members.get(here, ())
+        return self._live.sequences.get(live_path) or self._live.members.get(live_path, ())
 
-    def _path(self, here: str, layer: Layer) -> str:
-        return layer.name if here in self._live.members else f"{here}/{layer.name}"
+    def _path(self, live_path: str, layer: Layer) -> str:
+        return layer.name if live_path in self._live.members else f"{live_path}/{layer.name}"
 
     def _partner(self, pair: _Pair) -> Mapping[str, Layer]:
         """Stored layer → the live one at its place, or at its place among those of its class."""
@@ -200,24 +205,24 @@ class Unnamed:
 
     def _both(self, pair: _Pair) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
         """The layers of two stacks, side by side; class by class where no more is told."""
-        old, new = self._stored.sequences[pair.there], self._layers(pair.here)
-        if pair.here in self._live.members:
+        old, new = self._stored.sequences[pair.stored], self._layers(pair.live)
+        if pair.live in self._live.members:
             # Keras lists those that it has met by an attribute no more.
             listed = {layer.name for layer in old}
-            met = {_component(name, pair.there) for name in self._names[0]} - listed
-            new = tuple(layer for layer in new if _component(layer.name, pair.here) not in met)
-        return _by_kind(old, new) if pair.there in self._stored.unordered else [(old, new)]
+            met = {_component(name, pair.stored) for name in self._names[0]} - listed
+            new = tuple(layer for layer in new if _component(layer.name, pair.live) not in met)
+        return _by_kind(old, new) if pair.stored in self._stored.unordered else [(old, new)]
 
     def _agree(self, pair: _Pair) -> bool:
         """Whether a stored layer and a live one hold the same values, by name, shape and type."""
         if pair not in self._agreements:
-            names, live = self._names
-            there = {
-                self._as_live(e, pair.here + e.name[len(pair.there) :])
-                for e in _below(pair.there, names, self._stored)
+            stored_names, live_names = self._names
+            stored = {
+                self._as_live(e, pair.live + e.name[len(pair.stored) :])
+                for e in _below(pair.stored, stored_names, self._stored)
             }
-            here = {(e.name, e.shape, e.dtype) for e in _below(pair.here, live, self._live)}
-            self._agreements[pair] = there == here
+            live = {(e.name, e.shape, e.dtype) for e in _below(pair.live, live_names, self._live)}
+            self._agreements[pair] = stored == live
         return self._agreements[pair]
 
     def _as_live(self, stored: Entry, target: str) -> tuple[str | None, Shape | None, str]:
@@ -252,23 +257,23 @@ def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     """What speaks against listed layers being those of a model whose attributes name them."""
     if len(old) != len(new):
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
-    for place, (there, here) in enumerate(zip(old, new, strict=True)):
-        named = there.base or there.name, here.base or here.label
-        if there.told and named[0] != named[1]:
+    for place, (stored, live) in enumerate(zip(old, new, strict=True)):
+        named = stored.base or stored.name, live.base or live.label
+        if stored.told and named[0] != named[1]:
             return (
                 f"position {place + 1} is {named[1]!r} in the model and {named[0]!r} in the "
                 "checkpoint"
             )
-    return given_elsewhere(old, new) or _made_otherwise(old, new)
+    return chosen_elsewhere(old, new) or _made_otherwise(old, new)
 
 
 def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     if len(old) != len(new):
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
-    for place, (there, here) in enumerate(zip(old, new, strict=True)):
-        if there.told and there.name != here.name:
+    for place, (stored, live) in enumerate(zip(old, new, strict=True)):
+        if stored.told and stored.name != live.name:
             return (
-                f"position {place + 1} is {here.name!r} in the model and {there.name!r} in the "
+                f"position {place + 1} is {live.name!r} in the model and {stored.name!r} in the "
                 "checkpoint"
             )
     return _exchanged(old, new)
@@ -277,17 +282,17 @@ def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
 def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     """Which layer has the name of one at another position, in a list whose indices are not told."""
     before, now = ({layer.label for layer in side} - {""} for side in (old, new))
-    for place, (there, here) in enumerate(zip(old, new, strict=True)):
-        if there.label != here.label and (there.label in now or here.label in before):
+    for place, (stored, live) in enumerate(zip(old, new, strict=True)):
+        if stored.label != live.label and (stored.label in now or live.label in before):
             return (
-                f"position {place + 1} of their class is {here.label or here.name!r} in the "
-                f"model and {there.label or there.name!r} in the checkpoint"
+                f"position {place + 1} of their class is {live.label or live.name!r} in the "
+                f"model and {stored.label or stored.name!r} in the checkpoint"
             )
     return _made_otherwise(old, new)
 
 
 def _made_otherwise(old: Sequence[Layer], new: Sequence[Layer]) -> str:
-    same = all_made_alike(old, new)
+    same = all_in_same_creation_order(old, new)
     return "" if same else "the layers of that class were created in another order in the model"
 
 
