@@ -1,9 +1,8 @@
-"""``ema``: a weight's moving average in its place.
+"""``ema``: restores the moving average of a weight in place of the weight.
 
-A training that keeps averages of its weights evaluates with them and saves both. To planning, a
-weight whose average is taken is a value of the weight's name with the average's bytes: so rules
-that rename, exclude or adapt the weight are about its average too. The weight itself stays in the
-checkpoint, and the plan says so.
+A training with moving averages evaluates with them and saves both. The planner sees an average
+under the name of its weight, so rules that rename, exclude or adapt the weight apply to the
+average too. The weight itself stays in the checkpoint, and the plan says so.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _SEVERAL_HINT = "drop all but one with exclude_checkpoint"
 
 
 class Averaged(NamedTuple):
-    """A stored inventory with averages in the place of weights.
+    """A stored inventory with averages in place of weights.
 
     Attributes:
-        inventory: what planning is to see.
-        taken: name of a weight → the average that stands for it.
-        left: the weights that are not taken, as steps of the plan.
-        absent: names of the weights that have no average and are to have one.
-        several: name of a weight → its averages, where it has more than one.
+        inventory: the inventory for the planner.
+        taken: name of a weight → the average that replaces it.
+        left: steps for the weights that are not restored.
+        absent: names of the weights that have no average but need one (``ema: only``).
+        several: name of a weight → its averages, if it has more than one.
     """
 
     inventory: Inventory
@@ -42,8 +41,8 @@ class Averaged(NamedTuple):
     absent: frozenset[str]
     several: Mapping[str, tuple[str, ...]]
 
-    def told(self, step: Step) -> Step:
-        """A step of the plan with the average it is about."""
+    def with_average(self, step: Step) -> Step:
+        """The step of a weight as the step of its average."""
         if step.stored is not None and any(entry.name in self.taken for entry in step.reads):
             of = next((e.name for e in step.reads if e.name in self.several), "")
             stored, *parts = (self.taken.get(entry.name, entry) for entry in step.reads)
@@ -62,7 +61,7 @@ class Averaged(NamedTuple):
 
 
 def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Averaged:
-    """The stored inventory as ``ema`` has it.
+    """The stored inventory with the averages that ``ema`` selects.
 
     >>> from tfckpt.policy import Policy
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
@@ -72,8 +71,8 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
     ...     slot="moving_average", of=kernel.name,
     ... )
     >>> stored = Inventory("", {entry.name: entry for entry in (kernel, average)})
-    >>> found = with_averages(Policy(ema="prefer"), stored, Inventory("", {}))
-    >>> [(name, entry.key) for name, entry in found.inventory.entries.items()]
+    >>> averaged = with_averages(Policy(ema="prefer"), stored, Inventory("", {}))
+    >>> [(name, entry.key) for name, entry in averaged.inventory.entries.items()]
     [('model/a/kernel', 'b')]
     """
     if policy.ema == "ignore":
@@ -83,7 +82,7 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
     for entry in stored.entries.values():
         if entry.slot == SLOT and not any(rule.matches(entry.name) for rule in dropped):
             averages.setdefault(entry.of, []).append(entry)
-    kept_here = any(entry.slot == SLOT for entry in live.entries.values())
+    model_has_averages = any(entry.slot == SLOT for entry in live.entries.values())
     entries: dict[str, Entry] = {}
     taken: dict[str, Entry] = {}
     several: dict[str, tuple[str, ...]] = {}
@@ -106,7 +105,7 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
             left.append(_left(entry, "ema: only, but it has no moving average"))
         else:
             entries[name] = entry
-    if not kept_here:  # nothing here takes them as what they are, and they are used
+    if not model_has_averages:  # as weights they are used, as slots nothing would use them
         entries = {n: e for n, e in entries.items() if taken.get(e.of) is not e}
     inventory = dataclasses.replace(stored, entries=entries)
     return Averaged(inventory, taken, tuple(left), frozenset(absent), several)

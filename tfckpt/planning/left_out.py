@@ -1,4 +1,4 @@
-"""What a restore leaves as it was, in one line, for whoever does not read its report."""
+"""What a restore leaves out, in one line, for users who do not read the report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"
 
 
 def warned_of(plan: Plan) -> str:
-    """What a policy says to warn of; "" for nothing.
+    """What a policy asks to warn about; "" for nothing.
 
     >>> from tfckpt.planning.plan import Plan
     >>> from tfckpt.planning.checks.step import Step
@@ -46,18 +46,15 @@ def warned_of(plan: Plan) -> str:
         (Status.UNEXPECTED, _OF_CHECKPOINT),
         (Status.MISMATCH, _OTHER_SHAPE),
     )
-    found = ((what, [s for s in steps if s.status is status]) for status, what in kinds)
-    return "; ".join(_counted("value", what, each) for what, each in found if each)
+    steps_by_kind = ((what, [s for s in steps if s.status is status]) for status, what in kinds)
+    return "; ".join(_counted("value", what, each) for what, each in steps_by_kind if each)
 
 
 def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
     """The weights that only the model has, and those that only the checkpoint has.
 
-    "" where one side alone has any: a part that was added, or one that is not wanted.
-
-    Args:
-        plan: what was done.
-        waiting: names of stored values that wait for a variable that may come.
+    "" if only one of the two has any: a part was added, or is not wanted. ``waiting`` are names of
+    stored values whose variables may be created later.
     """
     missing = [step for step in _weights(plan) if step.status is Status.MISSING]
     unused = _unused(plan, waiting)
@@ -68,7 +65,7 @@ def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
 
 
 def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
-    """The weights that layers leave in the checkpoint while they take others; "" for none."""
+    """Unused weights of layers whose other weights were restored; "" for none."""
     layers = {_layer(step.source) for step in _weights(plan) if step.status in ASSIGNED}
     left = [step for step in _unused(plan, waiting) if _layer(step.source) in layers]
     if not left:
@@ -78,22 +75,22 @@ def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
 
 
 def slots_by_number(plan: Plan) -> str:
-    """Slots that are left over since the file tells their variables by position; "" for none."""
+    """Unused slots whose variables the file identifies only by position; "" for none."""
     if not any(step.name and step.entry.role is Role.SLOT for step in plan.steps):
-        return ""  # no optimizer was given
+        return ""  # there is no optimizer to restore
     left = [s for s in plan.steps if s.status is Status.UNEXPECTED and is_numbered(s.entry)]
     return _counted("slot", _OF_NOBODY, left) if left else ""
 
 
 def renamed(plan: Plan) -> str:
-    """The rules that would fill what is missing, as Python; "" where none is known."""
+    """The ``rename`` rules that would restore what is missing, as Python; "" for none."""
     hints = dict.fromkeys(s.hint for s in plan.steps if s.status is Status.MISSING)
     rules = list(filter(None, map(rule_of, hints)))
     return ", ".join(rules[:_FEW]) + (", …" if len(rules) > _FEW else "")
 
 
 def missing(plan: Plan) -> str:
-    """What a checkpoint had no value for; "" where it had all."""
+    """The values that a checkpoint does not have; "" for none."""
     steps = [
         step
         for step in plan.steps

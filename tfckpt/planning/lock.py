@@ -1,12 +1,12 @@
-"""A plan, locked: what everything resolved to, as a file to be reviewed, and later held against.
+"""Lock files: what a plan resolved to, to be reviewed and compared with later plans.
 
-A policy says how to find out what goes where; the lock says what came of it. It names each source
-by the digest of its content and each value by its names, type, shape and checksum, so that another
-checkpoint under the same path, a layer that was renamed, and a rule that now meets something else
-all show. Paths and the policy's name are in it for the reader, and are not compared: the same files
-may lie elsewhere on another machine.
+A policy contains rules; a lock contains their result. It identifies each source by the digest of
+its content and each value by its names, dtype, shape and checksum. So it detects another checkpoint
+under the same path, a renamed layer, and a rule that now matches something else. Paths and the
+policy's name are for information only and are not compared: the same files may have other paths on
+another machine.
 
-The text is JSON with one value a line, sorted, so that ``diff`` and a review read it well.
+The text is JSON with one value a line, sorted, for ``diff`` and for reviews.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Line = dict[str, Any]
 
 
 def render(plan: Plan) -> str:
-    """The lock of a plan.
+    """The content of the lock file of a plan.
 
     >>> from tfckpt.planning.plan import Plan
     >>> from tfckpt.planning.checks.step import Status, Step
@@ -58,27 +58,20 @@ def render(plan: Plan) -> str:
 
 
 def drift(
-    plan: Plan, text: str | None, file: str, place: tuple[int, int] = (0, 0)
+    plan: Plan, text: str | None, file: str, position: tuple[int, int] = (0, 0)
 ) -> tuple[Problem, ...]:
-    """What a plan resolves otherwise than a lock says.
-
-    Args:
-        plan: as it is now.
-        text: content of the lock, None where there is none.
-        file: its name, for messages.
-        place: line and column of the ``lock`` key.
-    """
+    """What differs from a lock; ``text`` is None without one, ``position`` that of the key."""
     locked = _parse(text or "")
     if text is None:
-        found = ["the file does not exist"]
+        differences = ["the file does not exist"]
     elif locked is None:
-        found = ["this version of tfckpt cannot read it as a lock"]
+        differences = ["this version of tfckpt cannot read it as a lock"]
     else:
-        found = [*_of_sources(plan, locked["sources"]), *_of_values(plan, locked["values"])]
-    if len(found) > _SHOWN:
-        found[_SHOWN:] = [f"and {len(found) - _SHOWN:,} more"]
-    problems = [Problem(f"lock {file}: {printable(what)}", *place) for what in found]
-    return (*problems[:-1], *(one._replace(hint=HINT.format(file=file)) for one in problems[-1:]))
+        differences = [*_of_sources(plan, locked["sources"]), *_of_values(plan, locked["values"])]
+    if len(differences) > _SHOWN:
+        differences[_SHOWN:] = [f"and {len(differences) - _SHOWN:,} more"]
+    problems = [Problem(f"lock {file}: {printable(what)}", *position) for what in differences]
+    return (*problems[:-1], *(last._replace(hint=HINT.format(file=file)) for last in problems[-1:]))
 
 
 def _sources(plan: Plan) -> list[_Line]:
@@ -123,7 +116,7 @@ def _value(step: Step, paths: Sequence[str]) -> _Line:
 
 
 def _change(change: Change) -> _Line:
-    """What is done to a value; of what has no place in a line, the digest."""
+    """A change of a value, with a digest of options that are too long for a line."""
     resolved = json.dumps([change.options, change.rows], sort_keys=True, default=str)
     return {"what": str(change), "sha256": hashlib.sha256(resolved.encode()).hexdigest()}
 
@@ -173,14 +166,14 @@ def _of_values(plan: Plan, locked: Sequence[_Line]) -> Iterator[str]:
 
 
 def _by_key(lines: Sequence[_Line]) -> dict[tuple[str, ...], _Line]:
-    """By the live name; what is left over by its own, what it was meant for, and its source."""
-    found: dict[tuple[str, ...], _Line] = {}
+    """Lines by live name; those of unused values by stored name, target and source."""
+    by_key: dict[tuple[str, ...], _Line] = {}
     for line in lines:
         if "name" in line:
-            found[(str(line["name"]),)] = line
+            by_key[(str(line["name"]),)] = line
         else:
-            found[tuple(str(line.get(part)) for part in ("from", "target", "source"))] = line
-    return found
+            by_key[tuple(str(line.get(part)) for part in ("from", "target", "source"))] = line
+    return by_key
 
 
 def _summary(line: Mapping[str, Any] | None) -> str:

@@ -1,8 +1,8 @@
-"""A plan as a notebook shows it: what its text says, in HTML.
+"""A plan as HTML, for notebooks.
 
-The same groups in the same order (:mod:`tfckpt.planning.report`), with the notebook's own fonts and
-colours, so that it fits a light page and a dark one. Every text is escaped, since names come from
-files; nothing is loaded.
+It has the same groups as the text (:mod:`tfckpt.planning.report`), in the notebook's own fonts and
+colors, so that it suits light and dark themes. All text is escaped, because names come from files;
+nothing is loaded from elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEFT = 'style="text-align: left"'
 
 
 def plan_html(plan: Plan, above: Sequence[str] = ()) -> str:
-    """The plan; lines ``above`` it come first.
+    """The plan, below the lines ``above``.
 
     >>> from tfckpt.planning.plan import Plan
     >>> plan_html(Plan("p", "<b>", ()))

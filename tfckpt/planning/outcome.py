@@ -1,4 +1,4 @@
-"""What a restore did: its plan, carried out."""
+"""What a restore did."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreReport:
-    """What was restored from where. Print it, keep it beside the run, assert on it.
+    """What was restored, and from where. Print it, keep it with the run, assert on it.
 
     Attributes:
-        plan: every value and what became of it.
-        path: the checkpoint's prefix; ``""`` where none was found and the policy said to go on.
-        step: training step of the checkpoint, where its record knows it.
-        epoch: epochs finished when it was saved, where its record knows it.
-        metrics: what was measured when it was saved.
-        rejected: checkpoints that were tried before this one, each with its reason.
-        absent: where there was none, what lies at the places where it was looked for.
-        replaced: hyperparameters that had another value in the code: that one, and the
-            checkpoint's, which they have now.
-        nothing: where nothing was restored, why.
+        plan: every value and what happened to it.
+        path: the checkpoint's prefix; ``""`` if none was found and the policy allows that.
+        step: training step of the checkpoint; None if its record does not say.
+        epoch: epochs finished when it was saved; None if its record does not say.
+        metrics: metrics that were saved with it, by name.
+        rejected: checkpoints that were tried before this one, each with the reason.
+        absent: if none was found, what each of the searched paths contains instead.
+        replaced: hyperparameters that had another value in the code: the code's value, and the
+            checkpoint's, which they now have.
+        nothing: why nothing was restored, if so.
 
     """
 
@@ -51,12 +51,12 @@ class RestoreReport:
 
     @property
     def training(self) -> str:
-        """What of a training has come back besides the values, as a sentence."""
+        """A sentence that says which training state was restored besides the values."""
         return self.plan.training
 
     @property
     def replacements(self) -> str:
-        """The hyperparameters that were replaced, as a sentence; ``""`` where none was."""
+        """The hyperparameters that were replaced, as a sentence; ``""`` if there are none."""
         if not self.replaced:
             return ""
         each = (f"{n} was {old} and is {new}" for n, (old, new) in self.replaced.items())
@@ -67,13 +67,13 @@ class RestoreReport:
 
     @property
     def warnings(self) -> str:
-        """What the policy says to warn of (``on_missing: warn``); ``""`` for nothing."""
-        from tfckpt.planning.left_out import warned_of  # as of a Plan
+        """What the policy asks to warn about (``on_missing: warn``); ``""`` for nothing."""
+        from tfckpt.planning.left_out import warned_of  # imports Plan
 
         return warned_of(self.plan)
 
     def to_json(self) -> dict[str, Any]:
-        """The report in plain JSON types: the plan's, and what was restored from where."""
+        """The report in plain JSON types: the keys of the plan, and those of the report."""
         return {
             **self.plan.to_json(),
             "path": self.path,
@@ -95,11 +95,11 @@ class RestoreReport:
         return "\n".join((*self._above(), result))
 
     def __repr__(self) -> str:
-        from tfckpt.planning.report import verdict  # as of a Plan
+        from tfckpt.planning.report import verdict  # imports Plan
 
-        known = (("step", self.step), ("epoch", self.epoch))
-        about = "".join(f", {word} {value}" for word, value in known if value is not None)
-        return f"<RestoreReport: {verdict(self.plan)}{about}>"
+        recorded = (("step", self.step), ("epoch", self.epoch))
+        details = "".join(f", {word} {value}" for word, value in recorded if value is not None)
+        return f"<RestoreReport: {verdict(self.plan)}{details}>"
 
     def _repr_html_(self) -> str:
         from tfckpt.planning.notebook import plan_html

@@ -1,13 +1,12 @@
-"""What a restore will do, value by value, before it does anything.
+"""What a restore will do, value by value, before it changes anything.
 
-A :class:`Plan` is a value: frozen, comparable, printable, writable as JSON, so that it can be read
-by a person, reviewed in CI, kept beside the run, and applied as it stands. Every live value and
-every stored value ends in one step; nothing is left out because it is harmless, since what one run
-ignores is what the next one misses. The steps are sorted by name: two plans of the same two
-inventories are equal whatever order those were listed in.
+A :class:`Plan` is frozen, comparable, printable and can be written as JSON: read it, review it in
+CI, keep it with the run, apply it. Every live value and every stored value ends in exactly one
+step, harmless ones included. The steps are sorted by name, so plans of the same two inventories are
+equal whatever order those were listed in.
 
-A plan never refuses by raising. It carries what is wrong (``errors`` and ``problems``), all of it
-at once, and whoever applies it refuses when ``ok`` is false.
+Making a plan does not raise for what it refuses. It collects all that is wrong (``errors``,
+``problems`` and ``drift``), and applying it is refused unless ``ok`` is true.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ class Plan:
     """Every step of a restore, and what is wrong with the policy itself.
 
     Attributes:
-        policy: name of the policy it was made by.
-        source: where the stored values come from.
-        steps: by name.
-        problems: faults that belong to no single value, such as a rule that matches nothing.
-        file: the config file that ``problems`` point into.
-        origins: each source, with what identifies it; () in a plan of bare inventories.
-        drift: what resolves otherwise than the policy's lock says.
-        training: what of a training comes back besides the values, as a sentence; ``""`` where no
-            config asks, as in ``tfckpt.Checkpoint.restore``.
-        training_state: the same in the words of the policy; () where a new training begins.
+        policy: name of the policy that it was made with.
+        source: path of the checkpoint.
+        steps: one for each value, sorted by name.
+        problems: errors that concern no single value, such as a rule that matches nothing.
+        file: the config file that ``problems`` refer to.
+        origins: each source with its SHA-256 digest; () for a plan of inventories alone.
+        drift: differences from the policy's ``lock`` file.
+        training: a sentence that says which training state is restored besides the values; ``""``
+            if no config asks for it, as in ``tfckpt.Checkpoint.restore``.
+        training_state: the same as keys of the policy; () if a new training begins.
 
     """
 
@@ -55,12 +54,12 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Whether it may be applied."""
+        """Whether the plan may be applied."""
         return not self.faults and not self.errors
 
     @property
     def faults(self) -> tuple[Problem, ...]:
-        """What is wrong beside the steps: the problems and the drift."""
+        """Errors that concern no single value: the problems and the drift."""
         return *self.problems, *self.drift
 
     @cached_property
@@ -69,17 +68,17 @@ class Plan:
 
     @cached_property
     def assignments(self) -> tuple[Step, ...]:
-        """The steps that read a stored value and assign it to a live one."""
+        """The steps that assign a stored value to a variable."""
         return tuple(step for step in self.steps if step.status in ASSIGNED)
 
     @cached_property
     def resets(self) -> tuple[Step, ...]:
-        """The steps that set a live value back to what it started from."""
+        """The steps that reset a variable to its initial value."""
         return tuple(step for step in self.steps if step.status is Status.RESET)
 
     @cached_property
     def counts(self) -> dict[Status, int]:
-        """How many steps there are of each status that occurs, in the order of :class:`Status`."""
+        """Number of steps by status, in the order of :class:`Status`, without zeros."""
         found = dict.fromkeys(Status, 0)
         for step in self.steps:
             found[step.status] += 1
@@ -87,11 +86,11 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that will be read."""
+        """Number of bytes that will be read."""
         return sum(entry.nbytes for step in self.assignments for entry in step.reads)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan in plain JSON types; keys are only ever added to within ``version`` 1."""
+        """The plan in plain JSON types; within ``version`` 1, keys are added but never removed."""
         return {
             "version": 1,
             "policy": self.policy,
@@ -125,15 +124,16 @@ class Plan:
         }
 
     def lock(self) -> str:
-        """What the plan comes to, as the content of the file that a policy's ``lock`` names.
+        """The content of a lock file for a policy's ``lock`` key.
 
-        One value a line, sorted: which stored value goes into which live one, types, shapes and
-        checksums, and what identifies each source. Its path is in it for the reader alone.
+        One value a line, sorted: which stored value goes into which variable, dtypes, shapes and
+        checksums, and the digest of each source. Paths are for information only.
 
         Raises:
-            RefusedError: the plan may not be applied, whatever an older lock says.
+            RefusedError: the plan has errors or problems; differences from an older lock do not
+                count.
         """
-        from tfckpt.planning.lock import render  # lock is written in terms of a Plan
+        from tfckpt.planning.lock import render  # lock imports Plan
 
         if self.problems or self.errors:
             message = f"a plan that is refused cannot be locked\n{self}"
@@ -141,7 +141,7 @@ class Plan:
         return render(self)
 
     def __str__(self) -> str:
-        from tfckpt.planning.report import render_text  # report is written in terms of a Plan
+        from tfckpt.planning.report import render_text  # report imports Plan
 
         return render_text(self)
 

@@ -1,14 +1,16 @@
 """A policy and two inventories become a plan.
 
-Pure and linear: a value is looked at once per rule, and nothing is read. In order: the checkpoint's
-values find the live ones they are meant for (`route`); the policy's selection and its optimizer
-rules take out what is not to be touched; the pairs that are left are compared (`compare`); the rest
-is MISSING or UNEXPECTED. Last, the rules themselves are judged: one that met nothing is a problem.
+Linear in the number of values, and nothing is read from files. In this order:
 
-``include`` says what to take from the checkpoint and ``exclude`` what to leave alone; so a value
-that a rule of ``optimizer`` resets is reset although ``include`` does not reach it, and stays as it
-is where ``exclude`` names it. A slot goes with its variable: one that is not restored, into which
-another's momentum would come, keeps its slots, too.
+1. ``matching/routing.py`` finds the live value for each stored one.
+2. ``include``, ``exclude`` and the ``optimizer`` rules remove values that must not be restored.
+3. ``checks/comparison.py`` compares the remaining pairs.
+4. Everything unmatched is MISSING or UNEXPECTED.
+5. Rules that matched nothing are reported as problems.
+
+``exclude`` comes before ``optimizer`` rules, and these before ``include``: a slot that
+``optimizer`` resets is reset even if ``include`` does not select it. If a variable is not restored,
+neither are its slots: another variable's momentum would be wrong for it.
 """
 
 from __future__ import annotations
@@ -49,16 +51,12 @@ def make_plan(
 ) -> Plan:
     """What restoring ``stored`` into ``live`` under ``policy`` would do, value by value.
 
-    Args:
-        policy: what is declared.
-        stored: what the checkpoint has.
-        live: what is to be restored.
-        known: what the policy's ``adapt`` rules speak of: words, functions, initializers.
+    ``known`` holds the vocabularies, functions and initializers that ``adapt`` rules refer to.
 
     >>> from tfckpt.policy import Policy
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
-    >>> inventory = Inventory("here", {kernel.name: kernel})
+    >>> inventory = Inventory("", {kernel.name: kernel})
     >>> plan = make_plan(Policy(name="strict"), inventory, inventory)
     >>> plan.ok, [step.status.value for step in plan.steps]
     (True, ['LOADED'])
@@ -67,7 +65,7 @@ def make_plan(
     plan = _Planning(policy, averaged.inventory, live, known or PlanContext()).run()
     if policy.ema == "ignore":
         return plan
-    steps = sorted((*map(averaged.told, plan.steps), *averaged.left), key=_order)
+    steps = sorted((*map(averaged.with_average, plan.steps), *averaged.left), key=_order)
     return dataclasses.replace(plan, steps=tuple(steps))
 
 
@@ -107,11 +105,11 @@ class _Planning:
             policy, stored, live, self._unnamed, seeds=self._seeds, drop=self._drop
         )
         self._reset, self._kept = by_role(policy)
-        # stored values that go to the live one of the same name, and to which no other value goes
+        # stored values that go to the live value of the same name, which no other one maps to
         self._straight: dict[str, Entry] = {}
-        # stored values that plainly go nowhere
+        # stored values without a live counterpart, as their names alone show
         self._left: list[Entry] = []
-        # what only one side has; of a stored value why, and what it was meant for
+        # values of one side alone; for a stored value also the reason and the target name
         self._missing: list[Entry] = []
         self._unexpected: list[tuple[Entry, str, str]] = []
         self._steps: list[Step] = []
@@ -120,14 +118,14 @@ class _Planning:
         routes = self._routes()
         moved = {route.stored.name: route.rule for route in routes if route.rule}
         claims = self._claims(routes)
-        placed = {route.stored.name for found in claims.values() for route in found}
-        lost = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
-        left = [*self._left, *(r.stored for r in lost if r.stored.name not in placed)]
+        placed = {route.stored.name for routes_to_it in claims.values() for route in routes_to_it}
+        unrouted = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
+        left = [*self._left, *(r.stored for r in unrouted if r.stored.name not in placed)]
         self._load_straight()
         for live in self._live.entries.values():
             if live.name not in self._straight:
                 self._place(live, claims.get(live.name, ()))
-        for route in lost:
+        for route in unrouted:
             self._leave(route)
         self._leave_plainly()
         renamed = RenameHints(self._stored, self._live, left, self._missing)
@@ -146,10 +144,10 @@ class _Planning:
         return Plan(name, source, tuple(self._steps), problems, self._policy.file)
 
     def _routes(self) -> list[Route]:
-        """Where each stored value goes, without those that are dropped at once.
+        """Where each stored value goes, except those that are dropped at once.
 
-        Those of which nothing more is to be said than their name are kept apart, and those whose
-        name nothing here has: in the everyday case all are.
+        Fast path: values matched by name alone go to ``_straight``, those whose name the model does
+        not have to ``_left``. In most restores that covers every value.
         """
         routes: list[Route] = []
         straight, nowhere = self._router.straight, self._router.nowhere
@@ -175,27 +173,29 @@ class _Planning:
         return routes
 
     def _claims(self, routes: Sequence[Route]) -> dict[str, list[Route]]:
-        """Live name → the stored values meant for it, each once."""
+        """Live name → the stored values that map to it, each once."""
         claims: dict[str, list[Route]] = {}
         for route in routes:
             if route.live is not None:
-                found = claims.setdefault(route.live.name, [])
-                if not any(_same(other, route) for other in found):  # two names of one variable
-                    found.append(route)
+                routes_to_it = claims.setdefault(route.live.name, [])
+                if not any(
+                    _same(other, route) for other in routes_to_it
+                ):  # two names of one variable
+                    routes_to_it.append(route)
         unruled = {route.stored.name for route in routes if not route.rule}
         unruled.update(self._straight)
         for name in claims.keys() & self._straight.keys():
             stored = self._straight.pop(name)
             claims[name].append(Route(stored, name, self._live.entries[name]))
         for name, live in self._live.entries.items() if self._router.aliased else ():
-            known = name in claims or name in self._straight
-            other = None if known else self._router.known_as(live)
+            is_claimed = name in claims or name in self._straight
+            other = None if is_claimed else self._router.known_as(live)
             if other is not None and other.name in unruled:
                 claims[name] = [Route(other, name, live, alias=True)]
         return claims
 
     def _load_straight(self) -> None:
-        """The steps of what goes to its own name alone, as far as nothing keeps it from that."""
+        """The steps of the values in ``_straight``, unless a rule leaves them out."""
         selects = bool(self._exclude) or not self._include.everything
         spared = self._reset.keys() | self._kept.keys()
         plain, steps = self._comparison.plain, self._steps
@@ -217,7 +217,7 @@ class _Planning:
             for route in claims[1:]:
                 self._spare(spared, stored=route.stored)
             return
-        # a value under its own name comes before one that an alias leads here
+        # a value under its own name takes precedence over one found by an alias
         direct = [route for route in claims if not route.alias or route.rule] or claims
         for route in claims:
             if route not in direct:
@@ -247,10 +247,10 @@ class _Planning:
             self._steps.append(Step(Status.UNEXPECTED, "", other.name, None, other, *error))
 
     def _leave(self, route: Route) -> None:
-        """A stored value that no live one answers to."""
+        """The step of a stored value that has no live counterpart."""
         stored = route.stored
         if (spared := self._spared(route.target, stored)) is not None:
-            # there is nothing here that could be reset
+            # the model has no value to reset
             target = route.target if spared.status is Status.RESET else ""
             self._spare(spared._replace(status=Status.EXCLUDED, target=target), stored=stored)
         elif is_save_counter(stored):
@@ -262,34 +262,34 @@ class _Planning:
             reason = route.conflicts or self._unnamed.orders.why(stored.name)
             reason = reason or (route.rule and "the model has nothing at its position")
             if route.target != stored.name and not route.conflicts:
-                reason = ", and ".join(
+                reason = ", but ".join(
                     filter(None, (route.rule, f"the model has no {route.target}"))
                 )
             self._unexpected.append((stored, reason, route.target))
 
     def _leave_plainly(self) -> None:
-        """The steps of what plainly goes nowhere, most of them without asking for each."""
+        """The steps of the values in ``_left``, computed once per role where possible."""
         unmatched, live = self._unmatched, self._live.entries
-        none = RenameHints(self._stored, self._live, (), ())
+        no_hints = RenameHints(self._stored, self._live, (), ())
         hinted = self._policy.on_unexpected == "error" and (self._missing or not unmatched.by_role)
         rules = self._exclude or unmatched.expect_unexpected or not self._include.everything
-        asks = bool(hinted or rules)
-        asked = self._reset.keys() | self._kept.keys() | {Role.METRIC}
-        known: dict[Role, Step] = {}
+        ask_each = bool(hinted or rules)
+        asked_roles = self._reset.keys() | self._kept.keys() | {Role.METRIC}
+        step_by_role: dict[Role, Step] = {}
         for stored in self._left:
             name, role = stored.name, stored.role
             particular = name == SAVE_COUNTER or ("/lora_" in name and is_adapter(name))
-            if asks or role in asked or stored.of in live or particular:
+            if ask_each or role in asked_roles or stored.of in live or particular:
                 self._leave(Route(stored, name, None))
                 continue
-            if role not in known:
-                known[role] = unmatched.unexpected(stored, "", none)
-            one = known[role]
-            about = one.severity, one.reason, one.hint, name
-            self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *about))
+            if role not in step_by_role:
+                step_by_role[role] = unmatched.unexpected(stored, "", no_hints)
+            step = step_by_role[role]
+            details = step.severity, step.reason, step.hint, name
+            self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *details))
 
     def _spared(self, name: str, entry: Entry) -> _Spared | None:
-        """Whether the policy leaves a value alone; ``name`` is its live name, after renaming."""
+        """Why the policy does not load a value; ``name`` is its live name, after renaming."""
         if (rule := self._exclude.first(name)) is not None:
             return _Spared(Status.EXCLUDED, f"exclude: {rule}")
         if (reason := self._reset.get(entry.role)) is not None:
@@ -309,7 +309,7 @@ class _Planning:
         return self._kept.get(entry.role, "")
 
     def _variable(self, slot: Entry) -> str:
-        """The live name of a slot's variable, or the one that it would have."""
+        """The live name of a slot's variable, after renaming, whether or not it exists."""
         live = slot.name in self._live.entries
         return slot.of if live else self._router.meant(slot.of)
 
@@ -340,9 +340,9 @@ class _Planning:
 
 
 def _with_their_variables(steps: list[Step]) -> list[Step]:
-    """The slots of variables that are not restored are left alone, unless none of any is.
+    """Exclude the slots of variables that are not restored, unless no slot's variable is.
 
-    Who takes slots without their variables has these from elsewhere.
+    A restore of slots alone is fine: the variables then come from somewhere else.
     """
     left = {
         step.name: f"its variable is not restored: {step.reason}"
@@ -368,7 +368,7 @@ def _order(step: Step) -> tuple[str, str, str]:
 
 
 def _joined(claims: Sequence[Route], policy: Policy) -> list[Route]:
-    """One value, or several that one rule joins, in its order; none where they clash."""
+    """The only claim, or those that one rule joins, in its order; empty if claims conflict."""
     rules = {route.adapt for route in claims}
     if len(claims) == 1:
         return list(claims)
@@ -383,5 +383,5 @@ def _same(one: Route, other: Route) -> bool:
 
 
 def _goes_nowhere(route: Route, placed: Collection[str]) -> bool:
-    """Whether no value here is found by it; one that an alias leads to needs no route."""
+    """Whether a route without a live value needs a step; not if an alias led to one."""
     return bool(route.rule) or route.stored.name not in placed

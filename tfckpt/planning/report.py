@@ -1,11 +1,11 @@
-"""A plan as text: 80 columns, no colours, fit for a terminal, a log and a pull request.
+"""A plan as text: 80 columns, no colors, for a terminal, a log or a pull request.
 
-A terminal shows the end of what is printed, so that is where a refused plan says why: sums, then
-warnings, then what is refused with what to do about it, rules of the policy that are wrong last;
-what is fine is among the sums alone. Steps that share a status and a reason stand together under
-it, a hint once below all that it is about, and repeated blocks are written once. A list that is cut
-says how much is missing and where all of it is. Names are never broken or shortened, since they are
-there to be copied into a config; a longer one than the page has a line of its own.
+A terminal shows the end of the output, so a refused plan puts the reasons last: totals, warnings,
+refused values with hints, then problems with the policy's rules; values without trouble are only
+counted. Steps with the same status and reason form a group, a hint is printed once for the groups
+that share it, and repeated blocks are printed once. A shortened list says how many values it omits
+and where to find all. Names are never broken or shortened, so that they can be copied into a
+config; a long name gets a line of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TITLES = {
     Severity.OK: "Fine",
     Severity.ERROR: "Refused",
 }
-# Of a refused plan, what can be read at a glance; of another, nearly all.
+# A refused plan is kept short; another one shows nearly everything.
 _FEW, _GROUPS = 5, 10
 _MANY = 40
 _INDENT = " " * 4
@@ -38,7 +38,7 @@ _FROM = " ← "
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One value, or a block of values that differ in their indices alone."""
+    """One value, or a block of values whose names differ only in indices."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepGroup:
-    """Values of one status, reason and origin; ``hidden`` have no line, the list being cut."""
+    """Values of one status, reason and origin; ``hidden`` of them are not listed."""
 
     status: Status
     severity: Severity
@@ -60,7 +60,7 @@ class StepGroup:
 
     @property
     def headline(self) -> str:
-        """Why, or how many; and, where the plan has several sources, from which."""
+        """The reason or the number of values; with the source, if the plan has several."""
         if not self.origin:
             return self.reason or _values(self.count)
         if not self.reason:
@@ -69,14 +69,14 @@ class StepGroup:
 
 
 class ReportRow(NamedTuple):
-    """A line of the report; ``severity`` where its first word is a status or a title."""
+    """A line of the report; with ``severity`` if its first word is a status or a title."""
 
     text: str
     severity: Severity | None = None
 
 
 class Section(NamedTuple):
-    """Groups of one severity; ``hidden`` values are in further ones, which are not shown."""
+    """Groups of one severity; ``hidden`` values are in groups that are not shown."""
 
     severity: Severity
     title: str
@@ -85,40 +85,40 @@ class Section(NamedTuple):
 
 
 def sections(plan: Plan) -> Iterator[Section]:
-    """The steps of a plan as they are shown: of a refused one those that are more than fine."""
+    """The groups to show; for a refused plan only warnings and errors."""
     shown = _groups(plan, _MANY if plan.ok else _FEW)
     most = _MANY if plan.ok else _GROUPS
     for severity, title in _TITLES.items():
-        found = [group for group in shown if group.severity is severity]
-        if found and (plan.ok or severity in (Severity.WARN, Severity.ERROR)):
-            hidden = sum(group.count for group in found[most:])
-            yield Section(severity, title, found[:most], hidden)
+        groups = [group for group in shown if group.severity is severity]
+        if groups and (plan.ok or severity in (Severity.WARN, Severity.ERROR)):
+            hidden = sum(group.count for group in groups[most:])
+            yield Section(severity, title, groups[:most], hidden)
 
 
 def _groups(plan: Plan, most: int) -> list[StepGroup]:
-    """Those with one hint follow one another; of each so many lines at most."""
+    """The groups of a plan, with at most ``most`` lines each; those that share a hint adjoin."""
     alike: dict[tuple[Severity, Status, str, str], list[str]] = {}
     for step in plan.steps:
         texts = _title(step), step.reason, step.hint
         key = step.severity, step.status, _kind(step), printable(step.origin)
         alike.setdefault(key, []).append("\n".join(map(printable, texts)))
-    found: dict[tuple[Status, str, str, str, Severity], list[Line]] = {}
+    by_group: dict[tuple[Status, str, str, str, Severity], list[Line]] = {}
     for (severity, status, kind, origin), texts_of in alike.items():
-        # the reason is collapsed along with the name, so an index in it stays true for the block
+        # collapsed together with the name, so that an index in the reason is right for the block
         for block in collapse(texts_of):
             title, reason, hint = block.text.split("\n")
             line = Line(title, kind, block.count)
-            found.setdefault((status, reason, hint, origin, severity), []).append(line)
+            by_group.setdefault((status, reason, hint, origin, severity), []).append(line)
     statuses = list(Status)
     first: dict[str, int] = {}
-    for status, _, hint, *_ in found:
-        place = statuses.index(status)
-        first[hint] = min(first.get(hint, place), place) if hint else 0
+    for status, _, hint, *_ in by_group:
+        order = statuses.index(status)
+        first[hint] = min(first.get(hint, order), order) if hint else 0
     ordered = sorted(
-        found.items(),
+        by_group.items(),
         key=lambda item: (first[item[0][2]], item[0][2], statuses.index(item[0][0])),
     )
-    for lines in found.values():
+    for lines in by_group.values():
         lines.sort(key=lambda line: natural(line.name))
     return [
         StepGroup(
@@ -148,7 +148,7 @@ def _kind(step: Step) -> str:
 
 
 def totals(plan: Plan) -> list[tuple[str, int, str]]:
-    """Per status that occurs: its name, how many values, and their size."""
+    """For each status that occurs: its name, the number of values, and their size."""
     nbytes = dict.fromkeys(Status, 0)
     for step in plan.steps:
         read = step.reads if step.status in ASSIGNED else (step.entry,)
@@ -166,12 +166,12 @@ def verdict(plan: Plan) -> str:
     if not plan.source and not plan.steps:
         return "no checkpoint found; all values stay unchanged"
     assigned, steps = len(plan.assignments), len(plan.steps)
-    place = f"from {printable(plan.source)} under policy {plan.policy!r}"
+    source = f"from {printable(plan.source)} under policy {plan.policy!r}"
     if plan.ok:
-        many = f"{assigned:,} of {_values(steps)}" if assigned < steps else _values(steps)
-        return f"{many} ({size(plan.nbytes)}) {place}"
+        count = f"{assigned:,} of {_values(steps)}" if assigned < steps else _values(steps)
+        return f"{count} ({size(plan.nbytes)}) {source}"
     faults = len(plan.faults) + len(plan.errors)
-    return f"refused, {faults:,} error{'s' * (faults != 1)} among {_values(steps)} {place}"
+    return f"refused, {faults:,} error{'s' * (faults != 1)} among {_values(steps)} {source}"
 
 
 def render_text(plan: Plan) -> str:
@@ -210,7 +210,7 @@ def rows(plan: Plan) -> Iterator[ReportRow]:
 
 
 def problem_of(plan: Plan, problem: Problem) -> tuple[str, str]:
-    """One of a plan's faults with its place in the config, and what to do about it."""
+    """A fault's message with its position in the config, and its hint."""
     message, _, _ = problem.show(plan.file or f"policy {plan.policy!r}").partition("\n")
     return printable(message), printable(problem.hint)
 

@@ -1,13 +1,13 @@
-"""What a checkpoint becomes when it is rewritten by a policy: an inventory made of another.
+"""The plan for rewriting a checkpoint by a policy, and the inventory of the result.
 
-A policy speaks of stored and of live values. A rewrite has no live side; what the policy selects
-and renames *is* the other side. So the planner routes the stored values against nothing, which
-tells their new names, and an inventory of these is then what the plan of the rewrite is made
-against: with its rules that met nothing, its clashes and its statuses, like any other.
+A policy is about stored and live values, but a rewrite has no live ones. So the planner first runs
+against an empty inventory, which gives the new name of each stored value; the plan of the rewrite
+is then made against an inventory of those names. It reports unmatched rules, conflicts and statuses
+like any other plan.
 
-The structure goes along as far as it is still true: a stack whose values moved together is the
-same stack in its new place, one whose values were scattered is none. Layers that were left out
-stay in it, since the others are still where they were.
+Structure is kept where it is still valid: a layer sequence whose values moved together gets its new
+path, one whose values were scattered is dropped. Layers that were left out remain in a
+sequence, because the other layers keep their positions.
 """
 
 from __future__ import annotations
@@ -31,27 +31,25 @@ if TYPE_CHECKING:
     from tfckpt.planning.plan import Plan
     from tfckpt.policy import Policy
 
-# What nothing here answers to, with the name that it was meant for; and the save counter.
+# Values that got a new name (no live value has it), and the save counter.
 _ROUTED = (Status.UNEXPECTED, Status.LOADED)
 
 
 def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) -> Plan:
     """The plan of a rewrite; the new entries are the live ones of its assignments.
 
-    Args:
-        policy: selects and renames; what it resets or keeps as configured is left out.
-        stored: what is rewritten.
-        dtype_of: the dtype that a value is to have.
+    Values that the policy resets or keeps as configured are left out; ``dtype_of`` gives the new
+    dtype of a value.
 
     >>> from tfckpt.policy import Policy
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> old = {n: Entry(n, Role.WEIGHT, "float32", (2,), 8) for n in ("model/a/k", "model/b/k")}
     >>> policy = Policy(exclude=["model/b/**"], on_dtype_mismatch="cast")
-    >>> plan = derive(policy, Inventory("here", old), lambda entry: "float16")
+    >>> plan = derive(policy, Inventory("", old), lambda entry: "float16")
     >>> [(step.status.value, step.name, step.entry.dtype) for step in plan.steps]
     [('CAST', 'model/a/k', 'float16'), ('EXCLUDED', '', 'float32')]
     """
-    # There is no other side whose layers could stand in another order.
+    # Without live layers there is no order to compare with.
     stored = Inventory(stored.source, stored.entries, aliases=stored.aliases)
     counters = {e.name: e for e in stored.entries.values() if is_save_counter(e)}
     routed = make_plan(policy, stored, Inventory("", counters)).steps
@@ -61,9 +59,9 @@ def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) 
         if new and step.stored is not None and step.status in _ROUTED:
             targets.setdefault(step.source, []).append(new)
     entries: dict[str, Entry] = {}
-    for source, found in targets.items():
+    for source, names in targets.items():
         old = stored.entries[source]
-        for name in found:
+        for name in names:
             of = _variable(name, targets.get(old.of, [old.of]))
             entry = _typed(old, dtype_of(old))._replace(name=name, of=of)
             entries.setdefault(name, entry)
@@ -71,7 +69,7 @@ def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) 
 
 
 def _typed(entry: Entry, dtype: str) -> Entry:
-    """A value that is not written yet, of this type."""
+    """The entry of a value with this dtype, before it is written."""
     nbytes = entry.nbytes
     if dtype != entry.dtype and entry.shape is not None:
         nbytes = math.prod(entry.shape) * ITEM_BYTES.get(dtype, 0)
@@ -79,20 +77,13 @@ def _typed(entry: Entry, dtype: str) -> Entry:
 
 
 def _variable(slot: str, variables: Sequence[str]) -> str:
-    """Which of the variables that one was renamed to a slot belongs to, by its new name."""
-    fitting = (name for name in variables if slot.endswith(slot_tail(name)))
-    return next(fitting, variables[0])
+    """Which of a variable's new names a slot belongs to, by the slot's new name."""
+    matching = (name for name in variables if slot.endswith(slot_tail(name)))
+    return next(matching, variables[0])
 
 
 def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: str) -> Inventory:
-    """The inventory of what a rewrite made.
-
-    Args:
-        stored: what was rewritten.
-        plan: by which.
-        entries: the new values, as they were written.
-        source: where.
-    """
+    """The inventory of a rewritten checkpoint with the written ``entries``, at ``source``."""
     new = {entry.name: entry for entry in entries}
     moved = [(step.source, step.name) for step in plan.assignments]
     left_out = stored.entries.keys() - {old for old, _ in moved}
@@ -109,47 +100,47 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
         {paths.of(path): name for path, name in stored.optimizers.items() if paths.of(path)},
         stored.complete and not left_out,
         {
-            (place if place != root.component else keyword): dataclasses.replace(
-                root, component=place
+            (path_now if path_now != root.component else keyword): dataclasses.replace(
+                root, component=path_now
             )
             for keyword, root in stored.roots.items()
-            if (place := paths.of(root.component))
+            if (path_now := paths.of(root.component))
         },
         dict(stored.left_out),
-        labels={place: n for path, n in stored.labels.items() if (place := paths.of(path))},
+        labels={path_now: n for path, n in stored.labels.items() if (path_now := paths.of(path))},
     )
 
 
 class _Paths:
-    """Where what stood below a path went, if all of it went to one place."""
+    """New paths: where the values below an old path went, if they stayed together."""
 
     def __init__(self, names: Iterable[str], moved: Iterable[tuple[str, str]]) -> None:
         self._before = {name[: m.start()] for name in names for m in re.finditer("/|$", name)}
-        self._places: dict[str, set[str]] = {}
+        self._new_paths: dict[str, set[str]] = {}
         self._left: set[str] = set()
         for old, new in moved:
             end = len(old)
             while end > 0:
                 path, tail = old[:end], old[end:]
-                place = new[: len(new) - len(tail)] if new.endswith(tail) else ""
-                self._places.setdefault(path, set()).add(place)
+                new_path = new[: len(new) - len(tail)] if new.endswith(tail) else ""
+                self._new_paths.setdefault(path, set()).add(new_path)
                 if new != path and not new.startswith(f"{path}/"):
                     self._left.add(path)
                 end = old.rfind("/", 0, end)
 
     def of(self, path: str) -> str:
-        """The new path; the same one where values moved below it, ``""`` where there is none."""
-        places = self._places.get(path, set())
-        if len(places) == 1 and "" not in places:
-            return next(iter(places))
-        return path if places and path not in self._left else ""
+        """The new path; unchanged if values moved only below it, ``""`` if there is none."""
+        new_paths = self._new_paths.get(path, set())
+        if len(new_paths) == 1 and "" not in new_paths:
+            return next(iter(new_paths))
+        return path if new_paths and path not in self._left else ""
 
     def sequences(self, old: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
-        found = {}
+        new_sequences = {}
         for path, layers in old.items():
             heads, renamed = set(), []
             for layer in layers:
-                if f"{path}/{layer.name}" not in self._places:  # left out
+                if f"{path}/{layer.name}" not in self._new_paths:  # left out
                     renamed.append(layer)
                     continue
                 head, _, name = self.of(f"{path}/{layer.name}").rpartition("/")
@@ -160,5 +151,5 @@ class _Paths:
                 heads = {path if path not in self._before else self.of(path)}
             names = {layer.name for layer in renamed}
             if len(heads) == 1 and len(names) == len(renamed) and "" not in heads | names:
-                found[heads.pop()] = tuple(renamed)
-        return found
+                new_sequences[heads.pop()] = tuple(renamed)
+        return new_sequences

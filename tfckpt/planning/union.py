@@ -1,12 +1,11 @@
-"""The plans of several sources become one, for one transaction.
+"""Merges the plans of several sources into one, for one transaction.
 
-Each source is planned by itself, by its own policy, against all that is live. Put together, a value
-has its one step from the source that provides it; that the others leave it alone or do not have it
-is then no matter. Two that provide one value are an error, since nothing says which is meant; so is
-a value that one of them restores and another resets. A value that none provides is missing, as
-gravely as the strictest of the policies that selected it has it.
+Each source is planned by its own policy against all live values. In the merged plan, the step of a
+value is that of the source that provides it; the others may exclude it or lack it. It is an error
+if two sources provide the same value, or if one restores and another resets it. A value that no
+source provides is MISSING, with the severity of the strictest policy that selects it.
 
-What is left over in a checkpoint, and rules that met nothing, are judged for each source alone.
+Unexpected values, and rules that match nothing, are reported for each source separately.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _HINT = "exclude it in every policy but one"
 
 
 class _From(NamedTuple):
-    """A step of one of the plans, and what its plan is called."""
+    """A step with the title of its plan."""
 
     step: Step
     title: str
 
 
 def union_of(plans: Sequence[Plan]) -> Plan:
-    """One plan of several that were made against the same live values.
+    """Merge plans that were made against the same live values.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
@@ -49,13 +48,13 @@ def union_of(plans: Sequence[Plan]) -> Plan:
     for plan in plans:
         title = f"{plan.source} (policy {plan.policy!r})"
         for step in plan.steps:
-            placed = step._replace(origin=plan.source if step.stored else "")
+            with_origin = step._replace(origin=plan.source if step.stored else "")
             if step.name:
-                by_name.setdefault(step.name, []).append(_From(placed, title))
+                by_name.setdefault(step.name, []).append(_From(with_origin, title))
             else:
-                steps.append(placed)
-    for found in by_name.values():
-        steps += _merge(found)
+                steps.append(with_origin)
+    for steps_of_it in by_name.values():
+        steps += _merge(steps_of_it)
     steps.sort(key=lambda s: (s.name or s.source, s.source, s.target, s.origin))
     files = {plan.file for plan in plans}
     return Plan(
@@ -68,15 +67,15 @@ def union_of(plans: Sequence[Plan]) -> Plan:
     )
 
 
-def _merge(found: Sequence[_From]) -> Iterator[Step]:
-    """The step of one live value, and what becomes of the stored values that it leaves."""
-    claims = [one for one in found if one.step.status in ASSIGNED | {Status.RESET}]
-    restored = [one for one in claims if one.step.status in ASSIGNED]
-    refused = [one for one in found if _is_refused(one.step)]
+def _merge(steps_of_it: Sequence[_From]) -> Iterator[Step]:
+    """The step of one live value, and the steps of stored values that it does not use."""
+    claims = [each for each in steps_of_it if each.step.status in ASSIGNED | {Status.RESET}]
+    restored = [each for each in claims if each.step.status in ASSIGNED]
+    refused = [each for each in steps_of_it if _is_refused(each.step)]
     if restored and len(claims) > 1:
-        reason = f"{' and '.join(one.title for one in claims)} would both restore it"
+        reason = f"{' and '.join(each.title for each in claims)} would both restore it"
         if len(restored) < len(claims):
-            reset = next(one for one in claims if one.step.status is Status.RESET)
+            reset = next(each for each in claims if each.step.status is Status.RESET)
             reason = f"{restored[0].title} would restore it, and {reset.title} would reset it"
         chosen = restored[0]
         yield chosen.step._replace(
@@ -86,47 +85,49 @@ def _merge(found: Sequence[_From]) -> Iterator[Step]:
             hint=_HINT,
         )
     else:
-        chosen = (refused or claims or [max(found, key=_gravity)])[0]
+        chosen = (refused or claims or [max(steps_of_it, key=_gravity)])[0]
         step = chosen.step
         if step.status is Status.MISSING:
-            reasons = _listed(one.step.reason for one in found if one.step.status is step.status)
+            reasons = _listed(
+                each.step.reason for each in steps_of_it if each.step.status is step.status
+            )
             step = step._replace(reason=reasons)
         yield step
-    for one in found:
-        if one is not chosen and one.step.stored is not None:
-            yield _left(one.step, chosen)
+    for each in steps_of_it:
+        if each is not chosen and each.step.stored is not None:
+            yield _left(each.step, chosen)
 
 
 def _is_refused(step: Step) -> bool:
-    """Whether something is wrong with what the source has; that it has nothing, others mend."""
+    """Whether the source's value is refused; a MISSING one may come from another source."""
     return step.severity is Severity.ERROR and step.status is not Status.MISSING
 
 
-def _gravity(one: _From) -> tuple[int, bool]:
-    return _GRAVITY.index(one.step.severity), one.step.status is not Status.EXCLUDED
+def _gravity(each: _From) -> tuple[int, bool]:
+    return _GRAVITY.index(each.step.severity), each.step.status is not Status.EXCLUDED
 
 
 def _left(step: Step, chosen: _From) -> Step:
-    """A stored value that does not go where its name leads."""
+    """The step of a stored value whose variable gets its value from another source."""
     alone = step._replace(name="", live=None, changes=())
     if step.status in ASSIGNED:
         reason = f"its variable is restored from {chosen.title}"
         return alone._replace(status=Status.UNEXPECTED, reason=reason)
-    if step.status is Status.RESET:  # there is one value to reset, and its step is another's
+    if step.status is Status.RESET:  # the other source's step resets the value
         return alone._replace(status=Status.EXCLUDED)
     return alone
 
 
 def _problems(plan: Plan, *, alone: bool) -> Iterator[Problem]:
-    """Those of one plan, each with its source; of policies in several files, with its file."""
+    """The problems of one plan with its source, and its file unless ``alone``."""
     for problem in plan.problems:
-        told = problem
+        complete = problem
         if not problem.message.endswith(f" {plan.source}"):
-            told = problem._replace(message=f"{plan.source}: {problem.message}")
+            complete = problem._replace(message=f"{plan.source}: {problem.message}")
         if not alone:
-            place = told._replace(hint="").show(plan.file) if plan.file else told.message
-            told = type(problem)(place, hint=problem.hint)
-        yield told
+            text = complete._replace(hint="").show(plan.file) if plan.file else complete.message
+            complete = type(problem)(text, hint=problem.hint)
+        yield complete
 
 
 def _listed(texts: Iterable[str]) -> str:

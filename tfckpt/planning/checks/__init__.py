@@ -1,4 +1,4 @@
-"""Whether matched values fit, and what to say of those that were not matched.
+"""Whether matched values fit, and what to report about values without a match.
 
 May import `adaptation` and below.
 """

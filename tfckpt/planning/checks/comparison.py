@@ -1,9 +1,9 @@
-"""A stored value and the live one it is meant for: may the one go into the other?
+"""Checks whether a stored value may be assigned to the live one that it maps to.
 
-Shapes must be equal, ``(1,)`` and ``()`` included: TensorFlow refuses that pair as well. Types must
-be equal, or numbers of which the policy says that they may be converted; a string is never a
-number, a number never a bool, and a complex number is not cut down to its real part. Last comes the
-question whether this really is the value that the name says, which `structure` answers.
+Shapes must be equal; ``(1,)`` and ``()`` are different, as in TensorFlow. Dtypes must be equal, or
+the policy must allow the cast; strings, bools and numbers are never converted into each other, nor
+complex numbers into real ones. Finally `matching.structure` and `matching.optimizers` check whether
+the values really are the same, although their names match.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHAPE_HINT = (
 
 
 class Comparison:
-    """Steps for pairs that a policy has selected."""
+    """Makes the steps for pairs that a policy has selected."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Comparison:
         self._datasets = stored.datasets, live.datasets
 
     def plain(self, stored: Entry, live: Entry) -> bool:
-        """Whether a value goes as it is into the live one of the same name, without a word.
+        """Whether a value is simply LOADED into the live one of the same name.
 
-        What :meth:`step` says at length, of a route that says nothing either.
+        A fast path: :meth:`step` comes to the same result for such a pair.
         """
         return (
             stored.shape == live.shape
@@ -76,35 +76,35 @@ class Comparison:
 
     @cached_property
     def _sure(self) -> frozenset[Role]:
-        """The roles of which no value is doubtful that has the same name on both sides."""
+        """The roles whose values cannot be ambiguous if both sides have the same name."""
         if "name" in self._match and not self._layers.alike:
             return frozenset()
-        doubtful = {Role.HYPERPARAMETER} if self._optimizers.alike else _OPTIMIZERS
-        return frozenset(Role) - doubtful
+        ambiguous = {Role.HYPERPARAMETER} if self._optimizers.alike else _OPTIMIZERS
+        return frozenset(Role) - ambiguous
 
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
-        """One for a live value and what is meant for it: a value, or several that are joined."""
+        """The step of a live value and the stored value, or joined values, that map to it."""
         route, stored = routes[0], routes[0].stored
-        parts = tuple(other.stored for other in routes[1:])
+        parts = tuple(conflict.stored for conflict in routes[1:])
         error, subject = Severity.ERROR, (live.name, stored.name, live, stored)
-        if live.role is Role.VOCABULARY and (other := vocabularies.ambiguity(stored, live)):
-            return Step(Status.SUSPECT, *subject, error, other, vocabularies.HINT, parts=parts)
+        if live.role is Role.VOCABULARY and (conflict := vocabularies.ambiguity(stored, live)):
+            return Step(Status.SUSPECT, *subject, error, conflict, vocabularies.HINT, parts=parts)
         try:
             changes = self._adaptations.changes(routes, live) if self._adapts else ()
         except Impossible as why:
             hint = why.hint or _EXCLUDE
             return Step(Status.MISMATCH, *subject, error, why.reason, hint, parts=parts)
-        made = changes[-1].after[0] if changes else stored
-        if (refused := self._unequal(made, live, changes)) is not None:
-            severity, reason, hint = refused
+        adapted = changes[-1].after[0] if changes else stored
+        if (mismatch := self._unequal(adapted, live, changes)) is not None:
+            severity, reason, hint = mismatch
             return Step(Status.MISMATCH, *subject, severity, reason, hint, "", parts, changes)
         ambiguity, hint = self._ambiguity(stored, live, explicit=route.explicit)
         if ambiguity and self._match != {"name"}:
             return Step(Status.SUSPECT, *subject, error, ambiguity, hint, parts=parts)
-        cast = f"{made.dtype} → {live.dtype}" if made.dtype != live.dtype else ""
+        cast = f"{adapted.dtype} → {live.dtype}" if adapted.dtype != live.dtype else ""
         trusted = f"{ambiguity} (accepted: match: name)" if ambiguity else ""
-        how = "" if route.adapt >= 0 else _how(route)
-        notes = *map(str, changes), cast, how, route.unnamed, trusted
+        origin = "" if route.adapt >= 0 else _how(route)
+        notes = *map(str, changes), cast, origin, route.unnamed, trusted
         reason = "; ".join(filter(None, notes))
         severity = Severity.NOTE if changes or cast or trusted or route.unnamed else Severity.OK
         if datasets.built_differently(*self._both(stored, live)):
@@ -117,26 +117,26 @@ class Comparison:
         return Step(status, *subject, severity, reason, "", "", parts, changes)
 
     def _unequal(
-        self, made: Entry | ValueSpec, live: Entry, changes: Sequence[Change]
+        self, adapted: Entry | ValueSpec, live: Entry, changes: Sequence[Change]
     ) -> tuple[Severity, str, str] | None:
-        """Why what is there, after its changes, is not what the live value takes."""
+        """Why the value, after its changes, has the wrong shape or dtype; None if it fits."""
         where = f"after {changes[-1].how}" if changes else "in the checkpoint"
-        if made.shape != live.shape and not self._takes(live.name, made.shape):
-            shapes = f"{_shape(made)} {where}, {_shape(live)} in the model"
+        if adapted.shape != live.shape and not self._takes(live.name, adapted.shape):
+            shapes = f"{_shape(adapted)} {where}, {_shape(live)} in the model"
             reason = f"incompatible tensor with shape {shapes}"
             if self._skip_shapes and not changes:
                 return Severity.WARN, reason, ""
             return Severity.ERROR, reason, _EXCLUDE if changes else _SHAPE_HINT
-        if made.dtype == live.dtype:
+        if adapted.dtype == live.dtype:
             return None
-        if (can := castable(made.dtype, live.dtype)) and self._cast:
+        if (can_cast := castable(adapted.dtype, live.dtype)) and self._cast:
             return None
-        reason = f"{_dtype(made)} {where}, {_dtype(live)} in the model"
-        hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can else _EXCLUDE
+        reason = f"{_dtype(adapted)} {where}, {_dtype(live)} in the model"
+        hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can_cast else _EXCLUDE
         return Severity.ERROR, reason, hint
 
     def _ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
-        """Why it may be another value, and a hint; ``explicit`` says that a rule names this one."""
+        """Why it may be another value, and a hint; ``explicit`` if a rule names this value."""
         if "name" in self._match:
             ambiguity = self._layers.ambiguity(stored.of or stored.name, live.of or live.name)
             if ambiguity[0]:
@@ -150,7 +150,7 @@ class Comparison:
         return "", ""
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:
-        """The data sets of a stored iterator and of a live one."""
+        """The datasets of a stored iterator and of a live one."""
         stored_datasets, live_datasets = self._datasets
         return stored_datasets.get(stored.name), live_datasets.get(live.name)
 

@@ -1,8 +1,8 @@
-"""Whether a plan is worth carrying out: too little of it, or nothing at all, is a problem.
+"""Reports plans that would restore nothing, or less than ``min_restored``.
 
-TensorFlow calls a restore of nothing a success. What would match any checkpoint does not count here
-as something: a save counter never does, and the optimizer's step and learning rate, metrics, seeds
-and vocabularies do only where nothing else was asked for.
+TensorFlow calls a restore of nothing a success. Values that match almost any checkpoint do not
+count as restored: a save counter never does; an optimizer's step and learning rate, metrics, seeds
+and vocabularies count only if the policy selects nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
 
 _LEFT_ALONE = frozenset({Status.EXCLUDED, Status.RESET})
-_TRIFLES = frozenset(
+_MATCH_ANYTHING = frozenset(
     {Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED, Role.VOCABULARY}
 )
 _TOPS = 6
@@ -37,9 +37,9 @@ def coverage(
     selected = [step for step in steps if step.live and step.status not in _LEFT_ALONE]
     assigned = [step for step in selected if step.status in ASSIGNED]
     yield from _share(policy, selected, assigned)
-    if policy.allow_empty or _something(selected, assigned):
+    if policy.allow_empty or _restores_something(selected, assigned):
         return
-    # what does not fit, or has been renamed, says why by itself
+    # a mismatch or a renamed layer has its own reason
     errors = (step for step in selected if step.severity is Severity.ERROR)
     if not any(step.stored or step.hint.startswith(RENAMED) for step in errors):
         in_checkpoint, in_model = _tops(stored), _tops(live)
@@ -52,7 +52,7 @@ def coverage(
 
 
 def is_save_counter(entry: Entry) -> bool:
-    """Whether it is what ``tf.train.Checkpoint.save`` counts in."""
+    """Whether it is the ``save_counter`` of ``tf.train.Checkpoint``."""
     return entry.name == SAVE_COUNTER and entry.role is Role.STATE
 
 
@@ -73,14 +73,14 @@ def _parameters(steps: Iterable[Step]) -> int:
     return sum(math.prod(entry.shape or ()) for entry in entries if entry.role is Role.WEIGHT)
 
 
-def _something(selected: Iterable[Step], assigned: Iterable[Step]) -> bool:
+def _restores_something(selected: Iterable[Step], assigned: Iterable[Step]) -> bool:
     if any(_substantial(step.entry) for step in selected):
         return any(_substantial(step.entry) for step in assigned)
     return not all(is_save_counter(step.entry) for step in assigned)
 
 
 def _substantial(entry: Entry) -> bool:
-    return entry.role not in _TRIFLES and not is_save_counter(entry)
+    return entry.role not in _MATCH_ANYTHING and not is_save_counter(entry)
 
 
 def _tops(inventory: Inventory) -> str:

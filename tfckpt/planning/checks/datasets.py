@@ -1,4 +1,4 @@
-"""An iterator's place means something in the data set that it was saved with."""
+"""An iterator's position is only valid for the dataset that it was saved with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Dataset
 
-_INFINITE, _UNKNOWN = -1, -2  # TensorFlow's words
+_INFINITE, _UNKNOWN = -1, -2  # tf.data.INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 HINT = (
     "build the dataset as it was when it was saved; to start the data from the beginning, "
     "exclude the iterator in a policy, or do not pass it to the checkpoint"
@@ -19,7 +19,7 @@ BUILT_DIFFERENTLY = (
 
 
 def ambiguity(stored: Dataset | None, live: Dataset | None) -> str:
-    """Why a place in the one data set is none in the other, ``""`` where nothing says so.
+    """Why a position in one dataset is not valid in the other; ``""`` if nothing shows that.
 
     >>> from tfckpt.core.inventory import Dataset
     >>> ten = Dataset("int64", 10, "1")
@@ -40,7 +40,7 @@ def ambiguity(stored: Dataset | None, live: Dataset | None) -> str:
 
 
 def built_differently(stored: Dataset | None, live: Dataset | None) -> bool:
-    """Whether they are two, whose elements may be alike all the same."""
+    """Whether the datasets have different fingerprints; their elements may still be equal."""
     if stored is None or live is None or "" in (stored.fingerprint, live.fingerprint):
         return False
     return stored.fingerprint != live.fingerprint

@@ -1,11 +1,11 @@
-"""Which layers of the checkpoint seem to have been renamed in the model.
+"""Suggests ``rename`` rules for layers that seem to have been renamed in the model.
 
-A rule is offered, ready to be pasted, only where it would be right: a whole layer of the model has
-nothing in the checkpoint, a whole layer of the checkpoint goes nowhere, both hold variables of the
-same names, roles and shapes, and no other pair of layers fits as well. Of several that do, those
-whose paths end alike are the same: ``backbone/conv`` is ``encoder/conv``. An automatic name ends no
-path, and its layer must be the only one of its kind on either side. The rule is about the highest
-parents for which it takes no value away from where it is now.
+A rule is suggested only if it is very likely right: all variables of a layer in the model are
+missing, all variables of a layer in the checkpoint are unused, both have the same names, roles and
+shapes, and no other pair of layers fits as well. If several fit, those whose paths end alike are
+paired: ``backbone/conv`` with ``encoder/conv``. Ends that are automatic names do not count; such a
+layer must be the only one of its kind on both sides. The rule names the highest parents for which
+it takes no value away from its present match.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEY = re.compile(r"(checkpoint|model): (?=\")")
 
 
 def rule_of(hint: str) -> str:
-    """The rule that a hint offers, as Python; "" where it offers none.
+    """The rule in a hint, as Python; "" if it has none.
 
     >>> rule_of('renamed? rename: [{checkpoint: "model/a/**", model: "model/b/**"}]')
     '{"checkpoint": "model/a/**", "model": "model/b/**"}'
@@ -39,7 +39,7 @@ def rule_of(hint: str) -> str:
 
 
 class RenameHints:
-    """Rules that would fill what is missing with what is left over.
+    """``rename`` rules that would map unused stored values to missing live ones.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> old = Entry("model/backbone/conv/kernel", Role.WEIGHT, "float32", (3, 3))
@@ -59,15 +59,15 @@ class RenameHints:
         self._missing = missing
 
     def of(self, entry: Entry) -> str:
-        """The rule that is about a value, missing or left over, or about its variable."""
+        """The rule for a missing or unused value, or for its variable; ``""`` for none."""
         return self._hints.get((entry.of or entry.name).rpartition("/")[0], "")
 
     @cached_property
     def _hints(self) -> dict[str, str]:
-        """Path of a layer of either side → the rule."""
+        """Path of a stored or live layer → the hint with its rule."""
         if not self._left or not self._missing:
             return {}
-        found = {}
+        hints = {}
         chosen = {e.name for e in self._left}, {e.name for e in self._missing}
         layers = _layers(self._stored), _layers(self._live)
         kinds = [Counter(side.values()) for side in layers]
@@ -80,9 +80,9 @@ class RenameHints:
             for stored_path, live_path in _heads(old, new):
                 if self._fits(stored_path, live_path, names, *chosen):
                     rule = f'{{checkpoint: "{stored_path}/**", model: "{live_path}/**"}}'
-                    found[old] = found[new] = f"{RENAMED}[{rule}]"
+                    hints[old] = hints[new] = f"{RENAMED}[{rule}]"
                     break
-        return found
+        return hints
 
     def _fits(
         self,
@@ -92,7 +92,7 @@ class RenameHints:
         left: Collection[str],
         missing: Collection[str],
     ) -> bool:
-        """Whether a rule moves nothing that is at its place, and nothing to where it is not."""
+        """Whether a rule would move only unused values, and only to missing ones."""
         if not _PLAIN.fullmatch(stored_path + live_path):
             return False
         for index in range(bisect_left(names, f"{stored_path}/"), len(names)):
@@ -122,7 +122,7 @@ def _layers(entries: Mapping[str, Entry]) -> dict[str, _Values]:
 
 
 def _whole(layers: Mapping[str, _Values], chosen: Collection[str]) -> dict[str, _Values]:
-    """The layers of which all variables are among the chosen."""
+    """The layers whose variables are all among the chosen."""
     return {
         path: values
         for path, values in layers.items()
@@ -131,7 +131,7 @@ def _whole(layers: Mapping[str, _Values], chosen: Collection[str]) -> dict[str, 
 
 
 def _automatic(inventory: Inventory) -> set[str]:
-    """The paths of layers whose names nobody chose, or of which the file does not tell them."""
+    """The paths of layers with automatic or unknown names."""
     sequences = inventory.sequences.items()
     return {
         f"{p}/{layer.name}"
@@ -146,7 +146,7 @@ def _end(path: str) -> str:
 
 
 def _pairs(old: Mapping[str, _Values], new: Mapping[str, _Values]) -> Iterator[tuple[str, str]]:
-    """Layers of both sides that hold the same; by as much of the ends of their paths as tells."""
+    """Pairs of stored and live layers with equal variables, best matching path ends first."""
     rest = dict(old), dict(new)
     depth = max((path.count("/") + 1 for side in rest for path in side), default=0)
     for levels in range(min(depth, _MOST_LEVELS), -1, -1):
@@ -157,18 +157,18 @@ def _pairs(old: Mapping[str, _Values], new: Mapping[str, _Values]) -> Iterator[t
                 if len(parts) >= levels:
                     end = tuple(parts[len(parts) - levels :])
                     alike.setdefault((end, values), ([], []))[number].append(path)
-        for theirs, ours in alike.values():
-            if not theirs or not ours:
+        for stored_paths, live_paths in alike.values():
+            if not stored_paths or not live_paths:
                 continue
-            if len(theirs) == len(ours) == 1:
-                yield theirs[0], ours[0]
-            for number, paths in enumerate((theirs, ours)):
+            if len(stored_paths) == len(live_paths) == 1:
+                yield stored_paths[0], live_paths[0]
+            for number, paths in enumerate((stored_paths, live_paths)):
                 for path in paths:
                     del rest[number][path]
 
 
 def _heads(old: str, new: str) -> Iterator[tuple[str, str]]:
-    """Both paths without what they end with alike, the shortest first."""
+    """Both paths without their common end, the shortest first."""
     parts = old.split("/"), new.split("/")
     same = 0
     while same < min(map(len, parts)) - 1 and parts[0][-1 - same] == parts[1][-1 - same]:

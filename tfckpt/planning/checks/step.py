@@ -1,4 +1,4 @@
-"""What becomes of one value in a restore: the steps that a plan is made of."""
+"""The steps of a plan: what happens to each value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Status(str, Enum):
-    """What becomes of one value."""
+    """What happens to one value."""
 
     LOADED = "LOADED"
     RENAMED = "RENAMED"
@@ -29,7 +29,7 @@ class Status(str, Enum):
 
 
 class Severity(str, Enum):
-    """How much a step matters; one ``error`` anywhere refuses the whole plan."""
+    """How serious a step is; a single ``error`` refuses the whole plan."""
 
     OK = "ok"
     NOTE = "note"
@@ -43,24 +43,24 @@ ASSIGNED = frozenset({Status.LOADED, Status.RENAMED, Status.CAST, Status.ADAPTED
 
 
 class Step(NamedTuple):
-    """What becomes of one value, or of a stored and a live one that belong together.
+    """What happens to one value, or to a stored and a live value that belong together.
 
-    A tuple, as :class:`~tfckpt.core.inventory.Entry` is, and for the same reason.
+    A named tuple for speed, like :class:`~tfckpt.core.inventory.Entry`.
 
     Attributes:
         status: what happens.
-        name: canonical name of the live value, ``""`` where none is concerned.
-        source: canonical name of the stored value, ``""`` where none is concerned.
+        name: canonical name of the live value; ``""`` if there is none.
+        source: canonical name of the stored value; ``""`` if there is none.
         live: the live value, or None.
         stored: the stored value, or None.
-        severity: how much it matters.
-        reason: why, in words; ``""`` for a plain load.
-        hint: what to do about it, where something is known.
-        target: for a stored value that the policy selects, or resets, and that nothing here answers
-            to, the live name that it was meant for, after renaming.
-        parts: the further stored values, in order, where several are joined.
-        changes: what is done to what is stored before it is assigned, in order.
-        origin: the source of the stored value, where a plan has several; ``""`` where it has one.
+        severity: how serious it is.
+        reason: why; ``""`` for a plain load.
+        hint: what to do about it; ``""`` if nothing is known.
+        target: for a stored value that the policy selects or resets and that the model does not
+            have, the live name that it maps to, after renaming.
+        parts: the other stored values, in order, if several are joined.
+        changes: the adaptations of the stored value before it is assigned, in order.
+        origin: the source of the stored value if the plan has several; ``""`` if it has one.
 
     """
 
@@ -79,12 +79,12 @@ class Step(NamedTuple):
 
     @property
     def reads(self) -> tuple[Entry, ...]:
-        """The stored values that are read for it."""
+        """The stored values that the step reads."""
         return () if self.stored is None else (self.stored, *self.parts)
 
     @property
     def entry(self) -> Entry:
-        """The live value where there is one, else the stored one.
+        """The live value if there is one, else the stored one.
 
         >>> from tfckpt.core.inventory import Entry, Role
         >>> rate = Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", ())

@@ -1,4 +1,4 @@
-"""Values that only one side has: how much it matters, why it may be, and what to do about it."""
+"""Steps for MISSING and UNEXPECTED values: severity, likely reason, and what to do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OF_KERAS = _OF_OPTIMIZERS | {Role.WEIGHT}
 
 
 def is_adapter(name: str) -> bool:
-    """Whether it is a factor of what Keras 3 adds to a kernel (``Layer.enable_lora``).
+    """Whether it is a low-rank factor that Keras 3 adds to a kernel (``Layer.enable_lora``).
 
     >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
     (True, False)
@@ -55,16 +55,7 @@ def is_adapter(name: str) -> bool:
 
 
 class Unmatched:
-    """Steps for the values that the other side does not have.
-
-    Args:
-        policy: what is declared.
-        stored: what the checkpoint has.
-        live: what is to be restored.
-        unnamed: why a value of no name may be the one.
-        seeds: likewise for seeds.
-        drop: what the policy drops from the checkpoint.
-    """
+    """Makes the steps for values without a counterpart; ``drop`` is ``exclude_checkpoint``."""
 
     def __init__(
         self,
@@ -86,10 +77,12 @@ class Unmatched:
         self.expect_unexpected = Rules(policy, "expect_unexpected")
 
     def missing(self, live: Entry, moved: Mapping[str, str], renamed: RenameHints) -> Step:
-        """A live value that nothing is meant for; ``moved`` is where rules sent stored ones."""
+        """The step of a live value without a stored one; ``moved``: stored name → its rule."""
         variable = live.of or live.name
-        asked = self._unnamed.ambiguity, self._unnamed.orders.ambiguity
-        ambiguities = (ask(name) for name in dict.fromkeys((variable, live.name)) for ask in asked)
+        sources = self._unnamed.ambiguity, self._unnamed.orders.ambiguity
+        ambiguities = (
+            source(name) for name in dict.fromkeys((variable, live.name)) for source in sources
+        )
         ambiguity, hint = next((found for found in ambiguities if found[0]), ("", ""))
         if ambiguity and self.expect_missing.every(live.name) is None:
             error = Severity.ERROR, ambiguity, hint
@@ -97,10 +90,10 @@ class Unmatched:
         reason, hint = self._why_missing(live, moved)
         unsaved = live.role is Role.SEED and not self._stored.complete
         left_out = live.name in self._stored.left_out
-        known = live.role is not Role.VOCABULARY or self._policy.on_missing != "error"
+        is_error = live.role is not Role.VOCABULARY or self._policy.on_missing != "error"
         severity, reason = self._severity(
             live,
-            self._policy.on_missing if known else "warn",
+            self._policy.on_missing if is_error else "warn",
             reason,
             self.expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
@@ -137,7 +130,7 @@ class Unmatched:
     def unexpected(
         self, stored: Entry, reason: str, renamed: RenameHints, target: str = ""
     ) -> Step:
-        """A stored value that nothing uses; ``""`` for a reason that its name says."""
+        """The step of an unused stored value; ``reason`` is ``""`` if its name explains it."""
         severity, why = self._severity(
             stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self.expect_unexpected
         )
@@ -149,9 +142,9 @@ class Unmatched:
                 hint = f"compile the model, or {self._weights_alone}"
             elif not reason and is_adapter(stored.name):
                 hint = renamed.of(stored) or ADAPTERS_HINT
-            elif not reason and (top := _top(stored.name)) in self._not_given:
+            elif not reason and (top := _top(stored.name)) in self._absent_objects:
                 why = f"no object was passed as {top!r}"
-                selectors = ", ".join(f'"{one}/**"' for one in self._not_given)
+                selectors = ", ".join(f'"{top_}/**"' for top_ in self._absent_objects)
                 hint = renamed.of(stored) or (
                     f"pass it as {top}=…, or leave it in the checkpoint: "
                     f"exclude_checkpoint: [{selectors}]"
@@ -163,27 +156,27 @@ class Unmatched:
                 hint = _LEFT_SLOT_HINT
             elif not reason and stored.role is Role.HYPERPARAMETER:
                 hint = _SETTING_HINT
-        found = Status.UNEXPECTED, "", stored.name, None, stored
-        return Step(*found, severity, why, hint, target)
+        subject = Status.UNEXPECTED, "", stored.name, None, stored
+        return Step(*subject, severity, why, hint, target)
 
     @cached_property
     def _optimizers(self) -> tuple[bool, bool]:
-        """Whether the checkpoint has one, and whether the model does."""
+        """Whether the checkpoint has optimizer state, and whether the model does."""
         return _has_optimizer(self._stored), _has_optimizer(self._live)
 
     @property
     def by_role(self) -> bool:
-        """Whether what is said of a stored value of a variable that is gone depends on its role."""
-        return not self._not_given and not self._live.aliases
+        """Whether the reason for an unused value of an absent variable depends only on its role."""
+        return not self._absent_objects and not self._live.aliases
 
     @cached_property
     def _slots(self) -> tuple[set[str], set[str]]:
-        """What the optimizers keep of variables, in the checkpoint and in the model."""
+        """The slot names of the optimizers, in the checkpoint and in the model."""
         return _slots(self._stored), _slots(self._live)
 
     @cached_property
-    def _not_given(self) -> list[str]:
-        """What the names in the checkpoint begin with of which the live objects have none."""
+    def _absent_objects(self) -> list[str]:
+        """The first components of stored names that no live name begins with."""
         entries = self._stored.entries.values()
         stored = {e.name.partition("/")[0] for e in entries if e.role in _OF_KERAS}
         return sorted(stored - {_top(name) for name in self._live.entries} - {"optimizer"})

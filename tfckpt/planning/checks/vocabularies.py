@@ -1,8 +1,8 @@
-"""The words of a lookup layer: equal on both sides, or the layer has none yet and takes them.
+"""Vocabularies of lookup layers: equal on both sides, or the layer's is empty and is filled.
 
-A lookup keeps its words in a table that is made once; what has been traced with the layer, a
-``tf.data`` pipeline for one, goes on with that table. So other words are never put in the place of
-those that are there. Which words they are is told by the checksum that the index has of them.
+A lookup layer creates its table once, and anything traced with the layer, such as a ``tf.data``
+pipeline, keeps using that table. So an existing vocabulary is never replaced. Vocabularies are
+compared by the checksum in the checkpoint's index.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HINT = (
 
 
 def ambiguity(stored: Entry, live: Entry) -> str:
-    """Why the live layer does not take what is stored, ``""`` where it does.
+    """Why a stored vocabulary cannot be restored into the live layer; ``""`` if it can.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> words = Entry("model/text/vocabulary", Role.VOCABULARY, "string", (3,), crc32c=7)
@@ -35,7 +35,7 @@ def ambiguity(stored: Entry, live: Entry) -> str:
     if stored.dtype != live.dtype:
         return f"the layer's entries are {live.dtype}, those in the checkpoint are {stored.dtype}"
     if live.shape == (0,) or None in (stored.crc32c, live.crc32c):
-        return ""  # who assigns compares them
+        return ""  # compared when it is assigned
     if stored.shape != live.shape:
         return f"the layer has {_count(live)}, and the checkpoint has {_count(stored)}"
     if stored.crc32c != live.crc32c:
