@@ -100,14 +100,14 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
         {paths.of(path): name for path, name in stored.optimizers.items() if paths.of(path)},
         stored.complete and not left_out,
         {
-            (path_now if path_now != root.component else keyword): dataclasses.replace(
-                root, component=path_now
+            (new_path if new_path != root.component else keyword): dataclasses.replace(
+                root, component=new_path
             )
             for keyword, root in stored.roots.items()
-            if (path_now := paths.of(root.component))
+            if (new_path := paths.of(root.component))
         },
         dict(stored.left_out),
-        labels={path_now: n for path, n in stored.labels.items() if (path_now := paths.of(path))},
+        labels={new_path: n for path, n in stored.labels.items() if (new_path := paths.of(path))},
     )
 
 

@@ -1,4 +1,4 @@
-"""The rules of `adapt`, by shape and type alone: slices, resizes, casts, functions.
+"""The `adapt` rules, by shape and dtype alone: slices, resizes, casts, functions.
 
 May import `matching` and below.
 """

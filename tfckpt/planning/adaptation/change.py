@@ -1,4 +1,4 @@
-"""What is done to a stored value before it is assigned, step by step, as a plan says it."""
+"""The operations on a stored value before it is assigned, as a plan lists them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class ValueSpec(NamedTuple):
-    """Shape and type of a value on its way."""
+    """Shape and dtype of a value between two operations."""
 
     shape: Shape
     dtype: str
 
 
-class Impossible(Exception):  # noqa: N818 - the answer to a question, raised by none to a user
-    """A value cannot be adapted so; why, and what to do."""
+class Impossible(Exception):  # noqa: N818 - control flow, never reaches a user
+    """A value cannot be adapted by a rule; with the reason and a hint."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -29,15 +29,15 @@ class Impossible(Exception):  # noqa: N818 - the answer to a question, raised by
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """One operation, with everything settled that it needs to be carried out.
+    """One operation, with all parameters resolved.
 
     Attributes:
-        how: the kind of rule that it follows, ``transpose``.
-        before: shape and type of what goes in; several where values wait to be joined.
-        after: of what comes out.
-        detail: what else there is to say, ``[:, 4:8]``.
-        options: numbers and words for each that goes in, or for all that are joined.
-        rows: for ``vocabulary``, the row of the old value for each of the new one, -1 for none.
+        how: the kind of rule, such as ``transpose``.
+        before: the inputs' shapes and dtypes; several if values will be joined.
+        after: the outputs' shapes and dtypes.
+        detail: more for the report, such as ``[:, 4:8]``.
+        options: resolved parameters for each input, or one set for joined inputs.
+        rows: for ``vocabulary``, the old row for each new row, -1 for none.
     """
 
     how: str
@@ -48,7 +48,7 @@ class Change:
     rows: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """In words.
+        """The change as reports show it.
 
         >>> str(Change("transpose", (ValueSpec((2, 3), "int8"),), (ValueSpec((3, 2), "int8"),)))
         'transpose: (2, 3) → (3, 2)'
@@ -67,7 +67,7 @@ class Change:
 
 
 def show_shape(shape: Iterable[int]) -> str:
-    """A shape as reports have it.
+    """A shape as reports show it.
 
     >>> show_shape((4,)), show_shape((2, 3))
     ('(4)', '(2, 3)')

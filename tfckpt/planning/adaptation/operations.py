@@ -1,7 +1,8 @@
-"""What each kind of rule does to one value, by shape and type alone.
+"""The kinds of `adapt` rules for one value, by shape and dtype alone.
 
-Each function takes the rule, what there is, and the live value that all of it leads to; it returns
-what comes of it, the settled numbers, and what a report says beside the shapes.
+Each function takes the rule, the value's present spec, and the spec of the live value at the end of
+the pipeline. It returns the resulting spec, the resolved parameters, and a detail for the report,
+or raises :class:`~tfckpt.planning.adaptation.change.Impossible` if the rule cannot be applied.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _CAST_HINT = "add a `how: cast` rule before this one"
 
 @dataclasses.dataclass(frozen=True)
 class PlanContext:
-    """What a plan is told of the world outside of policies and inventories.
+    """What a plan needs to know besides policy and inventories.
 
     Attributes:
-        vocabularies: path of each file of words that the policy names → its words.
-        functions: names that the program has registered.
-        initializers: those names in the policy that Keras knows as initializers.
+        vocabularies: path of each vocabulary file in the policy → its words.
+        functions: names of registered adaptation functions.
+        initializers: names in the policy that are Keras initializers.
     """
 
     vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -114,9 +115,9 @@ def pad(rule: adaptations.Pad, kind: ValueSpec, live: ValueSpec, known: PlanCont
         raise Impossible(f"{show_shape(kind.shape)} does not fit into {show_shape(shape)}")
     to = ValueSpec(shape, kind.dtype)
     fill = filling(rule.value, to, live, known)
-    where = f", at {show_shape(before)}" if any(before) else ""
+    offset = f", at {show_shape(before)}" if any(before) else ""
     detail = f"with {rule.value:g}" if isinstance(rule.value, float) else f"with {rule.value}"
-    return Done(to, {"before": before, "shape": shape, "fill": fill}, detail + where)
+    return Done(to, {"before": before, "shape": shape, "fill": fill}, detail + offset)
 
 
 def tile(rule: adaptations.Tile, kind: ValueSpec, live: ValueSpec, _: PlanContext) -> Done:
@@ -139,7 +140,7 @@ def tile(rule: adaptations.Tile, kind: ValueSpec, live: ValueSpec, _: PlanContex
     mean = rule.scale == "mean"
     if mean and not is_real(kind.dtype):
         raise Impossible(f"scale: mean needs floating-point numbers, not {kind.dtype}", _CAST_HINT)
-    to = tuple(old * many for old, many in zip(shape, times, strict=True))
+    to = tuple(old * repeats for old, repeats in zip(shape, times, strict=True))
     options = {"axis": axis, "times": times, "divisor": math.prod(times) if mean else 1}
     detail = f"{'×'.join(map(str, times))}{', mean' * mean}"
     return Done(ValueSpec(to, kind.dtype), options, detail)
@@ -202,46 +203,51 @@ def _resize_grid(rule: adaptations.Resize, grid: Shape, kind: ValueSpec, live: V
 def vocabulary(
     rule: adaptations.Vocabulary, kind: ValueSpec, live: ValueSpec, known: PlanContext
 ) -> Done:
-    if lacking := {rule.old, rule.new} - known.vocabularies.keys():
-        raise Impossible(f"vocabulary file {min(lacking)} was not read")
+    if unread := {rule.old, rule.new} - known.vocabularies.keys():
+        raise Impossible(f"vocabulary file {min(unread)} was not read")
     old, new = known.vocabularies[rule.old], known.vocabularies[rule.new]
     axis = axis_of(rule.axis, kind.shape)
     sides = [("the checkpoint", kind.shape, rule.old, old)]
     if len(live.shape) == len(kind.shape):
         sides.append(("the model's variable", live.shape, rule.new, new))
-    around = rule.before + rule.oov
+    other_rows = rule.before + rule.oov
     for side, shape, file, words in sides:
-        if shape[axis] != len(words) + around:
-            others = f" and {around} other{'s' * (around != 1)}" if around else ""
+        if shape[axis] != len(words) + other_rows:
+            others = f" and {other_rows} other row{'s' * (other_rows != 1)}" if other_rows else ""
             raise Impossible(
-                f"{file} has {len(words)} words, which{others} make {len(words) + around} rows, "
-                f"but axis {axis} of {side} has {shape[axis]}",
+                f"{file} has {len(words)} words{others}, but axis {axis} of {side} has size "
+                f"{shape[axis]}",
                 "set `before` and `oov` to the numbers of rows that belong to no word",
             )
-    at = {word: rule.before + i for i, word in enumerate(old)}
-    found = [at.get(word, -1) for word in new]
-    if old and new and max(found) < 0:
+    row_of = {word: rule.before + i for i, word in enumerate(old)}
+    old_rows = [row_of.get(word, -1) for word in new]
+    if old and new and max(old_rows) < 0:
         raise Impossible(f"no word of {rule.new} is in {rule.old}")
     end = rule.before + len(old)
-    rows = (*range(rule.before), *found, *range(end, end + rule.oov))
+    rows = (*range(rule.before), *old_rows, *range(end, end + rule.oov))
     to = ValueSpec((*kind.shape[:axis], len(rows), *kind.shape[axis + 1 :]), kind.dtype)
-    lost = found.count(-1)
+    missing_count = old_rows.count(-1)
     fill: float | str = 0.0
-    if lost and rule.missing == "mean" and not is_real(kind.dtype):
+    if missing_count and rule.missing == "mean" and not is_real(kind.dtype):
         raise Impossible(
             f"missing: mean needs floating-point numbers, not {kind.dtype}", _CAST_HINT
         )
-    if lost and rule.missing != "mean":
+    if missing_count and rule.missing != "mean":
         fill = filling(0.0 if rule.missing == "zeros" else rule.missing, to, live, known)
-    elif lost:
+    elif missing_count:
         fill = "mean"
     options = {"axis": axis, "fill": fill, "words": (rule.before, end)}
-    detail = f"{rule.old} → {rule.new}, {len(new) - lost} of {len(new)} words known"
-    return Done(to, options, detail + (f", {rule.missing} for {lost}" if lost else ""), rows)
+    detail = f"{rule.old} → {rule.new}, {len(new) - missing_count} of {len(new)} words known"
+    return Done(
+        to,
+        options,
+        detail + (f", {rule.missing} for {missing_count}" if missing_count else ""),
+        rows,
+    )
 
 
 def filling(fill: float | str, to: ValueSpec, live: ValueSpec, known: PlanContext) -> float | str:
-    """A number, ``initialize`` or the name of an initializer, if ``to`` can be filled with it."""
+    """``fill`` itself, a number or the name of an initializer, if it is valid for ``to``."""
     if not isinstance(fill, str):
         if not holds(to.dtype, fill):
             raise Impossible(f"{to.dtype} cannot hold {fill:g}")
@@ -282,14 +288,14 @@ _INITIALIZERS = (
 
 
 def axis_of(axis: int, shape: Sequence[int]) -> int:
-    """An axis counted from the front."""
+    """A possibly negative axis as a non-negative one."""
     if not -len(shape) <= axis < len(shape):
         raise Impossible(f"{show_shape(shape)} has no axis {axis}")
     return axis % len(shape)
 
 
 def box(shape: Sequence[int], start: Sequence[int], size: Sequence[int]) -> str:
-    """A part of a value, as it is written in Python.
+    """A slice of a value in Python notation.
 
     >>> box((4, 12), (0, 4), (4, 4))
     '[:, 4:8]'

@@ -1,11 +1,9 @@
-"""The rules of ``adapt`` on the way from a stored value to a live one.
+"""Applies the ``adapt`` rules that match a value, as one pipeline in the policy's order.
 
-All rules that match a value make one pipeline, in the order in which they are written. ``split``,
-``concat`` and a ``function`` of several values also say where stored values go, as a rename does;
-what stands before them in the policy is done to each stored value, what stands behind them to the
-part or the whole. An optimizer's slots are not adapted along with their variable: what is right for
-a weight need not be right for what an optimizer keeps of it, so a slot has a rule of its own, is
-reset, or is refused.
+``split``, ``concat`` and a ``function`` of several values also determine where stored values go, as
+a rename does. Rules before them apply to each stored value, rules after them to the part or the
+joined value. Slots are not adapted with their variable, because an operation that is right for a
+weight need not be right for its slots: a slot has its own rule, is reset, or is refused.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ _SINGLE: dict[
     adaptations.Vocabulary: operations.vocabulary,
     adaptations.Tile: operations.tile,
 }
-# What changes nothing where type and shape are right already, and then is not spoken of.
-_FITTING = {"cast", "reshape", "slice", "pad", "tile"}
+# These do nothing if dtype and shape are right already, and are not reported then.
+_IDEMPOTENT = {"cast", "reshape", "slice", "pad", "tile"}
 _SLOT_HINT = "add an `adapt` rule for the slot itself, or reset it with optimizer: {slots: reset}"
 
 
@@ -71,10 +69,10 @@ class Adaptations:
         ]
 
     def changes(self, routes: Sequence[Route], live: Entry) -> tuple[Change, ...]:
-        """What is done to the stored values of these routes, in the order of the parts.
+        """The changes to the stored values of these routes, in the order of the parts.
 
         Raises:
-            Impossible: a rule cannot be followed.
+            Impossible: a rule cannot be applied.
         """
         leading = routes[0].adapt
         own = [
@@ -83,7 +81,7 @@ class Adaptations:
             if (index == leading if (s := self._selectors[index]) is None else s.matches(live.name))
         ]
         self._check_slot(routes[0], live, own)
-        if live.shape is None:  # a cast of everything is none of an iterator
+        if live.shape is None:  # a cast of all values does not concern an iterator
             own = [rule for rule in own if rule.how != "cast"]
         if not own:
             return ()
@@ -93,7 +91,7 @@ class Adaptations:
         changes: list[Change] = []
         for rule in own:
             change = self._change(rule, kinds, to, routes)
-            if rule.how not in _FITTING or change.before != change.after:
+            if rule.how not in _IDEMPOTENT or change.before != change.after:
                 changes.append(change)
                 kinds = change.after
         return tuple(changes)
@@ -109,7 +107,7 @@ class Adaptations:
             yield Problem(message, *self._policy.where("adapt", index), hint)
 
     def _check_slot(self, route: Route, live: Entry, own: Sequence[adaptations.Adapt]) -> None:
-        """What was done to a variable and not to its slot would leave the two apart."""
+        """Refuse a slot whose variable is adapted while the slot is not."""
         if live.role is not Role.SLOT:
             return
         followed = route.rule if route.follows else ""
@@ -121,22 +119,22 @@ class Adaptations:
             )
 
     def _rearranged(self, route: Route, live: Entry) -> str:
-        """The rule by which a slot's variable is another than it was, ``""`` where none is."""
+        """The rule that changes a slot's variable, ``""`` if there is none."""
         stored_variable = self._stored.entries.get(route.stored.of)
         live_variable = self._live.entries.get(live.of)
-        fits = (
+        same_shape = (
             stored_variable is not None
             and live_variable is not None
             and stored_variable.shape == live_variable.shape
         )
         for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
-            idle = rule.how == "cast" or (fits and rule.how in _FITTING)
-            if selector is not None and selector.matches(live.of) and not idle:
+            no_effect = rule.how == "cast" or (same_shape and rule.how in _IDEMPOTENT)
+            if selector is not None and selector.matches(live.of) and not no_effect:
                 return f"{rule.how}: {selector.pattern}"
         return ""
 
     def _check_parts(self, routes: Sequence[Route]) -> None:
-        """That every value that is joined is there, and once."""
+        """Refuse a join with a missing part."""
         rule = self._policy.adapt[routes[0].adapt] if routes[0].adapt >= 0 else None
         if rule is None or isinstance(rule, adaptations.Split):
             return
@@ -173,7 +171,7 @@ class Adaptations:
 
     def _split(self, rule: adaptations.Split, kind: ValueSpec, route: Route) -> Done:
         axis = axis_of(rule.axis, kind.shape)
-        sizes = rule.sizes or self._room(kind.shape, axis, route)
+        sizes = rule.sizes or self._part_sizes(kind.shape, axis, route)
         whole = kind.shape[axis]
         if sum(sizes) != whole:
             parts = " + ".join(map(str, sizes))
@@ -185,8 +183,8 @@ class Adaptations:
         detail = box(kind.shape, start, shape)
         return Done(ValueSpec(shape, kind.dtype), {"start": start, "size": shape}, detail)
 
-    def _room(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
-        """How much of an axis each live value has numbers for."""
+    def _part_sizes(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
+        """The sizes of the parts along an axis, from the shapes of the live values."""
         moved = self._renames.apply(route.stored.name)
         targets = next((each.targets for each in moved if each.adapt == route.adapt), ())
         rest = math.prod(_with(shape, axis, 1))

@@ -85,7 +85,7 @@ class Comparison:
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
         """The step of a live value and the stored value, or joined values, that map to it."""
         route, stored = routes[0], routes[0].stored
-        parts = tuple(conflict.stored for conflict in routes[1:])
+        parts = tuple(other.stored for other in routes[1:])
         error, subject = Severity.ERROR, (live.name, stored.name, live, stored)
         if live.role is Role.VOCABULARY and (conflict := vocabularies.ambiguity(stored, live)):
             return Step(Status.SUSPECT, *subject, error, conflict, vocabularies.HINT, parts=parts)

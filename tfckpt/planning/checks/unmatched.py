@@ -90,10 +90,12 @@ class Unmatched:
         reason, hint = self._why_missing(live, moved)
         unsaved = live.role is Role.SEED and not self._stored.complete
         left_out = live.name in self._stored.left_out
-        is_error = live.role is not Role.VOCABULARY or self._policy.on_missing != "error"
+        on_missing = self._policy.on_missing
+        if live.role is Role.VOCABULARY and on_missing == "error":
+            on_missing = "warn"
         severity, reason = self._severity(
             live,
-            self._policy.on_missing if is_error else "warn",
+            on_missing,
             reason,
             self.expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
@@ -144,7 +146,7 @@ class Unmatched:
                 hint = renamed.of(stored) or ADAPTERS_HINT
             elif not reason and (top := _top(stored.name)) in self._absent_objects:
                 why = f"no object was passed as {top!r}"
-                selectors = ", ".join(f'"{top_}/**"' for top_ in self._absent_objects)
+                selectors = ", ".join(f'"{each}/**"' for each in self._absent_objects)
                 hint = renamed.of(stored) or (
                     f"pass it as {top}=…, or leave it in the checkpoint: "
                     f"exclude_checkpoint: [{selectors}]"

@@ -1,4 +1,4 @@
-"""Which stored value goes into which live one, by names, structure and position.
+"""Which stored value goes into which live one, by name, structure and position.
 
 May import `core`, `policy` and `stored`.
 """

@@ -1,8 +1,8 @@
-"""Which attributes are not the ones that their names, without underscores, say.
+"""Attributes that differ only by a leading underscore.
 
-``self._head`` is ``head`` in names, so that a model may make an attribute private; but a class that
-has both and loses one leaves the other under the name of the first. So where one side has an
-underscore and the other has none, the attributes are two, as they are to TensorFlow.
+Canonical names drop it: ``self._head`` is ``head``, so that a model may make an attribute private.
+But if a class has both and loses one, the other would take its name. So if only one side has the
+underscore, the attributes count as different, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def other_attributes(stored: Inventory, live: Inventory) -> Mapping[str, str]:
-    """Path in the checkpoint → that of the same attribute in the model, where it is another path.
+    """Stored path → live path of the same attribute, if the paths differ.
 
-    ``""`` where the model has no such attribute, but one with or without an underscore.
+    ``""`` if the model only has an attribute that differs by the underscore.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> head = Entry("model/head/kernel", Role.WEIGHT, "float32", (2,))
@@ -30,15 +30,15 @@ def other_attributes(stored: Inventory, live: Inventory) -> Mapping[str, str]:
     if stored.private is None or live.private is None or stored.private == live.private:
         return {}
     paths = {"/".join(parts[:end]) for parts in _split(live) for end in range(len(parts) + 1)}
-    found = {}
+    live_paths = {}
     for path in stored.private.keys() - live.private.keys():
         if path in paths:
             literal = _literal(path, stored.private[path])
-            found[path] = literal if literal in paths else ""
+            live_paths[path] = literal if literal in paths else ""
     for path in live.private.keys() - stored.private.keys():
-        found[path] = ""
-        found[_literal(path, live.private[path])] = path
-    return found
+        live_paths[path] = ""
+        live_paths[_literal(path, live.private[path])] = path
+    return live_paths
 
 
 def _literal(path: str, attribute: str) -> str:

@@ -1,8 +1,8 @@
-"""The rules that send a stored value to a live one of another name, and which of them met anything.
+"""The rules that map a stored value to a live one of another name, and which of them were used.
 
-One pass over the original stored names: a rule never sees what another made of a name. The rules of
-``adapt`` that split and join values come first, and a value goes to each that names it. What none
-of them names goes to the first rule of ``rename`` that matches.
+All rules see the original stored names, never the result of another rule. ``adapt`` rules that
+split and join values come first, and a value goes to each that matches. If none matches, the first
+matching ``rename`` rule applies.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Moved(NamedTuple):
 
     Attributes:
         targets: the live names.
-        rule: the rule in words.
-        adapt: the index of the rule among those of ``adapt``, -1 for a rename.
-        part: of a rule that joins several values, which of them this one is.
+        rule: the rule, for reports.
+        adapt: the index of an ``adapt`` rule, -1 for a rename.
+        part: index among the values that a rule joins.
     """
 
     targets: tuple[str, ...]
@@ -53,13 +53,13 @@ class _Rule:
         return self.index if self.field == "adapt" else -1
 
     def apply(self, name: str) -> tuple[str, ...]:
-        """The new names; none where the rule does not match."""
-        found = [pair.apply(name) for pair in self.pairs]
-        return tuple([target for target in found if target is not None])
+        """The new names; empty if the rule does not match."""
+        results = [pair.apply(name) for pair in self.pairs]
+        return tuple([target for target in results if target is not None])
 
 
 class Renames:
-    """The rules of a policy that rename, in order.
+    """The renaming rules of a policy, in order.
 
     >>> from tfckpt.policy import Policy
     >>> rule = {"checkpoint": "model/shared/*", "model": ["model/a/*", "model/b/*"]}
@@ -80,31 +80,31 @@ class Renames:
         ]
         self._rules = [
             _Rule(
-                *place,
+                *field_and_index,
                 checkpoint,
                 tuple(compile_rename(checkpoint, model) for model in models),
-                f"{how}{checkpoint} → {', '.join(models)}",
+                f"{prefix}{checkpoint} → {', '.join(models)}",
                 part,
             )
-            for place, part, (checkpoint, models), how in adapting + renaming
+            for field_and_index, part, (checkpoint, models), prefix in adapting + renaming
         ]
 
     def __len__(self) -> int:
         return len(self._rules)
 
     def apply(self, name: str) -> tuple[Moved, ...]:
-        """What each matching rule of ``adapt`` makes of a name, else the first of ``rename``."""
-        found: list[Moved] = []
+        """The results of all matching ``adapt`` rules, else of the first ``rename`` rule."""
+        moves: list[Moved] = []
         for rule in self._rules:
-            if found and rule.field == "rename":
+            if moves and rule.field == "rename":
                 break
             if targets := rule.apply(name):
                 rule.used = True
-                found.append(Moved(targets, rule.words, rule.adapt, rule.part))
-        return tuple(found)
+                moves.append(Moved(targets, rule.words, rule.adapt, rule.part))
+        return tuple(moves)
 
     def keep(self, layer: str) -> bool:
-        """Whether a rule gives the layer of a path the name that it has, and says so of it.
+        """Whether a rule explicitly maps the layer of a path to its own name.
 
         >>> from tfckpt.policy import Policy
         >>> rules = [{"checkpoint": each, "model": each} for each in ("model/a/**", "model/*/b/**")]
@@ -115,15 +115,15 @@ class Renames:
         level = layer.count("/") + 1
         for rule in self._policy.rename:
             parts = rule.checkpoint.split("/")[:level]
-            told = rule.checkpoint in rule.model and not rule.checkpoint.startswith(REGEX)
-            if not told or len(parts) < level or parts[-1] == "*":
+            maps_to_itself = rule.checkpoint in rule.model and not rule.checkpoint.startswith(REGEX)
+            if not maps_to_itself or len(parts) < level or parts[-1] == "*":
                 continue
             if "**" not in parts and Selector("/".join(parts)).matches(layer):
                 return True
         return False
 
     def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
-        """A problem for each rule that renamed nothing."""
+        """A problem for each rule that was not used."""
         for rule in self._rules:
             if rule.used:
                 continue

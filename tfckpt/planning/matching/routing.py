@@ -1,13 +1,13 @@
-"""Which live value each stored value is meant for.
+"""Finds the live value for each stored value.
 
-Rename rules come first and see the stored name alone. What no rule names goes to the same name, or,
-under ``match: structure``, to the layer at the same position. An optimizer's slots are found by
-optimizer, slot and variable, since names of slots can repeat: renaming a layer does not orphan its
-momentum, and no slot is taken for another variable's. A value that two paths reach (tied weights,
-a shared layer) is found by either of them, on either side.
+Rename rules come first and see only the stored name. A value that no rule matches goes to the same
+name or, under ``match: structure``, to the layer at the same position. Slots are found by
+optimizer, slot and variable, because slot names can repeat: a renamed layer keeps its momentum, and no slot is
+mistaken for another variable's. A value with two paths (tied weights, a shared layer) is found by
+either path, on either side.
 
-Two stored values meant for one live value are both refused; which of them was wanted is nothing
-that an order of rules should decide.
+Two stored values that map to one live value are both refused; the order of rules does not decide
+between them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Route(NamedTuple):
         stored: the value.
         target: canonical name of the live value, or the name it would have.
         live: the live value of that name, or None.
-        rule: the rule that renamed it, in words; ``""`` where none did.
+        rule: the rule that renamed it, in words; ``""`` if none did.
         explicit: whether a rename rule matched this value's own name.
-        alias: whether the live value goes by another name than the one aimed at.
-        unnamed: why it goes where it goes, if the file does not tell its layer's name.
-        conflicts: why the live value of that name is not the one meant, ``""`` where there is none.
-        adapt: the index of the rule of ``adapt`` that sends it there, -1 where none does.
-        part: which part of a split value it takes, or which of several joined ones it is.
-        follows: whether it is a slot that goes there only because its variable does.
+        alias: whether ``target`` is only an alias of the live value.
+        unnamed: why it maps to this value, if the file does not store its layer's name.
+        conflicts: why the live value of that name is not the right one; ``""`` for no conflict.
+        adapt: the index of the ``adapt`` rule that sends it there, -1 if none does.
+        part: index of the part of a split value, or of the value among joined ones.
+        follows: whether it is a slot that only follows its variable.
 
     """
 
@@ -68,7 +68,7 @@ class Route(NamedTuple):
 
 
 class _Aim(NamedTuple):
-    """Where a stored value goes by its own name; no ``target`` where nothing is at its position."""
+    """Where a stored value goes by its own name; None if its position does not exist."""
 
     target: str | None
     rule: str = ""
@@ -101,7 +101,7 @@ class Router:
         self._positions = Positions(stored, live)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
         self._attributes = other_attributes(stored, live)
-        # what no rule renames, and no position decides, is meant for the live value of its name
+        # without rules and positions, a value goes to the live value of the same name
         self._by_name = not self._by_position and unnamed.silent and not self._attributes
 
     @cached_property
@@ -113,10 +113,10 @@ class Router:
         return _by_variable(self._live)
 
     def straight(self, stored: Entry) -> Entry | None:
-        """The live value of the same name, where it is plain that the stored one is meant for it.
+        """The live value of the same name, if it is certainly the right one, else None.
 
-        What :meth:`routes` says at length and for every case: one route without a word, to the
-        same name; for a slot, of the same variable. None where it takes that to find out.
+        A fast path for the plainest result of :meth:`routes`: one route, to the same name and, for
+        a slot, of the same variable. After None, :meth:`routes` decides.
         """
         live = self._live.entries.get(stored.name) if self._by_name else None
         if live is None or live.of != stored.of:
@@ -130,21 +130,21 @@ class Router:
 
     @cached_property
     def _named(self) -> bool:
-        """Whether a value's own name alone says where it goes."""
+        """Whether a value's own name alone determines where it goes."""
         aliases = self._stored.aliases or self._live.aliases
         return self._by_name and not self._renames and not aliases
 
     def nowhere(self, stored: Entry) -> bool:
-        """Whether it is plain that the stored value is meant for its own name, which nothing has.
+        """Whether the stored value certainly has no live counterpart, by its name.
 
-        What :meth:`routes` says at length: one route without a word, to no live value.
+        A fast path, like :meth:`straight`.
         """
         if not self._named or stored.name in self._live.entries:
             return False
         return not (stored.of and self._live_slots)
 
     def meant(self, variable: str) -> str:
-        """The live name that a stored variable is meant for, or would have."""
+        """The live name that a stored variable maps to, whether or not it exists."""
         return self._variables(variable)[0].target or variable
 
     def routes(self, stored: Entry) -> list[Route]:
@@ -176,7 +176,7 @@ class Router:
         return not self._by_position and bool(self._stored.aliases)
 
     def known_as(self, live: Entry) -> Entry | None:
-        """The stored value that the checkpoint also has under the name of this live one."""
+        """The stored value that has the name of this live one as an alias."""
         if not self.aliased or live.name in self._stored.entries:
             return None
         variable = self._stored.find(live.of) if live.of else None
@@ -185,22 +185,22 @@ class Router:
         return self._stored.find(live.name)
 
     def _slot(self, stored: Entry) -> Iterator[Route]:
-        """A slot goes where its variable goes, in its own optimizer or in the one a rule says."""
+        """A slot follows its variable, in its own optimizer or in the one that a rule names."""
         head = slot_head(stored)
         tail = stored.name.removeprefix(head)
         moved = self._renames.apply(stored.name)
         for aimed in _parts(moved):
             target = aimed.target or ""
-            # a rule that leaves the variable's part as it is says nothing about the variable
+            # a rule that keeps the variable's part of the name is not about the variable
             keeps = bool(head) and target.endswith(tail)
-            place = target.removesuffix(tail) if keeps else ""
+            new_head = target.removesuffix(tail) if keeps else ""
             for variable in self._variables(stored.of) if keeps else (_NO_VARIABLE,):
                 follows = variable.adapt >= 0 > aimed.adapt
                 aim = aimed._replace(target=variable.target, unnamed=variable.unnamed)
                 if follows:
                     aim = aim._replace(adapt=variable.adapt, part=variable.part)
                 explicit = aimed.explicit
-                yield self._slot_route(stored, place, target, aim, explicit, follows=follows)
+                yield self._slot_route(stored, new_head, target, aim, explicit, follows=follows)
         for variable in () if moved else self._variables(stored.of):
             if variable.target is None:
                 yield Route(stored, stored.name, None, variable.rule, conflicts=variable.conflicts)
@@ -220,7 +220,7 @@ class Router:
         *,
         follows: bool,
     ) -> Route:
-        """A slot's route by the name that it would have, and by its slot and variable."""
+        """A slot's route, by its target name, else by its slot and variable."""
         of = variable.target
         own = self._live.find(of) if of else None
         name = own.name if own else of
@@ -229,13 +229,13 @@ class Router:
             other, live = live, self._live_slots.get((head, name)) if name else None
             if live is None:
                 conflicts = _SLOT_OF.format(target, other.of, name) if other else ""
-        found = (target, None, False) if live is None else (live.name, live, live.name != target)
-        name, live, alias = found
-        how = variable.unnamed, conflicts, variable.adapt, variable.part
-        return Route(stored, name, live, variable.rule, explicit, alias, *how, follows)
+        match = (target, None, False) if live is None else (live.name, live, live.name != target)
+        name, live, alias = match
+        details = variable.unnamed, conflicts, variable.adapt, variable.part
+        return Route(stored, name, live, variable.rule, explicit, alias, *details, follows)
 
     def _another(self, stored: Entry, live: Entry, variable: str) -> bool:
-        """Whether a live slot is another variable's; an optimizer alone knows labels, not names."""
+        """Whether a live slot is another variable's; an optimizer alone has labels, not names."""
         live_variable, stored_variable = self._live.find(live.of), self._stored.find(stored.of)
         return (
             live_variable is not None
@@ -244,7 +244,7 @@ class Router:
         )
 
     def _variables(self, name: str) -> tuple[_Aim, ...]:
-        """Where a variable goes; asked for by it and by each of its slots."""
+        """Where a variable goes; cached for its slots."""
         if name not in self._aimed:
             self._aimed[name] = self._aims(name)
         return self._aimed[name]
@@ -257,11 +257,11 @@ class Router:
             if other is not None and self._live.find(other) is None:
                 above = (each for each in self._attributes if f"{name}/".startswith(f"{each}/"))
                 return (_Aim(None, conflicts=_ANOTHER.format(max(above, key=len))),)
-            target, unnamed = self._unnamed.resolve(name, other or name)
-            return (_Aim(target, unnamed=unnamed),)
-        place = self._positions.target(name)
-        rule = "" if place == name else "match: structure, by position"
-        return (_Aim(place and self._unnamed.orders.resolve(name, place), rule),)
+            live_name, unnamed = self._unnamed.resolve(name, other or name)
+            return (_Aim(live_name, unnamed=unnamed),)
+        target = self._positions.target(name)
+        rule = "" if target == name else "match: structure, by position"
+        return (_Aim(target and self._unnamed.orders.resolve(name, target), rule),)
 
     def _resolved(self, name: str, aim: _Aim) -> _Aim:
         target, unnamed = self._unnamed.resolve(name, aim.target or "")
@@ -269,19 +269,19 @@ class Router:
 
 
 def _parts(moved: Sequence[Moved]) -> Iterator[_Aim]:
-    """Where rules send a value: each target of a split takes a part of its own."""
+    """Where rules send a value; each target of a split gets its own part."""
     for each in moved:
-        for place, target in enumerate(each.targets):
-            part = each.part or place if each.adapt >= 0 else 0
+        for index, target in enumerate(each.targets):
+            part = each.part or index if each.adapt >= 0 else 0
             yield _Aim(target, each.rule, True, "", each.adapt, part)
 
 
 def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:
     """Optimizer and slot, and the variable's canonical name → the slot's value."""
-    found: dict[tuple[str, str], Entry] = {}
+    slots: dict[tuple[str, str], Entry] = {}
     for name in sorted(inventory.entries):
         entry = inventory.entries[name]
         if entry.of and (head := slot_head(entry)):
             variable = inventory.find(entry.of)
-            found.setdefault((head, variable.name if variable else entry.of), entry)
-    return found
+            slots.setdefault((head, variable.name if variable else entry.of), entry)
+    return slots

@@ -1,9 +1,8 @@
-"""The selectors of a policy, and which of them met anything.
+"""The selectors of a policy, and which of them matched anything.
 
-A selector with a typing error selects nothing, and a restore that then goes through is the wrong
-one. So each rule remembers whether it met a value, and one that met none is a problem, with its
-line and with the names that were perhaps meant. The default ``include: ["**"]`` is nobody's rule
-and is not held to that.
+A selector with a typo matches nothing, and the restore would silently do the wrong thing. So each
+rule records whether it matched a value, and one that did not is a problem, with its line and
+similar names. The default ``include: ["**"]`` is exempt.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 _EVERYTHING = ("**",)
 _SHOWN = 3
-_TELLING = 2  # the name of a variable alone says nothing
-_NUMBER_OF_OUTPUT = re.compile(r":[0-9]{1,9}\Z")  # `kernel:0`, as TensorFlow calls a variable
+_TELLING = 2  # a variable's name alone is too common
+_NUMBER_OF_OUTPUT = re.compile(r":[0-9]{1,9}\Z")  # `kernel:0`, a tensor name in TensorFlow
 NO_ALIASES: Aliases = MappingProxyType({})
 
 
@@ -48,46 +47,40 @@ class Rules:
         self._field = field
         self._texts: tuple[str, ...] = tuple(getattr(policy, field))
         self._selectors = [Selector(text) for text in self._texts]
-        self._met = [False] * len(self._texts)
+        self._used = [False] * len(self._texts)
         self.everything = self._texts == _EVERYTHING
 
     def __len__(self) -> int:
         return len(self._texts)
 
     def first(self, name: str) -> str | None:
-        """The first selector that matches, as it is written."""
+        """The first selector that matches, as written in the policy."""
         if self.everything:
             return self._texts[0]
         for index, selector in enumerate(self._selectors):
             if selector.matches(name):
-                self._met[index] = True
+                self._used[index] = True
                 return self._texts[index]
         return None
 
     def every(self, name: str) -> str | None:
-        """As :meth:`first`, and every other selector that matches has met something too."""
-        found = [index for index, rule in enumerate(self._selectors) if rule.matches(name)]
-        for index in found:
-            self._met[index] = True
-        return self._texts[found[0]] if found else None
+        """As :meth:`first`, but all matching selectors count as used."""
+        matching = [index for index, rule in enumerate(self._selectors) if rule.matches(name)]
+        for index in matching:
+            self._used[index] = True
+        return self._texts[matching[0]] if matching else None
 
     @property
     def idle(self) -> bool:
-        """Whether a selector has met nothing so far."""
-        return not self.everything and not all(self._met)
+        """Whether a selector has matched nothing so far."""
+        return not self.everything and not all(self._used)
 
     def unused(self, names: Collection[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
-        """A problem for each selector that matches none of the names.
-
-        Args:
-            names: what there is to match.
-            also: other names of the same values, which no selector matches.
-
-        """
+        """A problem for each selector without a match; ``also``: aliases, which none matches."""
         if self.everything:
             return
         for index, selector in enumerate(self._selectors):
-            if not self._met[index] and not any(selector.matches(name) for name in names):
+            if not self._used[index] and not any(selector.matches(name) for name in names):
                 line, column = self._policy.where(self._field, index)
                 text = self._texts[index]
                 message = f"{self._field}: {text!r} matches nothing"
@@ -97,9 +90,9 @@ class Rules:
     def unmet(
         self, names: Collection[str], what: str, also: Aliases = NO_ALIASES
     ) -> Iterator[Problem]:
-        """A problem for each expected difference that did not occur; ``what`` did not happen."""
+        """A problem for each expected difference that did not occur; ``what`` occurred instead."""
         for index, selector in enumerate(self._selectors):
-            if self._met[index]:
+            if self._used[index]:
                 continue
             line, column = self._policy.where(self._field, index)
             text = self._texts[index]
@@ -113,27 +106,27 @@ class Rules:
 
 
 def also_known(inventory: Inventory) -> dict[str, str]:
-    """Every further name of a value → its canonical one.
+    """Alias of a value → its canonical name.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
-    >>> also_known(Inventory("here", {kernel.name: kernel}, aliases={"model/tied": "model/a"}))
+    >>> also_known(Inventory("", {kernel.name: kernel}, aliases={"model/tied": "model/a"}))
     {'model/tied/kernel': 'model/a/kernel'}
     """
     names = sorted(inventory.entries)
-    found = {}
+    canonical_names = {}
     for alias, path in sorted(inventory.aliases.items()):
         for index in range(bisect_left(names, path), len(names)):
             name = names[index]
             if not name.startswith(path):
                 break
             if name == path or name[len(path)] == "/":
-                found[alias + name.removeprefix(path)] = name
-    return found
+                canonical_names[alias + name.removeprefix(path)] = name
+    return canonical_names
 
 
 def canonical(matches: Callable[[str], object], also: Aliases) -> str:
-    """Where a selector matches a further name of a value alone: the name to write."""
+    """A hint if a selector matches only an alias of a value; else ``""``."""
     alias = next(filter(matches, also), None)
     if alias is None:
         return ""
@@ -141,10 +134,10 @@ def canonical(matches: Callable[[str], object], also: Aliases) -> str:
 
 
 def did_you_mean(pattern: str, names: Collection[str]) -> str:
-    """What a selector that matched nothing may have meant.
+    """Suggest names for a selector that matched nothing; ``""`` for none.
 
-    Itself below a parent, as it is where the name of the model, or Keras's for it, stands in its
-    place; else names near it, by spelling and by their last component.
+    First its end below another parent, in case it begins with the model's own name; else names with
+    a similar spelling or the same last component.
 
     >>> did_you_mean("sequential/head/kernel:0", ["model/body/kernel", "model/head/kernel"])
     "did you mean 'model/head/kernel'?"
@@ -159,7 +152,7 @@ def did_you_mean(pattern: str, names: Collection[str]) -> str:
 
 
 def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
-    """Roles that the policy resets, and roles whose live values it keeps; each with the reason."""
+    """Role → reason, for roles that the policy resets and those whose live values it keeps."""
     rules, reset, kept = policy.optimizer, {}, {}
     if rules.slots == "reset":
         reset[Role.SLOT] = "optimizer.slots: reset"
@@ -175,7 +168,7 @@ def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
 
 
 def _below_a_parent(pattern: str, names: Collection[str]) -> list[str]:
-    """The end of a pattern, or all below it, below the parents of which it matches anything."""
+    """The longest end of a pattern that matches below other parents, with these parents."""
     levels = _NUMBER_OF_OUTPUT.sub("", pattern).split("/")
     for start in range(len(levels)):
         tail = levels[start:]
@@ -191,6 +184,6 @@ def _below_a_parent(pattern: str, names: Collection[str]) -> list[str]:
             }
             nearest = min(map(len, parents), default=0)
             if parents and any(map(str.isidentifier, end)):
-                found = sorted(parent for parent in parents if len(parent) == nearest)
-                return ["/".join((*parent, *end)) for parent in found]
+                nearest_parents = sorted(parent for parent in parents if len(parent) == nearest)
+                return ["/".join((*parent, *end)) for parent in nearest_parents]
     return []

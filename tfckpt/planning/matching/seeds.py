@@ -1,9 +1,9 @@
-"""Random seeds of unnamed layers: whose is ``seed/dropout_1`` after a Dropout went away?
+"""Random seeds of unnamed layers: whose is ``seed/dropout_1`` after a Dropout was removed?
 
-Layers that hold no weights stand in no stack, so nothing but the number in its name says which
-layer a seed belongs to. Where the two sides have seeds of such a class, and not equally many, the
-numbers say nothing: none of them is loaded, which is noted and disturbs nothing else. Names that do
-not count up from the bare one, ``drop_1`` and ``drop_2``, somebody chose, and they are believed.
+A seed generator has no position in a layer sequence, so only the number in its name identifies its
+layer. If the two sides have different numbers of seeds of one class, those numbers mean nothing:
+none of these seeds is loaded, and the plan notes it. Names that do not count up from the bare one,
+such as ``drop_1`` and ``drop_2``, were chosen by the user and are trusted.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Seeds:
         self._trusted = tuple(policy.match) == ("name",)
 
     def ambiguity(self, seed: Entry) -> str:
-        """Why a seed of either side should not be matched by name, ``""`` where it may be."""
+        """Why a stored or live seed should not be matched by name; ``""`` if it may be."""
         if seed.role is not Role.SEED or self._trusted:
             return ""
-        for place, _ in _components(seed.name):
-            old, new = self._old.get(place, set()), self._new.get(place, set())
+        for parent_and_base, _ in _components(seed.name):
+            old, new = self._old.get(parent_and_base, set()), self._new.get(parent_and_base, set())
             if old and new and len(old) != len(new) and _automatic(old) and _automatic(new):
-                path = "/".join(filter(None, place))
+                path = "/".join(filter(None, parent_and_base))
                 return (
                     f"{path!r} has {len(new)} automatic names in the model and {len(old)} in the "
                     "checkpoint, so which seed belongs to which layer is unknown"
@@ -46,13 +46,13 @@ class Seeds:
 
 
 def _classes(inventory: Inventory) -> dict[_Class, set[int]]:
-    """Path and name without number → the numbers it has, 0 for none."""
-    found: dict[_Class, set[int]] = {}
+    """Parent and name without number → the numbers that occur, 0 for none."""
+    numbers: dict[_Class, set[int]] = {}
     for entry in inventory.entries.values():
         if entry.role is Role.SEED:
-            for place, number in _components(entry.name):
-                found.setdefault(place, set()).add(number)
-    return found
+            for parent_and_base, number in _components(entry.name):
+                numbers.setdefault(parent_and_base, set()).add(number)
+    return numbers
 
 
 def _components(name: str) -> Iterator[tuple[_Class, int]]:

@@ -1,9 +1,9 @@
-"""Slots that a file tells by their position alone, under the names of the variables they are of.
+"""Names slots that a file identifies only by position after their variables.
 
-tf_keras stores slots in lists, and says whose they are in their own names, ``Adam/m/kernel``: of
-variables that were given no name, all are ``Adam/m/Variable``. What is left is the order of the
-optimizer's variables. It is believed where the optimizer of the model has as many, the slots that
-are told by name stand where it has their variables, and all shapes agree.
+tf_keras stores slots in lists, and names them after their variables, ``Adam/m/kernel``. Slots of
+variables without names are all called ``Adam/m/Variable``; then only the order of the optimizer's
+variables identifies them. It is used if the model's optimizer has equally many variables, slots
+with names are at the indices of their variables, and all shapes agree.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def name_slots_by_position(
     stored: Inventory, live: Inventory, trained: Mapping[str, Sequence[str]]
 ) -> Inventory:
-    """The stored inventory, such slots under the names of the live ones.
+    """The stored inventory with numbered slots renamed to the live ones.
 
-    Args:
-        stored: what the checkpoint has.
-        live: what is to be restored.
-        trained: path of a live optimizer → its variables, in its order.
+    ``trained``: path of a live optimizer → its variables, in its order.
 
     >>> from tfckpt.core.inventory import Entry, Inventory
     >>> def inventory(*entries):
@@ -56,17 +53,17 @@ def name_slots_by_position(
 
 
 def _slots(entries: Iterable[Entry], path: str) -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
+    by_slot: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.role is Role.SLOT and entry.name.startswith(f"{path}/"):
-            found.setdefault(entry.slot, []).append(entry)
-    return found
+            by_slot.setdefault(entry.slot, []).append(entry)
+    return by_slot
 
 
 def _match_slots(
     stored: Sequence[Entry], live: Iterable[Entry], variables: Sequence[str]
 ) -> dict[str, Entry]:
-    """Name of a stored slot of an unknown variable → the live slot at its position."""
+    """Name of a numbered stored slot → the live slot at its position."""
     by_variable = {entry.of: entry for entry in live}
     numbered = {int(entry.of): entry for entry in stored if is_numbered(entry)}
     named = {entry.of for entry in stored if not is_numbered(entry)}
@@ -85,5 +82,5 @@ def _match_slots(
 
 
 def is_numbered(entry: Entry) -> bool:
-    """Whether a slot's variable is known by its position alone, as nothing of a model is called."""
+    """Whether a slot's variable is a number: the file identifies it only by position."""
     return entry.role is Role.SLOT and _NUMBER.fullmatch(entry.of) is not None

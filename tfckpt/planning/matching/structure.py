@@ -1,14 +1,14 @@
-"""Where names alone would lie: automatic layer names.
+"""Checks whether equal automatic layer names mean the same layer.
 
-Keras numbers unnamed layers as it builds them, and restores functional and sequential models by
-position. Take a ``Dense`` out of the middle and every following one receives its neighbour's
-weights, of the right shape and without a word. So an automatic name is believed only where the
-layers around it agree: the same number of that class on both sides, each between the same two
-neighbours, made in the same order. Layers that the user named, and that one side alone has, are
-left out of the comparison, unless one may be an automatic one of the other side;
-replacing a head says nothing about the body. Of a file that does not tell the order, the numbers
-alone are compared. In a list the index names a layer; there the name that
-the user gave it must be the same on both sides.
+Keras numbers unnamed layers as it creates them, and restores functional and sequential models by
+position. If a ``Dense`` is removed from the middle, every following one silently gets its
+neighbor's weights, which have the right shape. So an automatic name is trusted only if the layers
+around it agree: both sides have equally many layers of that class, each between the same two
+neighbors, created in the same order. Layers with names from the user that only one side has are
+left out of this comparison, so that a replaced head does not affect the body; unless such a layer
+may be one that has an automatic name on the other side. If a file does not store the order of
+layers, only their counts and creation numbers are compared. In a list, the index is the layer's
+name; if the user named the layer, both sides must have that name at the index.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _REPEATED = re.compile(r"~\d+$")
 
 
 def slot_head(entry: Entry) -> str:
-    """The optimizer and slot that a slot's name begins with, ``""`` where it does not tell.
+    """The optimizer and slot that a slot's name begins with; ``""`` if they cannot be split off.
 
-    Where two variables would make one name, the second has ``~2`` behind it.
+    If two variables would make the same name, the second one ends with ``~2``.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> name = "optimizer/momentum/a/kernel~2"
@@ -62,7 +62,7 @@ def slot_head(entry: Entry) -> str:
 
 
 def slot_tail(of: str) -> str:
-    """What a variable adds to the name of its slot.
+    """The part of a slot's name that comes from its variable.
 
     >>> slot_tail("model/a/kernel"), slot_tail("generator/a/kernel")
     ('/a/kernel', '/generator/a/kernel')
@@ -71,7 +71,7 @@ def slot_tail(of: str) -> str:
 
 
 class Layers:
-    """Which automatic layer names of two inventories mean the same layer."""
+    """Decides which equal automatic names in two inventories mean the same layer."""
 
     def __init__(
         self, stored: Inventory, live: Inventory, unnamed: Unnamed, renames: Renames
@@ -90,9 +90,9 @@ class Layers:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether both sides have the same layers in the same order wherever they have a stack.
+        """Whether all layer sequences are the same on both sides.
 
-        Then no variable is doubtful that has the same name on both.
+        Then no variable with the same name on both sides is ambiguous.
         """
         if self._unordered or not self._unnamed.silent:
             return False
@@ -110,18 +110,11 @@ class Layers:
         )
 
     def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
-        """Why a stored variable may not be the live one, and what to do about it.
+        """Why a stored variable may not be the live one, and a hint; ``""`` twice for no reason.
 
-        ``""`` twice where nothing speaks against it.
-
-        A rule that renames a parent, or the variable in a layer, does not say that the layers are
-        the same ones; so they are compared across it. A rule that renames the layer itself settles
-        the matter, be it to the name that it has.
-
-        Args:
-            stored: its canonical name.
-            live: the canonical name of the variable it would be assigned to.
-
+        Takes canonical names. A rule that renames a parent of a layer, or a variable in it, does
+        not say that the layers are the same, so they are compared nevertheless. A rule that maps
+        the layer itself, even to its own name, decides.
         """
         # all variables of a layer share the answer
         layers = self._unnamed.orders.layers(stored)
@@ -131,7 +124,7 @@ class Layers:
         return self._ambiguities[layers]
 
     def _holders(self, stored: str, live: str) -> tuple[str, str]:
-        """What the variables belong to; in a list, which has only an index for them, themselves."""
+        """The layers of the variables; for variables in a list, the variables themselves."""
         old, new = stored.rpartition("/")[0], live.rpartition("/")[0]
         return (stored, live) if new in self._lists else (old, new)
 
@@ -162,7 +155,7 @@ class Layers:
             elif live_path in self._live and stored_path in self._unordered:
                 listed = stored_path in self._listed
                 both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
-                # Keras's files list those of a class as the model does, TF1's tell no order
+                # Keras's files list the layers of a class in the model's order, TF1's do not
                 compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
                 counted = _counted(live_path, *both, stored_path == live_path)
                 self._verdicts[pair] = counted | compare(live_path, *both)
@@ -172,10 +165,12 @@ class Layers:
             elif live_path in self._live:
                 both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
                 alike = self._alike(*pair)
-                weak = misnamed(alike, live_path, *both) | swapped_traits(alike, live_path, *both)
-                found = weak | _compare(live_path, *both) | _relabelled(live_path, *both)
+                by_order = misnamed(alike, live_path, *both) | swapped_traits(
+                    alike, live_path, *both
+                )
+                reasons = by_order | _compare(live_path, *both) | _relabelled(live_path, *both)
                 indexed = shifted(live_path, *both) if live_path in self._lists else {}
-                self._verdicts[pair] = found | indexed
+                self._verdicts[pair] = reasons | indexed
         return self._verdicts[pair]
 
     def _alike(self, stored_path: str, live_path: str) -> Alike:
@@ -194,35 +189,35 @@ class Layers:
 
 
 def _labelled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
-    """Path → the layers that its attributes name, with the names that they were given."""
-    found: dict[str, tuple[Layer, ...]] = {}
+    """Path → the layers in its attributes, with the names that the user gave them."""
+    layers: dict[str, tuple[Layer, ...]] = {}
     for path in sorted(labels):
         parent, _, attribute = path.rpartition("/")
-        found[parent] = (*found.get(parent, ()), Layer(attribute, label=labels[path]))
-    return found
+        layers[parent] = (*layers.get(parent, ()), Layer(attribute, label=labels[path]))
+    return layers
 
 
 def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
     layers = {
         f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
     }
-    found: dict[str, Counter[Shape | None]] = {}
+    shapes: dict[str, Counter[Shape | None]] = {}
     for name, entry in inventory.entries.items():
         end = name.find("/") if entry.role is Role.WEIGHT else -1
         while end != -1:
             if name[:end] in layers:
-                found.setdefault(name[:end], Counter())[entry.shape] += 1
+                shapes.setdefault(name[:end], Counter())[entry.shape] += 1
             end = name.find("/", end + 1)
-    return found
+    return shapes
 
 
 def _same_layer(stored: Layer, live: Layer) -> bool:
-    """Whether two layers at one place have one name, and were given no other, or the same."""
+    """Whether two layers have the same name, label and class."""
     return (stored.name, stored.label) == (live.name, live.label) and same_class(stored, live)
 
 
 def _compare(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why its name cannot be believed, for the layers of a stack of which it cannot."""
+    """Layer → why its name is ambiguous, for the layers of one sequence."""
     old, new = _reduce(stored, live), _reduce(live, stored)
     if [layer.name for layer in old] == [layer.name for layer in new]:
         return {}
@@ -230,7 +225,7 @@ def _compare(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[
     new_at = {layer.name: index for index, layer in enumerate(new)}
     old_count = Counter(layer.base for layer in old)
     new_count = Counter(layer.base for layer in new)
-    doubtful = {
+    ambiguous = {
         base
         for base in old_count | new_count
         if base and (old_count[base] != new_count[base] or _displaced(base, old, new))
@@ -238,37 +233,37 @@ def _compare(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[
     return {
         layer.name: _reason(path, layer, (old, old_at), (new, new_at))
         for layer in new
-        if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & doubtful
+        if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & ambiguous
     }
 
 
 def _counted(
-    path: str, stored: Sequence[Layer], live: Sequence[Layer], met: bool
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], same_path: bool
 ) -> dict[str, str]:
-    """Layer → why its name cannot be believed, where the order of the stored ones is not known.
+    """Layer → why its name is ambiguous, if the file does not store the order of layers.
 
-    ``met`` says that the stored names are those of the live layers that were made in their order.
+    ``same_path``: the stored layers were named after the live ones, by order of creation.
     """
     old, new = (Counter(layer.base for layer in layers) for layers in (stored, live))
     numbered = {layer.base for layer in stored if layer.number >= 0}
-    found = {}
+    reasons = {}
     for layer in live:
         base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
         if base and old[base] != new[base]:
-            found[layer.name] = (
+            reasons[layer.name] = (
                 f"{text} {new[base]} layers of that class in the model and {old[base]} in the "
                 "checkpoint, which does not store their order"
             )
-        elif base in numbered and not met and not in_order_of_making(live, base):
-            found[layer.name] = (
+        elif base in numbered and not same_path and not in_order_of_making(live, base):
+            reasons[layer.name] = (
                 f"{text} its layers of that class in another order than they were created in, "
                 "and the checkpoint stores only the order of creation"
             )
-    return found
+    return reasons
 
 
 def _unnumbered(path: str, stored: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why its name cannot be believed, where attributes name the live ones."""
+    """Layer → why its automatic name is ambiguous: attributes name the live layers."""
     return {
         layer.name: (
             f"{layer.name!r} is an automatic name ({own_name(layer)!r} in the file), but {path!r} "
@@ -282,32 +277,34 @@ def _unnumbered(path: str, stored: Sequence[Layer]) -> dict[str, str]:
 def _relabelled(
     path: str, stored: Sequence[Layer], live: Sequence[Layer], *, attributes: bool = False
 ) -> dict[str, str]:
-    """Layer → why it is another one, though at the same index or key: the user named it so.
+    """Layer → why it is another one at the same index, key or attribute, by the user's names.
 
-    An attribute is a name, too: it holds where the layer's own name is nowhere else. So does the
-    index of a variable, whose name says little.
+    With ``attributes``, and for variables, a label counts only if it is elsewhere on the other
+    side: an attribute is itself a name, and a variable's name says little.
     """
     labels = {layer.name: layer.label for layer in stored}
-    places = {layer.label: layer.name for layer in live if layer.label}
-    before = {layer.label: layer.name for layer in stored if layer.label}
-    found = {}
+    live_names = {layer.label: layer.name for layer in live if layer.label}
+    stored_names = {layer.label: layer.name for layer in stored if layer.label}
+    reasons = {}
     for layer in live:
         label = labels.get(layer.name, "")
         renamed = label and layer.label and not attributes and layer.kind != VARIABLE
-        if label == layer.label or not (renamed or layer.label in before or label in places):
+        if label == layer.label or not (
+            renamed or layer.label in stored_names or label in live_names
+        ):
             continue
-        place = f"is {path}/{places[label]}" if label in places else "is not"
-        now = f"which {place} in the model"
+        where = f"is {path}/{live_names[label]}" if label in live_names else "is not"
+        now = f"which {where} in the model"
         if label and layer.label:
-            what = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
+            description = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
         elif layer.label:
-            was = f"{path}/{before[layer.label]} in the checkpoint"
-            what = f"{layer.label!r} in the model, which is {was}"
+            was = f"{path}/{stored_names[layer.label]} in the checkpoint"
+            description = f"{layer.label!r} in the model, which is {was}"
         else:
-            what = f"{label!r} in the checkpoint, {now}"
+            description = f"{label!r} in the checkpoint, {now}"
         kind = VARIABLE if layer.kind == VARIABLE else "layer"
-        found[layer.name] = f"{path}/{layer.name} is the {kind} {what}"
-    return found
+        reasons[layer.name] = f"{path}/{layer.name} is the {kind} {description}"
+    return reasons
 
 
 def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
@@ -316,10 +313,10 @@ def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
 
 
 def _displaced(base: str, old: Sequence[Layer], new: Sequence[Layer]) -> bool:
-    return _neighbourhoods(base, old) != _neighbourhoods(base, new)
+    return _neighborhoods(base, old) != _neighborhoods(base, new)
 
 
-def _neighbourhoods(base: str, layers: Sequence[Layer]) -> dict[str, tuple[str, str]]:
+def _neighborhoods(base: str, layers: Sequence[Layer]) -> dict[str, tuple[str, str]]:
     names = ["", *(layer.name for layer in layers), ""]
     return {
         layer.name: (names[index], names[index + 2])
@@ -335,23 +332,23 @@ def _reason(
     live: tuple[Sequence[Layer], Mapping[str, int]],
 ) -> str:
     (old, old_at), (new, new_at) = stored, live
-    position, named = new_at[layer.name], old_at[layer.name]
+    position, stored_position = new_at[layer.name], old_at[layer.name]
     at = f"at position {position + 1} of {path!r} in the model"
     text = f"{layer.name!r} is an automatic name, {at}"
-    if position != named:
+    if position != stored_position:
         other = repr(old[position].name) if position < len(old) else "nothing"
         return (
             f"{text}; in the checkpoint {other} is at position {position + 1}, "
-            f"and {layer.name!r} at position {named + 1}"
+            f"and {layer.name!r} at position {stored_position + 1}"
         )
     return (
         f"{text} and in the checkpoint, but the layers around it differ: "
-        f"{_around(new, position)} in the model, {_around(old, named)} in the checkpoint"
+        f"{_around(new, position)} in the model, {_around(old, stored_position)} in the checkpoint"
     )
 
 
 def _around(layers: Sequence[Layer], position: int) -> str:
-    """The layer with two neighbours on either side, which is as far as a report line carries."""
+    """The layer with two neighbors on either side, to keep the report line short."""
     shown = [layer.name for layer in layers[max(0, position - 2) : position + 3]]
     before = "… " if position > 2 else ""
     after = " …" if position + 3 < len(layers) else ""
@@ -359,7 +356,7 @@ def _around(layers: Sequence[Layer], position: int) -> str:
 
 
 class Positions:
-    """Stored name → live name where layers are matched by position, whatever they are called."""
+    """Stored name → live name by the positions of layers, whatever their names."""
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._at = {
@@ -370,7 +367,7 @@ class Positions:
         self._live = live.sequences
 
     def target(self, name: str) -> str | None:
-        """The live name at the same position; None where the live model has no such position."""
+        """The live name at the same position; None if the model has no such position."""
         live_path = stored_path = ""
         for component in name.split("/"):
             live_component = component
