@@ -17,7 +17,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from tfckpt.cli.arguments.command import Given, Misuse
+from tfckpt.cli.arguments.command import Arguments, UsageError
 from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.errors import TfckptError
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(list(sys.argv if argv is None else argv))
         sys.stdout.flush()
-    except Misuse as error:
+    except UsageError as error:
         command = f"tfckpt {error.command}".rstrip()
         print(f"tfckpt: {_harmless(str(error))}\ntry: {command} --help", file=sys.stderr)
         return 2
@@ -77,38 +77,38 @@ def _run(argv: list[str]) -> int:
         return 0
     try:
         return _call(command, words[command.name.count(" ") :])
-    except Misuse as error:
+    except UsageError as error:
         error.command = command.name
         raise
 
 
 def _call(command: Command, words: list[str]) -> int:
-    given = _parsed(command, words)
-    if given is None:
+    arguments = _parsed(command, words)
+    if arguments is None:
         from tfckpt.cli.arguments.usage import of_command
 
         print(of_command(command))
         return 0
     module, _, name = command.module.partition(":")
-    status: int = getattr(importlib.import_module(module), name or "run")(given)
+    status: int = getattr(importlib.import_module(module), name or "run")(arguments)
     return status
 
 
-def _parsed(command: Command, words: list[str]) -> Given | None:
+def _parsed(command: Command, words: list[str]) -> Arguments | None:
     """What the command is given; None where it is asked for its help."""
-    _, *arguments = words
-    if not any(word.startswith("-") for word in arguments):  # no flags: to import them costs most
-        return Given(arguments, {flag.name: flag.default for flag in command.all_flags})
+    _, *rest = words
+    if not any(word.startswith("-") for word in rest):  # no flags: to import them costs most
+        return Arguments(rest, {flag.name: flag.default for flag in command.all_flags})
     from absl import flags
 
     values = _flags(command)
     try:
-        _, *arguments = values(words)
+        _, *rest = values(words)
     except flags.Error as error:
-        raise Misuse(str(error)) from None
+        raise UsageError(str(error)) from None
     if values.help:
         return None
-    return Given(arguments, {flag.name: values[flag.name].value for flag in command.all_flags})
+    return Arguments(rest, {flag.name: values[flag.name].value for flag in command.all_flags})
 
 
 def _command(words: list[str]) -> Command | None:
@@ -121,7 +121,7 @@ def _command(words: list[str]) -> Command | None:
             return command
     spoken = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     if not spoken:
-        raise Misuse("the command comes first" if words else "which command?")
+        raise UsageError("the command comes first" if words else "which command?")
     import difflib
 
     names = [command.name for command in COMMANDS]
@@ -131,7 +131,7 @@ def _command(words: list[str]) -> Command | None:
     known = group or [name.partition(" ")[0] for name in names]
     close = difflib.get_close_matches(said, known, 1, 0.8 if group else 0.65) or group
     meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise Misuse(f"no command {said!r}{meant}")
+    raise UsageError(f"no command {said!r}{meant}")
 
 
 def _flags(command: Command) -> flags.FlagValues:

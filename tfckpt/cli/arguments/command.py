@@ -1,6 +1,6 @@
-"""What a command is, what it is given, and the one error that is the user's.
+"""Commands, their flags, a parsed command line, and the error for a wrong one.
 
-Named tuples, as they are made at every start, and take less time for it than dataclasses.
+Named tuples instead of dataclasses: they are created at every start, and are faster to define.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Flag(NamedTuple):
 
     Attributes:
         name: without its dashes.
-        value: what is written after it, ``FILE``; ``""`` for a switch.
+        value: placeholder of its value in the help, ``FILE``; ``""`` for a switch.
         help: one sentence.
-        many: whether it may be given several times.
+        many: whether it can be repeated.
     """
 
     name: str
@@ -28,12 +28,11 @@ class Flag(NamedTuple):
 
     @property
     def default(self) -> bool | None:
-        """What is given where it is not written."""
         return None if self.value else False
 
     @property
     def usage(self) -> str:
-        """As it stands in a usage line.
+        """The flag in a usage line.
 
         >>> Flag("keep", "RULE", "A rule.", many=True).usage
         '[--keep RULE]...'
@@ -42,28 +41,29 @@ class Flag(NamedTuple):
         return f"{text}..." if self.many else text
 
 
-JSON = Flag("json", "", "One JSON document instead of text; docs/cli.md has its schema.")
+JSON = Flag("json", "", "Print one JSON document instead of text (schema: docs/cli.md).")
 
 
 class Command(NamedTuple):
-    """One command, as the table of them and its help have it.
+    """One command, for the table of commands and for its help.
 
     Attributes:
         name: its words, ``policy check``.
-        module: where its ``run`` is, which takes a :class:`Given` and returns the exit status; of
-            another name it is behind a colon.
-        arguments: what follows the words, ``PATH|DIR``.
+        module: the module whose ``run`` takes :class:`Arguments` and returns the exit status; a
+            function of another name follows a colon.
+        positional: placeholders of its positional arguments, ``PATH|DIR``.
         summary: what it does, in half a line.
-        about: the rest of its help.
-        examples: command lines without the ``tfckpt`` before them.
-        flags: its own, and ``--json`` unless ``has_json`` is false.
+        details: the rest of its help.
+        examples: command lines without the leading ``tfckpt``.
+        flags: its own flags, without ``--json``.
+        has_json: whether ``--json`` is added to them.
     """
 
     name: str
     module: str
-    arguments: str
+    positional: str
     summary: str
-    about: str
+    details: str
     examples: tuple[str, ...]
     flags: tuple[Flag, ...] = ()
     has_json: bool = True
@@ -73,10 +73,10 @@ class Command(NamedTuple):
         return (*self.flags, JSON) if self.has_json else self.flags
 
 
-class Given(NamedTuple):
-    """The command line, parsed: arguments after the command, and the flags of that command."""
+class Arguments(NamedTuple):
+    """A parsed command line: positional arguments, and the value of each flag of the command."""
 
-    arguments: list[str]
+    positional: list[str]
     flags: Mapping[str, Any]
 
     @property
@@ -91,34 +91,34 @@ class Given(NamedTuple):
         return value
 
     def texts(self, flag: str) -> list[str]:
-        """Of a flag that may be given several times."""
+        """All values of a flag that can be repeated."""
         return list(self.flags[flag] or ())
 
-    def one(self, what: str) -> str:
-        """The only argument of a command.
+    def single(self, expected: str) -> str:
+        """The only positional argument.
 
-        >>> Given(["runs/ckpt-1"], {}).one("a prefix")
+        >>> Arguments(["runs/ckpt-1"], {}).single("a prefix")
         'runs/ckpt-1'
         """
-        if len(self.arguments) != 1:
-            raise Misuse(f"give one argument, {what}; got {self._shown()}")
-        return self.arguments[0]
+        if len(self.positional) != 1:
+            raise UsageError(f"expected one argument, {expected}; got {self._shown()}")
+        return self.positional[0]
 
-    def two(self, what: str) -> tuple[str, str]:
-        """Both arguments of a command that has two."""
-        if len(self.arguments) != 2:
-            raise Misuse(f"give two arguments, {what}; got {self._shown()}")
-        return self.arguments[0], self.arguments[1]
+    def pair(self, expected: str) -> tuple[str, str]:
+        """The two positional arguments."""
+        if len(self.positional) != 2:
+            raise UsageError(f"expected two arguments, {expected}; got {self._shown()}")
+        return self.positional[0], self.positional[1]
 
     def _shown(self) -> str:
-        return " ".join(self.arguments) or "nothing"
+        return " ".join(self.positional) or "none"
 
 
-class Misuse(Exception):  # noqa: N818 (what the user did, in their words)
-    """The command line makes no sense; the message is all that is shown.
+class UsageError(Exception):
+    """The command line is wrong; only the message is shown.
 
     Attributes:
-        command: the one whose help says more.
+        command: the command whose help is suggested.
     """
 
     command: str = ""

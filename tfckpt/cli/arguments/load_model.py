@@ -15,18 +15,18 @@ from typing import Any
 
 from absl import flags
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 
 
 def load_objects(target: str) -> dict[str, Any]:
     """What the callable returns, by keyword; a lone model is ``model``.
 
     Raises:
-        Misuse: there is no such callable, or it failed.
+        UsageError: there is no such callable, or it failed.
     """
     module, colon, name = target.partition(":")
     if not (module and colon and name):
-        raise Misuse(f"--model {target!r} is not MODULE:CALLABLE, as in train:build_model")
+        raise UsageError(f"--model {target!r} is not MODULE:CALLABLE, as in train:build_model")
     if "" not in sys.path:
         sys.path.insert(0, "")  # as for `python -m`: a script beside the config is importable
     try:
@@ -37,7 +37,7 @@ def load_objects(target: str) -> dict[str, Any]:
     except Exception as error:
         if not _is_absent(error, module, name):
             traceback.print_exc()
-        raise Misuse(f"--model {target}: {type(error).__name__}: {error}") from None
+        raise UsageError(f"--model {target}: {type(error).__name__}: {error}") from None
     return dict(made) if isinstance(made, Mapping) else {"model": made}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.manager.arguments import rules
 from tfckpt.manager.remarks import idle
 from tfckpt.policy import load_config
@@ -13,31 +13,31 @@ from tfckpt.policy import load_config
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.manager.directory import Directory
     from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
-def rules_of(given: Given) -> tuple[Keep, ...]:
+def rules_of(arguments: Arguments) -> tuple[Keep, ...]:
     """The rules; () where none are given.
 
     Raises:
-        Misuse: one is none, or there are both.
+        UsageError: one is none, or there are both.
         PolicyError: the config is wrong.
     """
-    file, texts = given.text("config"), given.texts("keep")
+    file, texts = arguments.text("config"), arguments.texts("keep")
     if file is not None and texts:
-        raise Misuse("--config has its own rules; give it or --keep")
+        raise UsageError("--config has its own rules; give it or --keep")
     if file is not None:
         manager = load_config(file).manager
         if manager is None or not manager.rules:
-            raise Misuse(f"{file} has no rules of what to keep, under manager: keep:")
+            raise UsageError(f"{file} has no rules of what to keep, under manager: keep:")
         return manager.rules
     try:
         return rules(None, None, [_rule(text) for text in texts])
     except ValueError as error:
-        raise Misuse(f"--{error}") from None
+        raise UsageError(f"--{error}") from None
 
 
 def check_rules(
@@ -52,16 +52,16 @@ def check_rules(
         named: the checkpoints that a pin must name one of; () for a config, which may name others.
 
     Raises:
-        Misuse: no checkpoint has what a rule goes by.
+        UsageError: no checkpoint has what a rule goes by.
     """
     saved = directory.saved(directory.checkpoints())
     numbers = {one.number for one in named}
     for rule in rules:
         if reason := idle(rule, saved):
-            raise Misuse(f"{path}: nothing is deleted: {reason}")
+            raise UsageError(f"{path}: nothing is deleted: {reason}")
         if numbers and (absent := [n for n in rule.pin or () if n not in numbers]):
             there = ", ".join(str(number) for number in sorted(n for n in numbers if n is not None))
-            raise Misuse(f"{path} has no checkpoint {absent[0]} to pin, but {there}")
+            raise UsageError(f"{path} has no checkpoint {absent[0]} to pin, but {there}")
 
 
 def _rule(text: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _rule(text: str) -> dict[str, Any]:
         elif key == "pin":
             rule[key].append(_number(part))
         else:
-            raise Misuse(f"--keep {text!r} is no rule; best=2,monitor=loss,mode=min is one")
+            raise UsageError(f"--keep {text!r} is no rule; best=2,monitor=loss,mode=min is one")
     return rule
 
 

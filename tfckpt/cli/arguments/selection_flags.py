@@ -10,7 +10,7 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import files_of, find, passed_over
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.inventory import Origin, Role
@@ -27,7 +27,7 @@ from tfckpt.stored.bundles.index import ITEM_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning import Plan
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
@@ -42,7 +42,7 @@ _WORDS = {
 }
 
 
-def opened(given: Given, source: str) -> StoredCheckpoint:
+def opened(arguments: Arguments, source: str) -> StoredCheckpoint:
     """The source, or its average with those of --average.
 
     Raises:
@@ -50,7 +50,7 @@ def opened(given: Given, source: str) -> StoredCheckpoint:
     """
     found = find(source)
     passed_over(found)
-    others = given.texts("average")
+    others = arguments.texts("average")
     if not others:
         return found.checkpoint
     paths = [found.checkpoint.prefix]
@@ -63,15 +63,15 @@ def opened(given: Given, source: str) -> StoredCheckpoint:
     return open_average(Average(tuple(paths)), roots=None, bases=(), files=files_of)
 
 
-def selected(given: Given, stored: StoredCheckpoint) -> Plan:
+def selected(arguments: Arguments, stored: StoredCheckpoint) -> Plan:
     """What the flags make of a checkpoint.
 
     Raises:
-        Misuse: they make no sense.
+        UsageError: they make no sense.
         PolicyError: the config does not.
     """
-    casts = [_CastFlag(text) for text in given.texts("cast")]
-    policy = _policy(given, stored.inventory)
+    casts = [_CastFlag(text) for text in arguments.texts("cast")]
+    policy = _policy(arguments, stored.inventory)
     for key, unset in (("adapt", ()), ("ema", "ignore")):
         if getattr(policy, key) != unset:
             message = f"{key}: a model says what values are to become, and there is none here"
@@ -82,18 +82,18 @@ def selected(given: Given, stored: StoredCheckpoint) -> Plan:
     plan = derive(policy, stored.inventory, partial(_dtype, casts))
     for one in casts:
         if not one.met:
-            raise Misuse(f"--cast {one.text} finds no value to cast")
+            raise UsageError(f"--cast {one.text} finds no value to cast")
     values = stored.values
     shares = values.shares if isinstance(values, AveragedValues) else ()
     origin = Origin(stored.prefix, values.digest, policy.name, policy.digest, shares)
     return dataclasses.replace(plan, origins=(origin,))
 
 
-def tell(given: Given, plan: Plan, target: str, files: list[str]) -> int:
+def tell(arguments: Arguments, plan: Plan, target: str, files: list[str]) -> int:
     """Show what was written, or a plan that has errors; the exit status."""
     entries = [step.entry for step in plan.assignments] if plan.ok else []
     nbytes = sum(entry.nbytes for entry in entries)
-    if given.json:
+    if arguments.json:
         show_json(
             {
                 "version": 1,
@@ -120,35 +120,35 @@ def tell(given: Given, plan: Plan, target: str, files: list[str]) -> int:
     return 0 if plan.ok else 1
 
 
-def policy_of(given: Given) -> Policy | None:
+def policy_of(arguments: Arguments) -> Policy | None:
     """The policy of --config and --policy.
 
     Raises:
-        Misuse: the two make no sense, or other flags have rules as well.
+        UsageError: the two make no sense, or other flags have rules as well.
         PolicyError: the config does not.
     """
-    if (file := given.text("config")) is None:
-        if given.text("policy") is not None:
-            raise Misuse("--policy is the name of one in the file of --config")
+    if (file := arguments.text("config")) is None:
+        if arguments.text("policy") is not None:
+            raise UsageError("--policy is the name of one in the file of --config")
         return None
-    if mixed := [f"--{flag}" for flag in RULES if given.flags[flag]]:
-        raise Misuse(f"the rules are those of --config, so leave out {', '.join(mixed)}")
-    return _of_config(file, given.text("policy"))
+    if mixed := [f"--{flag}" for flag in RULES if arguments.flags[flag]]:
+        raise UsageError(f"the rules are those of --config, so leave out {', '.join(mixed)}")
+    return _of_config(file, arguments.text("policy"))
 
 
-def _policy(given: Given, stored: Inventory) -> Policy:
-    if (policy := policy_of(given)) is not None:
+def _policy(arguments: Arguments, stored: Inventory) -> Policy:
+    if (policy := policy_of(arguments)) is not None:
         return policy
     renames = []
-    for text in given.texts("rename"):
+    for text in arguments.texts("rename"):
         old, equals, new = text.partition("=")
         if not equals:
-            raise Misuse(f"--rename {text!r} is not OLD=NEW")
+            raise UsageError(f"--rename {text!r} is not OLD=NEW")
         renames.append({"checkpoint": old, "model": new})
-    rules: dict[str, Any] = {"rename": renames, "exclude": given.texts("exclude")}
-    if include := given.texts("include"):
+    rules: dict[str, Any] = {"rename": renames, "exclude": arguments.texts("exclude")}
+    if include := arguments.texts("include"):
         rules["include"] = include
-    if given.switch("drop_optimizer"):
+    if arguments.switch("drop_optimizer"):
         rules["exclude_checkpoint"] = _of_optimizers(stored)
         rules["optimizer"] = OptimizerRules(
             slots="reset", iterations="reset", hyperparameters="config"
@@ -156,16 +156,16 @@ def _policy(given: Given, stored: Inventory) -> Policy:
     try:
         return Policy(name="rewrite", **rules)
     except PolicyError as error:
-        raise Misuse("; ".join(problem.message for problem in error.problems)) from None
+        raise UsageError("; ".join(problem.message for problem in error.problems)) from None
 
 
 def _of_config(file: str, name: str | None) -> Policy:
     policies = load_config(file).policies
     names = ", ".join(sorted(policies)) or "none"
     if name is None and len(policies) != 1:
-        raise Misuse(f"--policy says which policy of {file} is meant: {names}")
+        raise UsageError(f"--policy says which policy of {file} is meant: {names}")
     if name is not None and name not in policies:
-        raise Misuse(f"{file} has no policy {name!r}; it has {names}")
+        raise UsageError(f"{file} has no policy {name!r}; it has {names}")
     return policies[name] if name is not None else next(iter(policies.values()))
 
 
@@ -190,11 +190,13 @@ class _CastFlag:
         self.text = text
         self.met = False
         if ITEM_BYTES.get(self.dtype) is None:
-            raise Misuse(f"--cast {text}: there is no type {self.dtype!r}; float16, for example")
+            raise UsageError(
+                f"--cast {text}: there is no type {self.dtype!r}; float16, for example"
+            )
         try:
             self._selector = Selector(selector) if selector else None
         except ValueError as error:
-            raise Misuse(f"--cast {text}: {error}") from None
+            raise UsageError(f"--cast {text}: {error}") from None
 
     def takes(self, entry: Entry) -> bool:
         if self._selector is not None:

@@ -38,7 +38,7 @@ def usage(command: Command) -> str:
     """
     words = (flag.usage.replace(" ", "\0") for flag in command.all_flags)
     text = (
-        " ".join((f"tfckpt\0{command.name}".replace(" ", "\0"), command.arguments, *words))
+        " ".join((f"tfckpt\0{command.name}".replace(" ", "\0"), command.positional, *words))
         .replace("  ", " ")
         .strip()
     )
@@ -52,7 +52,7 @@ def usage(command: Command) -> str:
 def of_command(command: Command) -> str:
     """All there is to say about one command."""
     synopsis = textwrap.indent(usage(command), " " * 7).lstrip()
-    parts = [f"usage: {synopsis}", "\n".join(_wrap(f"{command.summary} {command.about}"))]
+    parts = [f"usage: {synopsis}", "\n".join(_wrap(f"{command.summary} {command.details}"))]
     if command.all_flags:
         parts.append("\n".join(_flags(command.all_flags)))
     parts.append("\n".join(("examples:", *(f"  tfckpt {one}" for one in command.examples))))

@@ -15,14 +15,14 @@ from tfckpt.stored.inspection.listing import listing
 from tfckpt.stored.io.files import LOCAL
 
 if TYPE_CHECKING:
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.stored.commits.record import CommitRecord
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Adopt all that have no record; 1 where one cannot be."""
-    directory = given.one("a directory of checkpoints")
+    directory = arguments.single("a directory of checkpoints")
     if not LOCAL.exists(directory):
         raise CheckpointNotFoundError("there is no such directory", path=directory)
     lock_of(directory).acquire()
@@ -38,7 +38,7 @@ def run(given: Given) -> int:
                 adopted.append((one, adopt(one, advance)))
         except CheckpointError as error:
             refused.append((one, str(error)))
-    if given.json:
+    if arguments.json:
         show_json(_document(directory, adopted, refused))
     else:
         _print(adopted)

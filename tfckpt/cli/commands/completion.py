@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfckpt.cli.arguments.command import Command, Given
+    from tfckpt.cli.arguments.command import Arguments, Command
 
 _ZSH = "autoload -U +X compinit bashcompinit && compinit && bashcompinit"
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Print the script for a shell."""
     from tfckpt.cli.arguments.command_table import COMMANDS
 
-    shell = given.one("a shell: bash, zsh or fish")
+    shell = arguments.single("a shell: bash, zsh or fish")
     if shell == "fish":
         print("\n".join(_fish(COMMANDS)))
     elif shell in ("bash", "zsh"):
         print("\n".join(([_ZSH] if shell == "zsh" else []) + list(_bash(COMMANDS))))
     else:
-        raise Misuse(f"no completion for {shell!r}; bash, zsh or fish?")
+        raise UsageError(f"no completion for {shell!r}; bash, zsh or fish?")
     return 0
 
 

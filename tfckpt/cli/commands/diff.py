@@ -11,7 +11,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import find, passed_over
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.output.progress import progress
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.diff import Diff, Difference
     from tfckpt.stored.inspection import statistics
@@ -52,19 +52,23 @@ class _Side(NamedTuple):
     marks: Mapping[str, ValueChecksum]
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Show what differs; 1 where anything does."""
-    target = given.text("model")
+    target = arguments.text("model")
     with contextlib.ExitStack() as stack:
         if target is not None:
-            sides = _with_model(given.one("a checkpoint, beside --model"), target, given, stack)
+            sides = _with_model(
+                arguments.single("a checkpoint, beside --model"), target, arguments, stack
+            )
         else:
-            one, other = given.two("two checkpoints or directories of them, or one and --model")
+            one, other = arguments.pair(
+                "two checkpoints or directories of them, or one and --model"
+            )
             sides = _stored(one, stack), _stored(other, stack)
         a, b = sides
         found = diff(a.inventory, b.inventory, a.marks, b.marks)
-        apart = _apart(found, a, b) if given.switch("values") else None
-        if given.json:
+        apart = _apart(found, a, b) if arguments.switch("values") else None
+        if arguments.json:
             show_json(_document(a, b, found, apart))
         else:
             _print(a, b, found, apart)
@@ -96,7 +100,7 @@ def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: An
 
 
 def _with_model(
-    path: str, target: str, given: Given, stack: contextlib.ExitStack
+    path: str, target: str, arguments: Arguments, stack: contextlib.ExitStack
 ) -> tuple[_Side, _Side]:
     with contextlib.redirect_stdout(sys.stderr):
         from tfckpt.cli.arguments.load_model import load_objects
@@ -106,7 +110,7 @@ def _with_model(
 
         objects = load_objects(target)
         if not all(isinstance(one, Trackable | list | tuple | dict) for one in objects.values()):
-            raise Misuse(f"--model {target} returned what no checkpoint takes")
+            raise UsageError(f"--model {target} returned what no checkpoint takes")
         live = collect(objects)
         stored = _stored(path, stack, live.roots, live.weak_bases)
         entries = stored.inventory.entries
@@ -118,7 +122,7 @@ def _with_model(
         return array
 
     marks: dict[str, ValueChecksum] = {}
-    if given.switch("values"):
+    if arguments.switch("values"):
         for entry in live.inventory.entries.values():
             if entry.shape is not None:
                 crc = checksum(read(entry))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import find
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.gc_pause import uncollected
@@ -18,7 +18,7 @@ from tfckpt.stored.formats.checkpoint import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.cli.arguments.find_checkpoint import FoundCheckpoint
     from tfckpt.core.inventory import Restored
     from tfckpt.core.name_tree import TreeRow
@@ -27,62 +27,62 @@ if TYPE_CHECKING:
 _INDENT = "  "
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Show a checkpoint; 1 where part of it, or a newer one beside it, cannot be read."""
-    path = given.one("the path of a checkpoint or a directory of them")
-    modes = [mode for mode in ("name", "values", "keys", "graph") if given.flags[mode]]
+    path = arguments.single("the path of a checkpoint or a directory of them")
+    modes = [mode for mode in ("name", "values", "keys", "graph") if arguments.flags[mode]]
     if len(modes) > 1:
-        raise Misuse(f"--{modes[0]} and --{modes[1]} are two different views; give one")
-    if given.text("slice") is not None and modes != ["name"]:
-        raise Misuse("--slice belongs to --name, which says of what")
+        raise UsageError(f"--{modes[0]} and --{modes[1]} are two different views; give one")
+    if arguments.text("slice") is not None and modes != ["name"]:
+        raise UsageError("--slice belongs to --name, which says of what")
     found = find(path)
     with found.checkpoint as checkpoint:
         fine = not found.rejected and not checkpoint.values.missing_files
-        if given.json:
-            more = _more(given, checkpoint)
+        if arguments.json:
+            more = _more(arguments, checkpoint)
             show_json(document(found) | more)
             statistics = more.get("statistics", {}).values()
             fine = fine and not any(one and "error" in one for one in statistics)
         else:
-            fine = _print(given, found) and fine
+            fine = _print(arguments, found) and fine
         return 0 if fine else 1
 
 
-def _more(given: Given, checkpoint: StoredCheckpoint) -> dict[str, Any]:
+def _more(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[str, Any]:
     """What a view adds to the document."""
-    if given.switch("values"):
+    if arguments.switch("values"):
         from tfckpt.cli.output.views import statistics_document
 
         return {"statistics": statistics_document(checkpoint)}
-    if (selector := given.text("name")) is not None:
+    if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import data_document
 
-        return {"data": data_document(checkpoint, selector, given.text("slice"))}
-    if given.switch("graph"):
+        return {"data": data_document(checkpoint, selector, arguments.text("slice"))}
+    if arguments.switch("graph"):
         from tfckpt.cli.commands.inspect_graph import graph_document
 
         return {"graph": graph_document(checkpoint)}
     return {}
 
 
-def _print(given: Given, found: FoundCheckpoint) -> bool:
+def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
     """Print one view; whether all that it is about could be read."""
     checkpoint, fine = found.checkpoint, True
-    if (selector := given.text("name")) is not None:
+    if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import show_data
 
-        show_data(checkpoint, selector, given.text("slice"))
+        show_data(checkpoint, selector, arguments.text("slice"))
         return True
     _head(found)
-    if given.switch("values"):
+    if arguments.switch("values"):
         from tfckpt.cli.output.views import show_statistics
 
         fine = show_statistics(checkpoint)
-    elif given.switch("graph"):
+    elif arguments.switch("graph"):
         from tfckpt.cli.commands.inspect_graph import show_graph
 
         show_graph(checkpoint)
-    elif given.switch("keys"):
+    elif arguments.switch("keys"):
         from tfckpt.cli.output.tables import show
 
         entries = ordered(checkpoint.inventory.entries.values())

@@ -16,16 +16,16 @@ from tfckpt.stored.inspection.listing import listing
 from tfckpt.stored.paths.lookalikes import For, look
 
 if TYPE_CHECKING:
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.manager.retention import Decision
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """List a directory; 1 where any checkpoint in it is damaged or torn."""
-    directory = given.one("a directory of checkpoints")
+    directory = arguments.single("a directory of checkpoints")
     files, found = files_of(directory), []
     with contextlib.suppress(CheckpointNotFoundError):  # it is a file
         found = listing(directory, files)
@@ -34,21 +34,23 @@ def run(given: Given) -> int:
         raise CheckpointNotFoundError(
             f"no checkpoint in {directory}", hint="\n  ".join(nothing.lines(For.COMMAND))
         )
-    decision = _decision(given, directory, found)
-    if given.json:
+    decision = _decision(arguments, directory, found)
+    if arguments.json:
         show_json(_document(directory, found, decision))
     else:
         show_listing(found, decision)
     return 1 if any(one.problem for one in found) else 0
 
 
-def _decision(given: Given, directory: str, found: list[ListedCheckpoint]) -> Decision | None:
-    if given.text("config") is None and not given.texts("keep"):
+def _decision(
+    arguments: Arguments, directory: str, found: list[ListedCheckpoint]
+) -> Decision | None:
+    if arguments.text("config") is None and not arguments.texts("keep"):
         return None
     from tfckpt.cli.arguments.retention_flags import rules_of
     from tfckpt.cli.commands.prune import decide_for  # with pydantic, which the rules need
 
-    return decide_for(directory, found, rules_of(given), given.text("checkpoint_name"))[1]
+    return decide_for(directory, found, rules_of(arguments), arguments.text("checkpoint_name"))[1]
 
 
 def show_listing(found: list[ListedCheckpoint], decision: Decision | None) -> None:

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import tfckpt
-from tfckpt.cli.arguments.command import Given, Misuse
+from tfckpt.cli.arguments.command import Arguments, UsageError
 from tfckpt.cli.arguments.load_model import load_objects
 from tfckpt.planning import Severity
 from tfckpt.policy.messages import short
@@ -29,11 +29,13 @@ _STYLES = {
 }
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Show a plan, and lock it on request; 1 where it would be refused."""
-    config = given.one("a config file")
-    if (target := given.text("model")) is None:
-        raise Misuse("plan needs --model MODULE:CALLABLE, which returns the model to restore into")
+    config = arguments.single("a config file")
+    if (target := arguments.text("model")) is None:
+        raise UsageError(
+            "plan needs --model MODULE:CALLABLE, which returns the model to restore into"
+        )
     with contextlib.redirect_stdout(sys.stderr):
         objects = load_objects(target)
         try:
@@ -43,15 +45,15 @@ def run(given: Given) -> int:
             told = not ours or isinstance(error, tfckpt.UntrackedError)
             if not (unfit := _unfit(objects) if told else []):
                 raise
-            raise Misuse(
+            raise UsageError(
                 f"--model {target} returned {', '.join(unfit)}: expected the model, or a "
                 "dict of keyword objects"
             ) from None
-        if (lock := given.text("lock")) is not None:
+        if (lock := arguments.text("lock")) is not None:
             plan = dataclasses.replace(plan, drift=())  # what an older lock said is over
             if plan.ok:
                 _write(plan.lock(), lock)
-    if given.json:
+    if arguments.json:
         print(json.dumps(plan.to_json(), indent=2))
     else:
         _print(plan)

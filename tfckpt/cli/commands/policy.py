@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import printable
 from tfckpt.errors import PolicyError
@@ -16,14 +16,14 @@ from tfckpt.policy.load import load_config
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.errors import Problem
     from tfckpt.policy import Config, Policy
 
 
-def run_check(given: Given) -> int:
+def run_check(arguments: Arguments) -> int:
     """Show what is wrong with a config; 1 where anything is."""
-    file = given.one("a config file")
+    file = arguments.single("a config file")
     policies: list[str] = []
     notes: list[str] = []
     problems: tuple[Problem, ...] = ()
@@ -31,10 +31,10 @@ def run_check(given: Given) -> int:
         config = load_config(file)
         policies, notes = sorted(config.policies), _notes(config)
     except PolicyError as error:
-        if not given.json:
+        if not arguments.json:
             raise
         problems = error.problems
-    if given.json:
+    if arguments.json:
         document = {
             "version": 1,
             "file": file,
@@ -58,23 +58,23 @@ def _notes(config: Config) -> list[str]:
     return [note for note in (saves, directory_mismatch(config), config.forgotten) if note]
 
 
-def run_schema(given: Given) -> int:
+def run_schema(arguments: Arguments) -> int:
     """Print the JSON Schema of configs."""
     from tfckpt.policy import schema
 
-    if given.arguments:
-        raise Misuse("policy schema takes no argument")
+    if arguments.positional:
+        raise UsageError("policy schema takes no argument")
     print(json.dumps(schema(), indent=2))
     return 0
 
 
-def run_show(given: Given) -> int:
+def run_show(arguments: Arguments) -> int:
     """Print a config as it is understood; it can be loaded again."""
     import yaml
 
-    file = given.one("a config file")
+    file = arguments.single("a config file")
     config = _config(load_config(file))
-    if given.json:
+    if arguments.json:
         show_json({"version": 1, "file": file, "config": config})
     else:
         text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=80)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import files_of
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.arguments.retention_flags import check_rules, rules_of
@@ -25,21 +25,21 @@ from tfckpt.stored.io.files import absolute
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Show or do it; 1 where one could not be deleted."""
-    path, rules = given.one("a directory of checkpoints"), rules_of(given)
+    path, rules = arguments.single("a directory of checkpoints"), rules_of(arguments)
     if not rules:
-        raise Misuse("prune needs --keep or --config, which say what stays")
-    name, yes = given.text("checkpoint_name"), given.switch("yes")
+        raise UsageError("prune needs --keep or --config, which say what stays")
+    name, yes = arguments.text("checkpoint_name"), arguments.switch("yes")
     found = listing(path, files_of(path))
     directory, decision = decide_for(path, found, rules, name)
-    check_rules(path, rules, directory, found if given.texts("keep") else ())
+    check_rules(path, rules, directory, found if arguments.texts("keep") else ())
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # which also finishes what was cut short
@@ -47,7 +47,7 @@ def run(given: Given) -> int:
         directory, decision = decide_for(path, found, rules, directory.checkpoint_name)
         failed = directory.release(directory.checkpoints(), decision)
     freed = sum(one.nbytes for one in found if one.prefix in {*decision.delete} - {*failed})
-    if given.json:
+    if arguments.json:
         show_json(
             {
                 "version": 1,
@@ -72,7 +72,7 @@ def decide_for(
     """The directory, and what the rules say of those in it that are sound.
 
     Raises:
-        Misuse: it holds checkpoints of several names, or none of that name.
+        UsageError: it holds checkpoints of several names, or none of that name.
         CheckpointNotFoundError: it holds none that tfckpt committed.
     """
     names = sorted({_name(one) for one in found if one.state == "committed"})
@@ -82,9 +82,9 @@ def decide_for(
             hint = f"`tfckpt adopt {path}` gives those of TensorFlow commit records."
         raise CheckpointNotFoundError(message, path=path, hint=hint)
     if name is None and len(names) > 1:
-        raise Misuse(f"{path} holds {' and '.join(names)}; --checkpoint_name says which")
+        raise UsageError(f"{path} holds {' and '.join(names)}; --checkpoint_name says which")
     if name is not None and name not in names:
-        raise Misuse(f"{path} holds {' and '.join(names)}, and nothing called {name}")
+        raise UsageError(f"{path} holds {' and '.join(names)}, and nothing called {name}")
     directory = Directory(path, name or names[0], files_of(path))
     sound = {one.prefix for one in found if not one.problem}
     saved = [one for one in directory.saved(directory.checkpoints()) if one.prefix in sound]

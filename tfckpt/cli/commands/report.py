@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import find, passed_over
 from tfckpt.cli.commands import diff, inspect
 from tfckpt.cli.output.html_content import content
@@ -17,29 +17,31 @@ from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.stored.io.new_file import new_file, refuse_existing
 
 if TYPE_CHECKING:
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
 
 _MAX_BYTES = 1 << 28
 _KNOWN = {"steps", "plan", "differences", "values"}
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Write the page."""
-    if (target := given.text("html")) is None:
-        raise Misuse("--html says which file the page is to be")
-    if not 1 <= len(given.arguments) <= 2:
-        raise Misuse("give one path, of a checkpoint or a document, or two checkpoints to compare")
+    if (target := arguments.text("html")) is None:
+        raise UsageError("--html says which file the page is to be")
+    if not 1 <= len(arguments.positional) <= 2:
+        raise UsageError(
+            "give one path, of a checkpoint or a document, or two checkpoints to compare"
+        )
     refuse_existing(target)
-    page = _page(given).encode()
+    page = _page(arguments).encode()
     with new_file(target) as output:
         output.write(page)
     print(f"{printable(target)}: written")
     return 0
 
 
-def _page(given: Given) -> str:
-    path, *other = given.arguments
-    values = given.switch("values")
+def _page(arguments: Arguments) -> str:
+    path, *other = arguments.positional
+    values = arguments.switch("values")
     if other:
         return render(content(diff.compared(path, other[0], values=values)))
     if (document := _loaded(path)) is not None:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import find, passed_over
 from tfckpt.cli.arguments.selection_flags import RULES, opened, policy_of, selected, tell
 from tfckpt.cli.output.progress import progress
@@ -34,7 +34,7 @@ from tfckpt.stored.io.new_file import new_file, new_file_by_name, refuse_existin
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.planning import Plan, Step
 
 _WRITERS: dict[str, Callable[..., None]] = {
@@ -53,45 +53,45 @@ _OTHERS = frozenset(
 )
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Write the checkpoint; 1 where the plan has errors."""
-    source, target = given.two("the checkpoint, and the prefix of the new one")
-    limit = _bytes(given.text("shard_size"))
+    source, target = arguments.pair("the checkpoint, and the prefix of the new one")
+    limit = _bytes(arguments.text("shard_size"))
     refuse_taken(absolute(target), LOCAL)  # before anything is read
-    with opened(given, source) as stored, progress(target) as advance:
-        plan = selected(given, stored)
+    with opened(arguments, source) as stored, progress(target) as advance:
+        plan = selected(arguments, stored)
         reader = StepReader(stored, plan, advance)
         files = list(rewrite(reader, plan, target, limit).files) if plan.ok else []
-    return tell(given, plan, target, files)
+    return tell(arguments, plan, target, files)
 
 
 def _bytes(text: str | None) -> int | None:
     if text is None:
         return None
     if (match := _SIZE.fullmatch(text)) is None:
-        raise Misuse(f"--shard_size {text!r} is no size; 500M and 2G are some")
+        raise UsageError(f"--shard_size {text!r} is no size; 500M and 2G are some")
     return int(match[1]) * _UNITS[match[2]]
 
 
-def run_convert(given: Given) -> int:
+def run_convert(arguments: Arguments) -> int:
     """Write the file; 1 where the plan has errors."""
-    source, target = given.two("the checkpoint, and the new file or prefix")
+    source, target = arguments.pair("the checkpoint, and the new file or prefix")
     suffix = Path(target.lower()).suffix
     if target.lower().endswith(_WEIGHTS):
-        return _to_weights(given, source, target)
-    if given.text("model") is not None:
-        raise Misuse(f"--model is for a name that ends with {_WEIGHTS}")
+        return _to_weights(arguments, source, target)
+    if arguments.text("model") is not None:
+        raise UsageError(f"--model is for a name that ends with {_WEIGHTS}")
     if suffix in _OTHERS:
         known = ", ".join((*_WRITERS, _WEIGHTS))
-        raise Misuse(f"{suffix} is not written; {known} are, and a prefix for a checkpoint")
+        raise UsageError(f"{suffix} is not written; {known} are, and a prefix for a checkpoint")
     if suffix not in _WRITERS:
-        return run(given)
-    if given.text("shard_size") is not None:
-        raise Misuse("--shard_size is for a checkpoint; other formats are one file")
+        return run(arguments)
+    if arguments.text("shard_size") is not None:
+        raise UsageError("--shard_size is for a checkpoint; other formats are one file")
     refuse_existing(target)  # before anything is read
     objects: list[str] = []
-    with opened(given, source) as stored, progress(target) as advance:
-        plan = selected(given, stored)
+    with opened(arguments, source) as stored, progress(target) as advance:
+        plan = selected(arguments, stored)
         if plan.ok:
             plan, objects = _tensors(plan, suffix)
             reader = StepReader(stored, plan, advance)
@@ -99,7 +99,7 @@ def run_convert(given: Given) -> int:
             entries = [step.entry for step in plan.assignments]
             with new_file(target) as output:
                 _WRITERS[suffix](output, entries, lambda e: reader.read(steps[e.name]), source)
-    status = tell(given, plan, target, [Path(target).name] if plan.ok else [])
+    status = tell(arguments, plan, target, [Path(target).name] if plan.ok else [])
     _say(f"left out, since {suffix} holds nothing but tensors", objects)
     return status
 
@@ -108,7 +108,7 @@ def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
     """The plan without what is no tensor (an iterator, a table), and the names of that.
 
     Raises:
-        Misuse: nothing is left.
+        UsageError: nothing is left.
     """
     reason = f"no tensor, and {suffix} holds nothing else"
     steps = [
@@ -119,7 +119,7 @@ def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
     ]
     objects = [new.name for old, new in zip(plan.steps, steps, strict=True) if new is not old]
     if objects and len(objects) == len(plan.assignments):
-        raise Misuse(f"nothing that is selected is a tensor, and {suffix} holds nothing else")
+        raise UsageError(f"nothing that is selected is a tensor, and {suffix} holds nothing else")
     return dataclasses.replace(plan, steps=tuple(steps)), objects
 
 
@@ -131,18 +131,18 @@ def _say(what: str, found: Sequence[str]) -> None:
         print(f"tfckpt: {what}: {names}{more}", file=sys.stderr)
 
 
-def _to_weights(given: Given, source: str, target: str) -> int:
+def _to_weights(arguments: Arguments, source: str, target: str) -> int:
     """By a restore into the model, and Keras's own `save_weights`."""
-    if (model := given.text("model")) is None:
-        raise Misuse(
+    if (model := arguments.text("model")) is None:
+        raise UsageError(
             f"{_WEIGHTS} is made of the classes of layers and the order of their variables, which "
             "the checkpoint does not tell; --model MODULE:CALLABLE builds a model that does"
         )
     if mixed := [
-        f"--{flag}" for flag in (*RULES, "cast", "average", "shard_size") if given.flags[flag]
+        f"--{flag}" for flag in (*RULES, "cast", "average", "shard_size") if arguments.flags[flag]
     ]:
-        raise Misuse(f"the model says what is written, so leave out {', '.join(mixed)}")
-    policy = policy_of(given)
+        raise UsageError(f"the model says what is written, so leave out {', '.join(mixed)}")
+    policy = policy_of(arguments)
     refuse_existing(target)
     import tfckpt
     from tfckpt.cli.arguments.load_model import load_objects
@@ -155,7 +155,7 @@ def _to_weights(given: Given, source: str, target: str) -> int:
         objects = load_objects(model)
         save = getattr(objects.get("model"), "save_weights", None)
         if save is None:
-            raise Misuse(f"--model {model} returned no Keras model, alone or as 'model'")
+            raise UsageError(f"--model {model} returned no Keras model, alone or as 'model'")
         if policy is None:
             # What the checkpoint has besides is no matter, nor what it lacks of an optimizer.
             policy = Policy(name="convert", api="read", on_unexpected="ignore")
@@ -165,7 +165,7 @@ def _to_weights(given: Given, source: str, target: str) -> int:
         report = tfckpt.restore(_restoring(found.checkpoint.prefix, policy), **objects)
         with new_file_by_name(target, _WEIGHTS) as path:
             save(path)
-    status = tell(given, report.plan, target, [Path(target).name])
+    status = tell(arguments, report.plan, target, [Path(target).name])
     _say("not in the checkpoint, and written as the model has it", absent)
     return status
 

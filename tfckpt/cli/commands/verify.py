@@ -16,7 +16,7 @@ from tfckpt.stored.inspection.verification import Fault, Verdict, verify
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.cli.arguments.command import Given
+    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.stored.commits.discovery import Candidate
 
 _SHOWN = 20
@@ -24,20 +24,20 @@ _INDENT = "  "
 _ALL = "--json lists all"
 
 
-def run(given: Given) -> int:
+def run(arguments: Arguments) -> int:
     """Verify a checkpoint or all of a directory; 1 where any is damaged."""
-    path = given.one("the path of a checkpoint or a directory of them")
+    path = arguments.single("the path of a checkpoint or a directory of them")
     moved: dict[str, str] = {}
     verdicts = []
     for verdict in _verdicts(path):
         verdicts.append(verdict)
-        if verdict.faults and verdict.damaged and given.switch("quarantine"):
+        if verdict.faults and verdict.damaged and arguments.switch("quarantine"):
             from tfckpt.stored.inspection.quarantine import quarantine
 
             moved[verdict.path] = quarantine(verdict.path, files_of(path))
-        if not given.json:
+        if not arguments.json:
             _print(verdict, moved.get(verdict.path))
-    if given.json:
+    if arguments.json:
         show_json(_document(verdicts, moved))
     return 1 if any(verdict.faults for verdict in verdicts) else 0
 

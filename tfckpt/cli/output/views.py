@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import Misuse
+from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.selectors import Selector, suggest
@@ -133,7 +133,7 @@ def data_document(
             document[entry.name] = None
             continue
         if array.size > MAX_ELEMENTS:
-            raise Misuse(
+            raise UsageError(
                 f"{entry.name} has {array.size:,} elements, more than the {MAX_ELEMENTS:,} that "
                 "--json prints; --slice takes a part of it"
             )
@@ -164,13 +164,13 @@ def _data(
     try:
         pattern = Selector(selector)
     except ValueError as error:
-        raise Misuse(f"--name {selector!r}: {error}") from None
+        raise UsageError(f"--name {selector!r}: {error}") from None
     every = checkpoint.inventory.entries.values()
     entries = ordered(entry for entry in every if pattern.matches(entry.name))
     if not entries:
         close = suggest(selector, [entry.name for entry in every])
         near = f"; near it: {', '.join(close)}" if close else ""
-        raise Misuse(f"--name {selector!r} matches no value{near}")
+        raise UsageError(f"--name {selector!r} matches no value{near}")
     index = _index(slices)
     for entry in entries:
         if entry.shape is None:
@@ -180,7 +180,7 @@ def _data(
         try:
             yield entry, array[index]
         except IndexError as error:
-            raise Misuse(f"--slice {slices!r} of {entry.name} {entry.shape}: {error}") from None
+            raise UsageError(f"--slice {slices!r} of {entry.name} {entry.shape}: {error}") from None
 
 
 def _index(text: str | None) -> tuple[Any, ...]:
@@ -192,7 +192,7 @@ def _index(text: str | None) -> tuple[Any, ...]:
         index = tuple(... if part == "..." else _axis(part) for part in parts)
     except ValueError:
         message = f"--slice {text!r} is not a valid index; use NumPy's notation, as in 0,2:5"
-        raise Misuse(message) from None
+        raise UsageError(message) from None
     return index if ... in index else (*index, ...)
 
 
