@@ -96,7 +96,7 @@ def test_inspect_makes_escapes_in_names_harmless(runs, capsys):
 
 
 def test_inspect_for_a_person_is_as_harmless_and_no_markup(runs, capsys, monkeypatch):
-    monkeypatch.setattr(tables, "for_a_person", lambda: True)
+    monkeypatch.setattr(tables, "is_terminal", lambda: True)
     assert run("inspect", runs / "ckpt-1") == 0
     out = capsys.readouterr().out
     assert "\x1b[31m" not in out
@@ -228,7 +228,7 @@ def test_a_refused_plan_is_status_1_with_json_on_stdout_alone(module, monkeypatc
 
 def test_a_plan_for_a_person_shows_every_error_and_what_to_do(module, monkeypatch, capsys):
     plan_of(monkeypatch, "model/b", exclude=("model/[x]/**",))
-    monkeypatch.setattr(tables, "for_a_person", lambda: True)
+    monkeypatch.setattr(tables, "is_terminal", lambda: True)
     assert run("plan", "finetune.yaml", "--model", module("def build(): return 1")) == 1
     out = capsys.readouterr().out
     assert "model/b" in out
@@ -296,7 +296,7 @@ CONFIG = "version: 1\npolicies:\n  finetune:\n    include: ['model/**']\n"
 def test_policy_check_of_a_sound_config(tmp_path, capsys):
     (tmp_path / "c.yaml").write_text(CONFIG)
     assert run("policy", "check", tmp_path / "c.yaml") == 0
-    assert "fine (finetune)" in capsys.readouterr().out
+    assert "valid (finetune)" in capsys.readouterr().out
     assert run("policy", "check", tmp_path / "c.yaml", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["policies"]) == (True, ["finetune"])
@@ -319,14 +319,17 @@ def test_policy_check_names_every_fault_with_its_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["inspekt", "runs/digits"], "no command 'inspekt'; did you mean 'inspect'?"),
-        (["polcy", "check", "t.yaml"], "no command 'polcy'; did you mean 'policy'?"),
-        (["policy", "chek", "t.yaml"], "no command 'policy chek'; did you mean 'policy check'?"),
-        (["policy"], "no command 'policy'; did you mean 'policy check' or 'policy schema' or"),
-        (["restore", "runs/digits"], "no command 'restore'\n"),
+        (["inspekt", "runs/digits"], "unknown command 'inspekt'; did you mean 'inspect'?"),
+        (["polcy", "check", "t.yaml"], "unknown command 'polcy'; did you mean 'policy'?"),
+        (
+            ["policy", "chek", "t.yaml"],
+            "unknown command 'policy chek'; did you mean 'policy check'?",
+        ),
+        (["policy"], "unknown command 'policy'; did you mean 'policy check' or 'policy schema' or"),
+        (["restore", "runs/digits"], "unknown command 'restore'\n"),
     ],
 )
-def test_a_misspelt_command_is_told_the_one_that_is_near(words, said, capsys):
+def test_a_misspelled_command_gets_a_suggestion(words, said, capsys):
     assert run(*words) == 2
     assert said in capsys.readouterr().err
 

@@ -237,7 +237,7 @@ def test_a_run_of_the_callback_is_written_without_what_is_no_tensor(
     target = tmp_path / f"new{suffix}"
     assert run(directory, target) == 0
     error = capsys.readouterr().err
-    assert f"left out, since {suffix} holds nothing but tensors: training/iterator" in error
+    assert f"left out, because {suffix} can hold only tensors: training/iterator" in error
     if suffix == ".npz":
         found = np.load(target)
     else:
@@ -250,7 +250,7 @@ def test_nothing_but_what_is_no_tensor_is_refused(
     trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(trained[0], tmp_path / "new.npz", "--include", "training/iterator") == 2
-    assert "nothing that is selected is a tensor" in capsys.readouterr().err
+    assert "no selected value is a tensor, and .npz can hold" in capsys.readouterr().err
     assert not (tmp_path / "new.npz").exists()
 
 

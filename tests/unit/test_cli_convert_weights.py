@@ -84,7 +84,7 @@ def test_what_the_checkpoint_lacks_of_an_optimizer_is_said(
     target = tmp_path / "new.weights.h5"
     assert run(directory / "weights.h5", target, "--model", "builders:build") == 0
     assert (
-        "not in the checkpoint, and written as the model has it: optimizer/iterations, "
+        "not in the checkpoint; written with the model's own value: optimizer/iterations, "
         "optimizer/learning_rate"
     ) in capsys.readouterr().err
 
@@ -122,8 +122,12 @@ def test_a_policy_of_a_config_says_what_goes_into_the_weights(
     [
         (["--config", "no_such.yaml"], "no_such.yaml: there is no config file", 1),
         (["--config", "c.yaml", "--policy", "q"], "has no policy 'q'; it has p", 2),
-        (["--policy", "p"], "--policy is the name of one in the file of --config", 2),
-        (["--config", "c.yaml", "--include", "model/**"], "leave out --include", 2),
+        (["--policy", "p"], "--policy needs --config, the file that has the policy", 2),
+        (
+            ["--config", "c.yaml", "--include", "model/**"],
+            "the model decides what is written; remove --include",
+            2,
+        ),
     ],
 )
 def test_rules_for_weights_are_honoured_or_refused(

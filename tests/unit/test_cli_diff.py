@@ -175,7 +175,7 @@ def test_no_name_is_cut_in_80_columns(
 ) -> None:
     from tfckpt.cli.output import tables
 
-    monkeypatch.setattr(tables, "for_a_person", lambda: person)
+    monkeypatch.setattr(tables, "is_terminal", lambda: person)
     monkeypatch.setenv("COLUMNS", "80")
     values = {f"net__block_{n}_up__kernel": RANDOM.normal(size=(640, 2, 1, 640)) for n in range(2)}
     write("a", **{n: v.astype("float32") for n, v in values.items()})

@@ -141,7 +141,7 @@ def test_prune_deletes_nothing_without_yes(runs: Path) -> None:
     ended = run("prune", runs, "--keep", "latest=2")
     assert ended.status == 0
     assert ended.out.splitlines()[-1].startswith("2 checkpoints (")
-    assert "--yes does it" in ended.out
+    assert "would be deleted; use --yes to delete" in ended.out
     assert {file.name: file.stat().st_mtime_ns for file in runs.iterdir()} == before
     found = document("prune", runs, "--keep", "latest=2")
     assert found["done"] is False
@@ -190,7 +190,7 @@ def test_what_others_wrote_is_never_pruned(runs: Path, foreign: Path) -> None:
             "no checkpoint has the metric 'los' yet; there is loss; did you mean 'loss'?",
         ),
         ("best=1,monitor=nope,mode=max", "no checkpoint has the metric 'nope' yet; there is loss"),
-        ("pin=3,9", "has no checkpoint 9 to pin, but 1, 2, 3, 4"),
+        ("pin=3,9", "has no checkpoint 9 to pin; it has 1, 2, 3, 4"),
     ],
 )
 def test_a_rule_that_goes_by_what_is_not_there_prunes_nothing(
@@ -265,13 +265,16 @@ def test_prune_waits_for_nobody(runs: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ([], "--keep or --config"),
+        ([], "prune needs retention rules: --keep or --config"),
         (["--keep", "latst=1"], "latst"),
-        (["--keep", "latest"], "is no rule"),
+        (["--keep", "latest"], "is not a valid rule; use e.g. best=2,monitor=loss,mode=min"),
         (["--keep", "latest=0"], "latest"),
         (["--keep", "best=1"], "monitor"),
-        (["--keep", "latest=1", "--config", "c.yaml"], "its own rules"),
-        (["--keep", "latest=1", "--checkpoint_name", "model"], "nothing called model"),
+        (["--keep", "latest=1", "--config", "c.yaml"], "use only one of them"),
+        (
+            ["--keep", "latest=1", "--checkpoint_name", "model"],
+            "has no checkpoints named model; it has ckpt",
+        ),
     ],
 )
 def test_rules_that_are_none_are_misuse(rules: list[str], says: str, runs: Path) -> None:

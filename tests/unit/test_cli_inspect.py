@@ -52,7 +52,7 @@ def test_at_a_terminal_blocks_that_are_alike_are_one(
 ) -> None:
     from tfckpt.cli.output import tables
 
-    monkeypatch.setattr(tables, "for_a_person", lambda: True)
+    monkeypatch.setattr(tables, "is_terminal", lambda: True)
     found = lines(run("inspect", prefix).out)
     assert ["block_{0…2}/", "6", "values", "192", "B"] in found
     assert ["kernel", "weight", "float32", "(3,", "4)", "×3", "144", "B"] in found
@@ -108,7 +108,7 @@ def test_no_number_is_too_large_or_too_small_for_statistics(
 ) -> None:
     from tfckpt.cli.output import tables
 
-    monkeypatch.setattr(tables, "for_a_person", lambda: person)
+    monkeypatch.setattr(tables, "is_terminal", lambda: person)
     ended = run("inspect", odd, "--values")
     assert (ended.status, ended.err) == (0, "")
     words = " ".join(ended.out.split())
@@ -132,7 +132,7 @@ def test_what_is_no_tensor_is_found_and_said_to_be_none(odd: str) -> None:
         assert ended.status == 0
         assert ended.out.splitlines() == [
             "model/table  object",
-            "not a tensor: it holds no numbers that could be shown",
+            "not a tensor, so it has no numbers to show",
         ]
     assert document("inspect", odd, "--name", "**/table")["data"] == {"model/table": None}
 
@@ -190,13 +190,13 @@ def test_strings_are_harmless_and_long_ones_cut(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--name", "model/blok_1/*"], "near it: model/block_1/"),
+        (["--name", "model/blok_1/*"], "matches no value; similar names: model/block_1/"),
         (["--name", "a/**b"], "**"),
         (["--name", "model/odd", "--slice", "7"], "out of bounds"),
         (["--name", "model/odd", "--slice", "0,0"], "too many indices"),
-        (["--name", "model/odd", "--slice", "one"], "is not a valid index; use NumPy's notation"),
-        (["--slice", "0"], "--slice belongs to --name"),
-        (["--values", "--keys"], "two different views"),
+        (["--name", "model/odd", "--slice", "one"], "is not a valid index; use NumPy notation"),
+        (["--slice", "0"], "--slice needs --name"),
+        (["--values", "--keys"], "are different views"),
     ],
 )
 def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str) -> None:

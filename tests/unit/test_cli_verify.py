@@ -48,7 +48,7 @@ def test_each_checkpoint_is_a_line_and_each_fault_names_its_value(runs: Path) ->
     second = ended.out[ended.out.index("ckpt-2\n") :].splitlines()
     assert second[1].strip() == "a"
     assert "ckpt-2.data-00000-of-00001" in second[2]
-    assert second[-1].split()[0] == "fine"
+    assert second[-1].split()[0] == "ok"
     assert ended.err == ""
 
 
@@ -106,7 +106,7 @@ def test_data_alone_is_torn(runs: Path) -> None:
     (runs / "ckpt-1.index").unlink()
     (runs / "ckpt-1.tfckpt.json").unlink()
     *_, first = document("verify", runs, status=1)["checkpoints"]
-    assert "no index" in first["faults"][0]["message"]
+    assert "the index is missing" in first["faults"][0]["message"]
 
 
 def test_a_lost_record_index_or_shard_is_damage(runs: Path) -> None:

@@ -191,7 +191,7 @@ def test_the_command_line_names_it(build, tmp_path, capsys) -> None:
     found = capsys.readouterr()
     assert "model/head" in found.out or "head" in found.out
     assert (
-        f"{shard(prefix, 1)}: the file is missing, and 2 of the 6 values of the checkpoint with it"
+        f"{shard(prefix, 1)}: the file is missing; it contains 2 of the 6 values of the checkpoint"
         in found.err
     )
     assert main(["tfckpt", "verify", prefix]) == 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfckpt.cli.main import main
-from tfckpt.cli.output.progress import pace
+from tfckpt.cli.output.progress import amount_and_speed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_a_bar_says_how_much_is_done(
         (100, 100, 9.0, 0.0, "100 B of 100 B"),
     ],
 )
-def test_speed_and_time_are_told_once_they_are_known(
+def test_speed_and_time_are_shown_once_they_are_known(
     done: int, total: int | None, elapsed: float, speed: float | None, text: str
 ) -> None:
-    assert pace(done, total, elapsed, speed) == text
+    assert amount_and_speed(done, total, elapsed, speed) == text

@@ -1,12 +1,12 @@
-"""`tfckpt`: one entry point for all commands, and what a shell needs to know of how they ended.
+"""`tfckpt`: the entry point of all commands, and their exit status.
 
-The commands are imported when they are called, since `inspect` is to answer before TensorFlow, rich
-or pydantic would have been imported. Flags are absl's, in a set of their own: the module that
-`plan --model` imports is somebody's training script, and its flags may have the same names.
+A command is imported when it is called, so that `inspect` answers without importing TensorFlow,
+rich or pydantic. Flags are parsed by absl into a `FlagValues` of their own, because `plan --model`
+imports a training script whose flags may have the same names.
 
-Exit status: 0 all is well; 1 the checkpoint is damaged or absent, the config is wrong, or the
-restore would be refused; 2 the command line makes no sense; 130 interrupted; 141 the reader of a
-pipe went away.
+Exit status: 0 success; 1 a damaged or missing checkpoint, an invalid config, a refused restore, or
+a difference found by `diff`; 2 a wrong command line; 130 interrupted; 141 the reader of the output
+closed the pipe.
 """
 
 from __future__ import annotations
@@ -32,27 +32,19 @@ _HELP = ("--help", "-h", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Args:
-        argv: program name and arguments; ``sys.argv`` by default.
-
-    Returns:
-        The exit status.
-
-    """
+    """Run a command line, ``sys.argv`` by default, and return the exit status."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without Unicode is no reason to fail
+        if hasattr(stream, "reconfigure"):  # do not fail on a terminal without Unicode
             stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(list(sys.argv if argv is None else argv))
         sys.stdout.flush()
     except UsageError as error:
         command = f"tfckpt {error.command}".rstrip()
-        print(f"tfckpt: {_harmless(str(error))}\ntry: {command} --help", file=sys.stderr)
+        print(f"tfckpt: {_escaped(str(error))}\ntry: {command} --help", file=sys.stderr)
         return 2
     except TfckptError as error:
-        print(f"tfckpt: {_harmless(str(error))}", file=sys.stderr)
+        print(f"tfckpt: {_escaped(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("tfckpt: interrupted", file=sys.stderr)
@@ -61,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the interpreter flushes again at exit: https://docs.python.org/3/library/signal.html
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except OSError as error:  # of a disk or a directory that is not to be written
-        print(f"tfckpt: {_harmless(str(error))}", file=sys.stderr)
+    except OSError as error:  # a full disk, a directory without write permission
+        print(f"tfckpt: {_escaped(str(error))}", file=sys.stderr)
         return 1
     return status
 
@@ -85,9 +77,9 @@ def _run(argv: list[str]) -> int:
 def _call(command: Command, words: list[str]) -> int:
     arguments = _parsed(command, words)
     if arguments is None:
-        from tfckpt.cli.arguments.usage import of_command
+        from tfckpt.cli.arguments.usage import command_help
 
-        print(of_command(command))
+        print(command_help(command))
         return 0
     module, _, name = command.module.partition(":")
     status: int = getattr(importlib.import_module(module), name or "run")(arguments)
@@ -95,9 +87,9 @@ def _call(command: Command, words: list[str]) -> int:
 
 
 def _parsed(command: Command, words: list[str]) -> Arguments | None:
-    """What the command is given; None where it is asked for its help."""
+    """The parsed command line; None for ``--help``."""
     _, *rest = words
-    if not any(word.startswith("-") for word in rest):  # no flags: to import them costs most
+    if not any(word.startswith("-") for word in rest):  # importing absl takes most of the time
         return Arguments(rest, {flag.name: flag.default for flag in command.all_flags})
     from absl import flags
 
@@ -112,26 +104,26 @@ def _parsed(command: Command, words: list[str]) -> Arguments | None:
 
 
 def _command(words: list[str]) -> Command | None:
-    """The one that is called; None where it is the help of all."""
+    """The called command; None for the help of `tfckpt` itself."""
     if words and words[0] in _HELP:
         return None
     for command in COMMANDS:
-        own = command.name.split()
-        if words[: len(own)] == own:
+        name = command.name.split()
+        if words[: len(name)] == name:
             return command
-    spoken = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    if not spoken:
-        raise UsageError("the command comes first" if words else "which command?")
+    leading = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    if not leading:
+        raise UsageError("flags must follow the command" if words else "a command is missing")
     import difflib
 
     names = [command.name for command in COMMANDS]
-    said = spoken[0]
-    if group := [name for name in names if name.startswith(f"{said} ")]:
-        said = " ".join(spoken[:2])
+    called = leading[0]
+    if group := [name for name in names if name.startswith(f"{called} ")]:
+        called = " ".join(leading[:2])
     known = group or [name.partition(" ")[0] for name in names]
-    close = difflib.get_close_matches(said, known, 1, 0.8 if group else 0.65) or group
-    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise UsageError(f"no command {said!r}{meant}")
+    close = difflib.get_close_matches(called, known, 1, 0.8 if group else 0.65) or group
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise UsageError(f"unknown command {called!r}{hint}")
 
 
 def _flags(command: Command) -> flags.FlagValues:
@@ -146,11 +138,11 @@ def _flags(command: Command) -> flags.FlagValues:
             flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)
         else:
             flags.DEFINE_string(flag.name, flag.default, flag.help, flag_values=values)
-    flags.DEFINE_boolean("help", False, "How to use it.", short_name="h", flag_values=values)
+    flags.DEFINE_boolean("help", False, "Show this help.", short_name="h", flag_values=values)
     return values
 
 
-def _harmless(message: str) -> str:
-    from tfckpt.core.text import printable  # only where something went wrong
+def _escaped(message: str) -> str:
+    from tfckpt.core.text import printable  # imported only for an error
 
     return "\n".join(map(printable, message.split("\n")))

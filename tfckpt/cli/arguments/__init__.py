@@ -1,4 +1,4 @@
-"""What commands take: their flags, and the checkpoint, model or policy that an argument names.
+"""Command-line arguments: flags, and the checkpoint, model or policy that an argument names.
 
 May import everything below the command line.
 """

@@ -1,46 +1,52 @@
-"""The table of commands: their help, their completion and their flags are made of it."""
+"""The table of all commands; help, shell completion and flag parsing are derived from it."""
 
 from __future__ import annotations
 
 from tfckpt.cli.arguments.command import Command, Flag
 
 _MODEL = Flag(
-    "model", "MODULE:CALLABLE", "What returns the live objects: train:build_model in train.py."
+    "model",
+    "MODULE:CALLABLE",
+    "Function that returns the model or a dict of objects, e.g. train:build_model.",
 )
 
 _KEEP = (
     Flag(
         "keep",
         "RULE",
-        "latest=3, best=2,monitor=val_loss,mode=min, every_n_steps=1000, every_n_hours=12 or "
-        "pin=3,7; what any rule keeps stays.",
+        "Retention rule: latest=3, best=2,monitor=val_loss,mode=min, every_n_steps=1000, "
+        "every_n_hours=12 or pin=3,7. A checkpoint that any rule keeps is kept.",
         many=True,
     ),
-    Flag("config", "FILE", "The rules of a config, under manager:."),
-    Flag("checkpoint_name", "NAME", "What names begin with, where a directory has several."),
+    Flag("config", "FILE", "Use the retention rules of this config (manager: keep:)."),
+    Flag(
+        "checkpoint_name",
+        "NAME",
+        "Name before the number, if DIR has checkpoints of several names.",
+    ),
 )
 
 _SELECTION = (
-    Flag("include", "GLOB", "Take these values alone, by their new names.", many=True),
-    Flag("exclude", "GLOB", "Leave these values out, by their new names.", many=True),
-    Flag("rename", "OLD=NEW", "New names, with the same wildcards.", many=True),
-    Flag("drop_optimizer", "", "Leave out what belongs to an optimizer."),
+    Flag("include", "GLOB", "Write only these values (new names).", many=True),
+    Flag("exclude", "GLOB", "Do not write these values (new names).", many=True),
+    Flag("rename", "OLD=NEW", "Rename values; OLD and NEW have the same wildcards.", many=True),
+    Flag("drop_optimizer", "", "Do not write the state of optimizers."),
     Flag(
         "cast",
         "[GLOB=]DTYPE",
-        "Another type, for all floating-point weights and slots or what GLOB selects.",
+        "Cast all floating-point weights and slots, or the values that GLOB selects.",
         many=True,
     ),
-    Flag("average", "PATH", "Average the weights of SRC with those of this one.", many=True),
-    Flag("shard_size", "SIZE", "Begin a new data file before one has more: 500M, 2G."),
-    Flag("config", "FILE", "Take the rules from a policy in a config."),
-    Flag("policy", "NAME", "Which one, where the config has several."),
+    Flag("average", "PATH", "Average the weights of SRC with those of this checkpoint.", many=True),
+    Flag("shard_size", "SIZE", "Start a new data file before one exceeds SIZE, e.g. 500M or 2G."),
+    Flag("config", "FILE", "Use the rules of a policy in this config."),
+    Flag("policy", "NAME", "The policy to use, if the config has several."),
 )
 
 _LOCK = Flag(
     "lock",
     "FILE",
-    "Write what everything resolves to, for a policy's `lock` key; not where it is refused.",
+    "Write the resolved plan, for a policy's `lock` key, unless the plan is refused.",
 )
 
 COMMANDS = (
@@ -48,10 +54,11 @@ COMMANDS = (
         "list",
         "tfckpt.cli.commands.listing",
         "DIR",
-        "The checkpoints of a directory.",
-        "Step, age, size, metrics and state of each, the newest first; with rules, what they keep "
-        "and what they would delete. A checkpoint is committed (by tfckpt), foreign (written by "
-        "others), uncommitted (by tfckpt, without its record), damaged, or torn (data alone).",
+        "List the checkpoints of a directory.",
+        "Shows step, age, size, metrics and state of each, newest first; with retention rules, "
+        "also what they keep and what they would delete. The states: committed (by tfckpt), "
+        "foreign (written by other software), uncommitted (written by tfckpt, without a commit "
+        "record), damaged, torn (data files without an index).",
         (
             "list runs/flowers/checkpoints",
             "list runs/flowers/checkpoints --keep latest=3 --keep pin=7",
@@ -62,9 +69,9 @@ COMMANDS = (
         "inspect",
         "tfckpt.cli.commands.inspect",
         "PATH|DIR",
-        "What a checkpoint holds.",
-        "Its values by canonical name, with role, type and size, and sums for each subtree. Of a "
-        "directory, the newest checkpoint that can be read. TensorFlow is not imported.",
+        "Show the contents of a checkpoint.",
+        "Lists its values by canonical name, with role, type, size, and totals for each subtree. "
+        "For a directory, shows the newest readable checkpoint. Does not import TensorFlow.",
         (
             "inspect runs/flowers/checkpoints",
             "inspect zoo/imagenet/ckpt-900 --values",
@@ -72,36 +79,44 @@ COMMANDS = (
             "inspect zoo/imagenet/ckpt-900 --json | jq .nbytes",
         ),
         (
-            Flag("values", "", "Statistics and a small histogram of each value."),
-            Flag("name", "GLOB", "Print the values that GLOB matches; re: begins a regular one."),
-            Flag("slice", "INDEX", "With --name, a part of each value, as NumPy has it: 0,2:5."),
-            Flag("keys", "", "TensorFlow's key of each value."),
-            Flag("graph", "", "TensorFlow's object graph."),
+            Flag("values", "", "Show statistics and a small histogram of each value."),
+            Flag(
+                "name",
+                "GLOB",
+                "Print the values that match GLOB, or a regular expression after re:.",
+            ),
+            Flag(
+                "slice",
+                "INDEX",
+                "With --name, print only this part, in NumPy notation, e.g. 0,2:5.",
+            ),
+            Flag("keys", "", "Show the checkpoint key of each value."),
+            Flag("graph", "", "Show TensorFlow's object graph."),
         ),
     ),
     Command(
         "diff",
         "tfckpt.cli.commands.diff",
         "A [B]",
-        "What differs between two checkpoints, or one and a model.",
-        "Values that only one has, of another shape, type or value, and those that have moved: the "
-        "same value under another name, by its checksum. With --model, B is what CALLABLE "
-        "returns, and values are compared with --values only. Exit status 1 where anything "
-        "differs.",
+        "Compare two checkpoints, or a checkpoint and a model.",
+        "Shows values that only one side has, values whose shape, type or content differs, and "
+        "values that moved: the same content under another name, found by checksum. With --model, "
+        "B is the model that CALLABLE returns, and contents are compared only with --values. Exit "
+        "status 1 if anything differs.",
         (
             "diff runs/flowers/checkpoints zoo/imagenet/ckpt-900",
             "diff runs/a/ckpt-1 runs/a/ckpt-2 --values",
             "diff zoo/imagenet/ckpt-900 --model train:build_model",
         ),
-        (Flag("values", "", "How far apart values are: largest and relative difference."), _MODEL),
+        (Flag("values", "", "Show the largest and the relative difference of values."), _MODEL),
     ),
     Command(
         "plan",
         "tfckpt.cli.commands.plan",
         "CONFIG",
-        "What restoring by a config would do to a model.",
-        "Value by value; nothing is assigned. CALLABLE returns the model, built, or a dict of "
-        'keyword objects: {"model": model, "optimizer": optimizer}.',
+        "Show what a restore by a config would do, without doing it.",
+        "Shows each value; nothing is assigned. CALLABLE returns the built model, or a dict of "
+        'objects: {"model": model, "optimizer": optimizer}.',
         (
             "plan configs/finetune.yaml --model train:build_model",
             "plan configs/finetune.yaml --model train:build --lock f.lock.json",
@@ -112,42 +127,42 @@ COMMANDS = (
         "verify",
         "tfckpt.cli.commands.verify",
         "PATH|DIR",
-        "Check every checksum, and name each value that is damaged.",
-        "Of a directory, those of all its checkpoints. Where a format has no checksums, its values "
-        "are read. A checkpoint that is moved by --quarantine goes, whole, into "
+        "Check every checksum and list damaged values.",
+        "For a directory, checks all its checkpoints. In formats without checksums, only checks "
+        "that all values can be read. --quarantine moves all files of a damaged checkpoint to "
         "DIR/quarantine/NAME; nothing is deleted.",
         ("verify runs/flowers/checkpoints", "verify runs/flowers/checkpoints --quarantine"),
-        (Flag("quarantine", "", "Move what is damaged out of the way."),),
+        (Flag("quarantine", "", "Move damaged checkpoints to DIR/quarantine."),),
     ),
     Command(
         "prune",
         "tfckpt.cli.commands.prune",
         "DIR",
-        "Delete what no rule keeps, or show what that would be.",
-        "Without --yes nothing is deleted. The newest is always kept; what others wrote and what "
-        "is damaged is never deleted.",
+        "Delete the checkpoints that no retention rule keeps.",
+        "Without --yes, only shows what would be deleted. Never deletes the newest checkpoint, "
+        "damaged ones, or those that other software wrote.",
         (
             "prune runs/flowers/checkpoints --keep latest=3",
             "prune runs/flowers/checkpoints --config configs/pretrain.yaml --yes",
         ),
-        (*_KEEP, Flag("yes", "", "Do it.")),
+        (*_KEEP, Flag("yes", "", "Delete them.")),
     ),
     Command(
         "adopt",
         "tfckpt.cli.commands.adopt",
         "DIR",
-        "Give checkpoints that others wrote commit records.",
-        "Every checksum is checked first. From then on rules of what to keep hold for them.",
+        "Write commit records for checkpoints of plain TensorFlow.",
+        "Checks every checksum first. From then on, retention rules apply to these checkpoints.",
         ("adopt runs/old",),
     ),
     Command(
         "rewrite",
         "tfckpt.cli.commands.rewrite",
         "SRC DST",
-        "A new checkpoint made of an old one.",
-        "Selects, renames and casts values, by flags or by a policy, whose `model` side is then "
-        "the new checkpoint. SRC is anything that can be inspected. DST is the prefix of a TF2 "
-        "checkpoint, which plain TensorFlow reads; nothing is ever written over.",
+        "Make a new checkpoint from an old one.",
+        "Selects, renames and casts values, by flags or by a policy; the new checkpoint takes the "
+        "place of the policy's model. SRC is any checkpoint that `inspect` can read. DST is the "
+        "prefix of a TF2 checkpoint, readable by plain TensorFlow. Never overwrites files.",
         (
             "rewrite runs/flowers/checkpoints export/flowers --drop_optimizer",
             "rewrite zoo/ckpt-900 zoo/body --include 'model/body/**' --cast bfloat16",
@@ -161,34 +176,34 @@ COMMANDS = (
         "convert",
         "tfckpt.cli.commands.rewrite:run_convert",
         "SRC DST",
-        "The values of a checkpoint in another format.",
+        "Convert a checkpoint to another format.",
         "DST ends with .npz, .safetensors or .weights.h5; any other name is the prefix of a TF2 "
-        "checkpoint, as of rewrite. In .npz and .safetensors values have their canonical names. "
-        ".weights.h5 needs --model, since Keras writes it. Nothing is ever written over.",
+        "checkpoint, as for `rewrite`. Values have their canonical names in .npz and .safetensors. "
+        ".weights.h5 needs --model, because Keras writes it. Never overwrites files.",
         (
             "convert zoo/ckpt-900 zoo/imagenet.npz --include 'model/**'",
             "convert runs/flowers flowers.safetensors --include 'model/**'",
             "convert zoo/ckpt-900 new.weights.h5 --model train:build_model",
             "convert old/weights.h5 new/ckpt-1",
         ),
-        (*_SELECTION, _MODEL._replace(help="What builds the model, for .weights.h5.")),
+        (*_SELECTION, _MODEL._replace(help="Function that builds the model, for .weights.h5.")),
     ),
     Command(
         "report",
         "tfckpt.cli.commands.report",
         "PATH [PATH]",
-        "A page of HTML about a checkpoint, a diff or a restore.",
-        "PATH is a checkpoint, or a file with what inspect, diff or plan print with --json, or a "
-        "restore report; two are compared. The page needs nothing beside itself: sizes as a "
-        "treemap, the values as a tree, what became of them.",
+        "Write an HTML page about a checkpoint, a diff or a restore.",
+        "PATH is a checkpoint, a JSON file that `inspect`, `diff` or `plan` printed with --json, "
+        "or a restore report as JSON; two checkpoints are compared. The page is self-contained: a "
+        "treemap of sizes, a tree of values, and the status of each value.",
         (
             "report runs/flowers/checkpoints --html flowers.html --values",
             "report zoo/ckpt-900 runs/flowers/checkpoints --html diff.html",
             "report plan.json --html plan.html",
         ),
         (
-            Flag("html", "FILE", "The page; a file that is not there yet."),
-            Flag("values", "", "Read the values: statistics and histograms, or how far apart."),
+            Flag("html", "FILE", "The file to write; it must not exist."),
+            Flag("values", "", "Also read the values, for statistics or differences."),
         ),
         has_json=False,
     ),
@@ -196,15 +211,15 @@ COMMANDS = (
         "policy check",
         "tfckpt.cli.commands.policy:run_check",
         "CONFIG",
-        "Whether a config means something.",
-        "All that is wrong with it, with lines.",
+        "Check a config, without a model or checkpoint.",
+        "Lists every error with its line.",
         ("policy check configs/finetune.yaml",),
     ),
     Command(
         "policy schema",
         "tfckpt.cli.commands.policy:run_schema",
         "",
-        "The JSON Schema of configs, for editors.",
+        "Print the JSON Schema of configs, for editors.",
         "",
         ("policy schema > schema.json",),
         has_json=False,
@@ -213,15 +228,15 @@ COMMANDS = (
         "policy show",
         "tfckpt.cli.commands.policy:run_show",
         "CONFIG",
-        "A config with all its defaults.",
-        "Presets are resolved and variables filled in; what is printed can be loaded again.",
+        "Print a config with all defaults.",
+        "Presets and variables are resolved; the output is itself a valid config.",
         ("policy show configs/finetune.yaml",),
     ),
     Command(
         "completion",
         "tfckpt.cli.commands.completion",
         "bash|zsh|fish",
-        "What a shell needs to complete the commands.",
+        "Print the completion script for a shell.",
         "",
         ("completion bash > ~/.local/share/bash-completion/completions/tfckpt", "completion fish"),
         has_json=False,

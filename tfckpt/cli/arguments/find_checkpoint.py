@@ -1,8 +1,7 @@
-"""Which checkpoint a path means: itself, or of a directory the newest that can be read.
+"""Find the checkpoint that a path names; for a directory, the newest readable one.
 
-Those that were passed over are named with what is wrong with them; so a command answers what a
-restore would find there. A directory in which none can be read is an error, and not the same one
-as an empty directory.
+This is the choice that a restore makes. Newer checkpoints that cannot be read are listed with the
+reason. If none can be read, that is an error, distinct from the one for an empty directory.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FoundCheckpoint(NamedTuple):
-    """An open checkpoint; of a directory all that it holds, and why some could not be read."""
+    """An open checkpoint; for a directory also all its checkpoints, and why some were rejected."""
 
     checkpoint: StoredCheckpoint
     candidates: list[Candidate]
@@ -37,47 +36,47 @@ class FoundCheckpoint(NamedTuple):
 def find(
     path: str, roots: Mapping[str, Root] | None = None, bases: Collection[str] = ()
 ) -> FoundCheckpoint:
-    """Open what a path means; ``roots`` and ``bases`` as for ``open_checkpoint``.
+    """Open the checkpoint that a path names; ``roots`` and ``bases`` as for ``open_checkpoint``.
 
     Raises:
-        CheckpointError: there is none, or none that can be read.
+        CheckpointError: there is no checkpoint, or none that can be read.
     """
-    choices, files = all_in(path), files_of(path)
-    if not choices:
+    found, files = checkpoints_in(path), files_of(path)
+    if not found:
         return FoundCheckpoint(open_checkpoint(path, roots=roots, bases=bases, files=files), [], {})
     rejected: dict[str, str] = {}
-    for choice in choices:
+    for candidate in found:
         try:
-            opened = open_checkpoint(choice.prefix, roots=roots, bases=bases, files=files)
-        except CheckpointError as error:  # noqa: PERF203 (the next one may be sound)
-            rejected[choice.prefix] = str(error)
+            opened = open_checkpoint(candidate.prefix, roots=roots, bases=bases, files=files)
+        except CheckpointError as error:  # noqa: PERF203 (the next one may be readable)
+            rejected[candidate.prefix] = str(error)
         else:
-            return FoundCheckpoint(opened, choices, rejected)
+            return FoundCheckpoint(opened, found, rejected)
     reasons = "\n  ".join(rejected.values())
-    many = f"none of its {len(rejected)} checkpoints can be read"
-    raise DamagedCheckpointError(f"{many}\n  {reasons}", path=path)
+    count = f"none of its {len(rejected)} checkpoints can be read"
+    raise DamagedCheckpointError(f"{count}\n  {reasons}", path=path)
 
 
-def all_in(path: str) -> list[Candidate]:
-    """The numbered checkpoints of a directory, newest first; none where it is a checkpoint."""
-    if is_one(path):
+def checkpoints_in(path: str) -> list[Candidate]:
+    """The numbered checkpoints of a directory, newest first; empty for the path of a checkpoint."""
+    if is_checkpoint(path):
         return []
     from tfckpt.stored.commits.discovery import candidates
 
     return candidates(path, None, files_of(path))
 
 
-def is_one(path: str) -> bool:
-    """Whether it is the path of a checkpoint, and not of a directory of them."""
+def is_checkpoint(path: str) -> bool:
+    """Whether the path is that of a checkpoint, not of a directory of checkpoints."""
     files = files_of(path)
-    there = files.is_dir(path) if "://" in path else Path(path).is_dir()  # or a link to one
-    if files.exists(f"{path}.index") or not there:
+    is_dir = files.is_dir(path) if "://" in path else Path(path).is_dir()  # follows links
+    if files.exists(f"{path}.index") or not is_dir:
         return True
     return any(files.exists(join(path, name)) for name in SAVED_MODELS)
 
 
 def files_of(path: str) -> Files:
-    """Where a path is: only what is remote needs TensorFlow."""
+    """The file system of a path; TensorFlow is imported only for a remote one."""
     if "://" not in path:
         return LOCAL
     from tfckpt.live.io import remote_files
@@ -85,10 +84,10 @@ def files_of(path: str) -> Files:
     return remote_files.files_of(path)
 
 
-def passed_over(found: FoundCheckpoint) -> None:
-    """Say on standard error which newer checkpoints could not be read."""
+def print_rejected(found: FoundCheckpoint) -> None:
+    """Print to standard error which newer checkpoints could not be read, and why."""
     for reason in found.rejected.values():
         text = "\n".join(map(printable, reason.split("\n")))
         print(f"tfckpt: passed over: {text}", file=sys.stderr)
     if found.rejected:
-        print(f"tfckpt: this is of {printable(found.checkpoint.prefix)}", file=sys.stderr)
+        print(f"tfckpt: using {printable(found.checkpoint.prefix)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``--json``: one document, which is JSON for every reader."""
+"""``--json``: print one document that every JSON parser accepts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def show_json(document: dict[str, Any]) -> None:
-    """Print a document; NaN and infinities, which JSON does not have, as null."""
+    """Print a document; NaN and infinities, which JSON cannot express, become null."""
     print(json.dumps(_plain(document), indent=2))
 
 

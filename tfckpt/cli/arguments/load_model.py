@@ -1,7 +1,6 @@
-"""``--model MODULE:CALLABLE``: live objects from the user's own code.
+"""``--model MODULE:CALLABLE``: build the model with the user's own code.
 
-Nothing else knows how to build them. What that code prints is for the caller to keep away from
-standard output.
+The caller redirects what that code prints, so that standard output stays clean.
 """
 
 from __future__ import annotations
@@ -19,30 +18,32 @@ from tfckpt.cli.arguments.command import UsageError
 
 
 def load_objects(target: str) -> dict[str, Any]:
-    """What the callable returns, by keyword; a lone model is ``model``.
+    """The objects that the callable returns, by keyword; a single object is ``model``.
 
     Raises:
-        UsageError: there is no such callable, or it failed.
+        UsageError: the callable does not exist, or it failed.
     """
     module, colon, name = target.partition(":")
     if not (module and colon and name):
-        raise UsageError(f"--model {target!r} is not MODULE:CALLABLE, as in train:build_model")
+        raise UsageError(f"--model {target!r} is not MODULE:CALLABLE, e.g. train:build_model")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # as for `python -m`: a script beside the config is importable
+        sys.path.insert(
+            0, ""
+        )  # like `python -m`: makes a script in the working directory importable
     try:
-        found: Any = importlib.import_module(module)
+        imported: Any = importlib.import_module(module)
         if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # a training script's own flags have their defaults
-        made = operator.attrgetter(name)(found)()
+            flags.FLAGS.mark_as_parsed()  # flags of the training script have their defaults
+        built = operator.attrgetter(name)(imported)()
     except Exception as error:
         if not _is_absent(error, module, name):
             traceback.print_exc()
         raise UsageError(f"--model {target}: {type(error).__name__}: {error}") from None
-    return dict(made) if isinstance(made, Mapping) else {"model": made}
+    return dict(built) if isinstance(built, Mapping) else {"model": built}
 
 
 def _is_absent(error: Exception, module: str, name: str) -> bool:
-    """Whether it is about what --model names, and not about something in that code."""
+    """Whether --model names a module or callable that does not exist."""
     if isinstance(error, ModuleNotFoundError):
         return f"{module}.".startswith(f"{error.name}.")
     return isinstance(error, AttributeError) and error.name in name.split(".")

@@ -1,4 +1,4 @@
-"""Which rules say what to keep: those of a config, or given one by one with ``--keep``."""
+"""Retention rules from ``--config`` or ``--keep``."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 
 
 def rules_of(arguments: Arguments) -> tuple[Keep, ...]:
-    """The rules; () where none are given.
+    """The rules; () without either flag.
 
     Raises:
-        UsageError: one is none, or there are both.
-        PolicyError: the config is wrong.
+        UsageError: a rule is not valid, the config has none, or both flags are used.
+        PolicyError: the config is not valid.
     """
     file, texts = arguments.text("config"), arguments.texts("keep")
     if file is not None and texts:
-        raise UsageError("--config has its own rules; give it or --keep")
+        raise UsageError("--config and --keep both set retention rules; use only one of them")
     if file is not None:
         manager = load_config(file).manager
         if manager is None or not manager.rules:
-            raise UsageError(f"{file} has no rules of what to keep, under manager: keep:")
+            raise UsageError(
+                f"{file} has no retention rules; add them under manager: keep:, or use --keep"
+            )
         return manager.rules
     try:
         return rules(None, None, [_rule(text) for text in texts])
@@ -41,31 +43,28 @@ def rules_of(arguments: Arguments) -> tuple[Keep, ...]:
 
 
 def check_rules(
-    path: str, rules: Iterable[Keep], directory: Directory, named: Iterable[ListedCheckpoint]
+    path: str, rules: Iterable[Keep], directory: Directory, pinnable: Iterable[ListedCheckpoint]
 ) -> None:
-    """Refuse rules that keep nothing in particular, which is rarely what was meant.
+    """Refuse rules that cannot apply to any checkpoint, which is rarely intended.
 
-    Args:
-        path: of the directory, for messages.
-        rules: what is kept.
-        directory: what the rules are about.
-        named: the checkpoints that a pin must name one of; () for a config, which may name others.
+    Every pin must be the number of a ``pinnable`` checkpoint; if that is empty, as for a config,
+    which may serve several directories, pins are not checked.
 
     Raises:
-        UsageError: no checkpoint has what a rule goes by.
+        UsageError: no checkpoint has the metric, step or number that a rule needs.
     """
     saved = directory.saved(directory.checkpoints())
-    numbers = {one.number for one in named}
+    numbers = {checkpoint.number for checkpoint in pinnable}
     for rule in rules:
         if reason := idle(rule, saved):
-            raise UsageError(f"{path}: nothing is deleted: {reason}")
+            raise UsageError(f"{path}: nothing was deleted: {reason}")
         if numbers and (absent := [n for n in rule.pin or () if n not in numbers]):
-            there = ", ".join(str(number) for number in sorted(n for n in numbers if n is not None))
-            raise UsageError(f"{path} has no checkpoint {absent[0]} to pin, but {there}")
+            known = ", ".join(str(number) for number in sorted(n for n in numbers if n is not None))
+            raise UsageError(f"{path} has no checkpoint {absent[0]} to pin; it has {known}")
 
 
 def _rule(text: str) -> dict[str, Any]:
-    """``best=2,monitor=val_loss,mode=min``, and ``pin=3,7``.
+    """Parse ``best=2,monitor=val_loss,mode=min`` or ``pin=3,7``.
 
     >>> _rule("best=2,monitor=val_loss,mode=min"), _rule("pin=3,7")
     ({'best': 2, 'monitor': 'val_loss', 'mode': 'min'}, {'pin': [3, 7]})
@@ -80,7 +79,9 @@ def _rule(text: str) -> dict[str, Any]:
         elif key == "pin":
             rule[key].append(_number(part))
         else:
-            raise UsageError(f"--keep {text!r} is no rule; best=2,monitor=loss,mode=min is one")
+            raise UsageError(
+                f"--keep {text!r} is not a valid rule; use e.g. best=2,monitor=loss,mode=min"
+            )
     return rule
 
 

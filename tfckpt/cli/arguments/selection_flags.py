@@ -1,7 +1,6 @@
-"""What `rewrite` and `convert` share: the source, and the flags that say what of it, and how.
+"""The source, the selection flags and the summary of `rewrite` and `convert`.
 
-The plan is the planner's own, against what the rules make of the stored names
-(:mod:`tfckpt.planning.rewrite`).
+Their plan is a restore plan whose target is the new checkpoint (:mod:`tfckpt.planning.rewrite`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import files_of, find, passed_over
+from tfckpt.cli.arguments.find_checkpoint import files_of, find, print_rejected
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.inventory import Origin, Role
 from tfckpt.core.selectors import Selector
@@ -32,24 +31,24 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 
-RULES = ("include", "exclude", "rename", "drop_optimizer")
+SELECTION_FLAGS = ("include", "exclude", "rename", "drop_optimizer")
 _FLOATS = ("float", "bfloat")
 _WORDS = {
-    Status.LOADED: "as it was",
+    Status.LOADED: "unchanged",
     Status.RENAMED: "renamed",
     Status.CAST: "cast",
     Status.EXCLUDED: "left out",
 }
 
 
-def opened(arguments: Arguments, source: str) -> StoredCheckpoint:
-    """The source, or its average with those of --average.
+def open_source(arguments: Arguments, source: str) -> StoredCheckpoint:
+    """The source, or its average with the checkpoints of --average.
 
     Raises:
-        CheckpointError: one is not there, cannot be read, or is not like the others.
+        CheckpointError: one does not exist, cannot be read, or has other weights.
     """
     found = find(source)
-    passed_over(found)
+    print_rejected(found)
     others = arguments.texts("average")
     if not others:
         return found.checkpoint
@@ -58,39 +57,39 @@ def opened(arguments: Arguments, source: str) -> StoredCheckpoint:
     for path in others:
         other = find(path)
         other.checkpoint.close()
-        passed_over(other)
+        print_rejected(other)
         paths.append(other.checkpoint.prefix)
     return open_average(Average(tuple(paths)), roots=None, bases=(), files=files_of)
 
 
-def selected(arguments: Arguments, stored: StoredCheckpoint) -> Plan:
-    """What the flags make of a checkpoint.
+def plan_selection(arguments: Arguments, stored: StoredCheckpoint) -> Plan:
+    """The plan of what the flags select from a checkpoint.
 
     Raises:
-        UsageError: they make no sense.
-        PolicyError: the config does not.
+        UsageError: the flags contradict each other, or one is not valid.
+        PolicyError: the config is not valid, or its policy needs a model.
     """
     casts = [_CastFlag(text) for text in arguments.texts("cast")]
     policy = _policy(arguments, stored.inventory)
     for key, unset in (("adapt", ()), ("ema", "ignore")):
         if getattr(policy, key) != unset:
-            message = f"{key}: a model says what values are to become, and there is none here"
-            hint = f"restore into the model and save it, or take a policy without `{key}`"
+            message = f"{key}: needs a model, which rewrite and convert do not have"
+            hint = f"restore into the model and save it, or use a policy without `{key}`"
             raise PolicyError(policy.file, [Problem(message, *policy.where(key), hint)])
     if casts:
         policy = policy.model_copy(update={"on_dtype_mismatch": "cast"})
     plan = derive(policy, stored.inventory, partial(_dtype, casts))
-    for one in casts:
-        if not one.met:
-            raise UsageError(f"--cast {one.text} finds no value to cast")
+    for cast in casts:
+        if not cast.used:
+            raise UsageError(f"--cast {cast.text} matches no value")
     values = stored.values
     shares = values.shares if isinstance(values, AveragedValues) else ()
     origin = Origin(stored.prefix, values.digest, policy.name, policy.digest, shares)
     return dataclasses.replace(plan, origins=(origin,))
 
 
-def tell(arguments: Arguments, plan: Plan, target: str, files: list[str]) -> int:
-    """Show what was written, or a plan that has errors; the exit status."""
+def print_result(arguments: Arguments, plan: Plan, target: str, files: list[str]) -> int:
+    """Print what was written, or the plan if it has errors; returns the exit status."""
     entries = [step.entry for step in plan.assignments] if plan.ok else []
     nbytes = sum(entry.nbytes for entry in entries)
     if arguments.json:
@@ -112,27 +111,27 @@ def tell(arguments: Arguments, plan: Plan, target: str, files: list[str]) -> int
             stored = sum(step.stored.nbytes for step in steps if step.stored)
             word = _WORDS.get(status, status.value.lower())
             print(f"  {word:<12}{count:>8,}  {size(stored):>12}")
-        many = f"{len(entries):,} value{'s' * (len(entries) != 1)}, {size(nbytes)}"
-        parts = f", in {len(files)} data files" if len(files) > 1 else ""
-        print(f"{printable(target)}: {many}{parts}")
+        total = f"{len(entries):,} value{'s' * (len(entries) != 1)}, {size(nbytes)}"
+        shards = f", in {len(files)} data files" if len(files) > 1 else ""
+        print(f"{printable(target)}: {total}{shards}")
     else:
         print(plan)
     return 0 if plan.ok else 1
 
 
 def policy_of(arguments: Arguments) -> Policy | None:
-    """The policy of --config and --policy.
+    """The policy of --config and --policy; None without them.
 
     Raises:
-        UsageError: the two make no sense, or other flags have rules as well.
-        PolicyError: the config does not.
+        UsageError: there is no such policy, or selection flags are used as well.
+        PolicyError: the config is not valid.
     """
     if (file := arguments.text("config")) is None:
         if arguments.text("policy") is not None:
-            raise UsageError("--policy is the name of one in the file of --config")
+            raise UsageError("--policy needs --config, the file that has the policy")
         return None
-    if mixed := [f"--{flag}" for flag in RULES if arguments.flags[flag]]:
-        raise UsageError(f"the rules are those of --config, so leave out {', '.join(mixed)}")
+    if mixed := [f"--{flag}" for flag in SELECTION_FLAGS if arguments.flags[flag]]:
+        raise UsageError(f"--config sets the rules; remove {', '.join(mixed)}")
     return _of_config(file, arguments.text("policy"))
 
 
@@ -149,7 +148,7 @@ def _policy(arguments: Arguments, stored: Inventory) -> Policy:
     if include := arguments.texts("include"):
         rules["include"] = include
     if arguments.switch("drop_optimizer"):
-        rules["exclude_checkpoint"] = _of_optimizers(stored)
+        rules["exclude_checkpoint"] = _optimizer_selectors(stored)
         rules["optimizer"] = OptimizerRules(
             slots="reset", iterations="reset", hyperparameters="config"
         )
@@ -163,14 +162,14 @@ def _of_config(file: str, name: str | None) -> Policy:
     policies = load_config(file).policies
     names = ", ".join(sorted(policies)) or "none"
     if name is None and len(policies) != 1:
-        raise UsageError(f"--policy says which policy of {file} is meant: {names}")
+        raise UsageError(f"--policy is required, because {file} has these policies: {names}")
     if name is not None and name not in policies:
         raise UsageError(f"{file} has no policy {name!r}; it has {names}")
     return policies[name] if name is not None else next(iter(policies.values()))
 
 
-def _of_optimizers(stored: Inventory) -> list[str]:
-    """Selectors of all that is below an optimizer."""
+def _optimizer_selectors(stored: Inventory) -> list[str]:
+    """Selectors of all values below an optimizer."""
     return [
         f"{path}/**"
         for path in sorted(stored.optimizers)
@@ -179,7 +178,7 @@ def _of_optimizers(stored: Inventory) -> list[str]:
 
 
 class _CastFlag:
-    """``DTYPE`` for all floating-point weights and slots, ``SELECTOR=DTYPE`` for what it selects.
+    """``DTYPE`` for all floating-point weights and slots, ``GLOB=DTYPE`` for what GLOB selects.
 
     >>> _CastFlag("model/**=float16").dtype
     'float16'
@@ -188,26 +187,24 @@ class _CastFlag:
     def __init__(self, text: str) -> None:
         selector, _, self.dtype = text.rpartition("=")
         self.text = text
-        self.met = False
+        self.used = False
         if ITEM_BYTES.get(self.dtype) is None:
-            raise UsageError(
-                f"--cast {text}: there is no type {self.dtype!r}; float16, for example"
-            )
+            raise UsageError(f"--cast {text}: {self.dtype!r} is not a dtype; use e.g. float16")
         try:
             self._selector = Selector(selector) if selector else None
         except ValueError as error:
             raise UsageError(f"--cast {text}: {error}") from None
 
-    def takes(self, entry: Entry) -> bool:
+    def applies(self, entry: Entry) -> bool:
         if self._selector is not None:
-            taken = entry.shape is not None and self._selector.matches(entry.name)
+            applies = entry.shape is not None and self._selector.matches(entry.name)
         else:
-            taken = entry.role in (Role.WEIGHT, Role.SLOT) and entry.dtype.startswith(_FLOATS)
-        self.met = self.met or taken
-        return taken
+            applies = entry.role in (Role.WEIGHT, Role.SLOT) and entry.dtype.startswith(_FLOATS)
+        self.used = self.used or applies
+        return applies
 
 
 def _dtype(casts: Sequence[_CastFlag], entry: Entry) -> str:
-    """The type that a value is to have: what the last of the flags that take it says."""
-    found = [one.dtype for one in casts if one.takes(entry)]
-    return found[-1] if found else entry.dtype
+    """The dtype of a value in the new checkpoint; the last flag that applies to it wins."""
+    dtypes = [cast.dtype for cast in casts if cast.applies(entry)]
+    return dtypes[-1] if dtypes else entry.dtype

@@ -1,4 +1,4 @@
-"""The help, made of the table of commands."""
+"""Help texts, generated from the table of commands."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Command, Flag
 
 _STATUS = (
-    "exit status: 0 fine; 1 differs, refused, damaged, absent or a wrong config;\n"
-    "  2 misuse; 130 interrupted"
+    "exit status: 0 success; 1 difference found, restore refused, checkpoint\n"
+    "  damaged or missing, config invalid; 2 wrong command line; 130 interrupted"
 )
 
 
 def overview(commands: Sequence[Command]) -> str:
-    """All commands in a line each."""
+    """The help of `tfckpt` itself: one line for each command."""
     width = max(len(command.name) for command in commands)
-    lines = "\n".join(f"  {one.name:<{width}}  {one.summary}" for one in commands)
-    examples = "\n".join(f"  tfckpt {one.examples[0]}" for one in commands)
+    lines = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in commands)
+    examples = "\n".join(f"  tfckpt {command.examples[0]}" for command in commands)
     return (
         "usage: tfckpt COMMAND ... [--json]\n       tfckpt COMMAND --help\n\n"
         f"{lines}\n\nexamples:\n{examples}\n\n{_STATUS}"
@@ -30,7 +30,7 @@ def overview(commands: Sequence[Command]) -> str:
 
 
 def usage(command: Command) -> str:
-    """The usage lines of one command, without what stands before them.
+    """The usage lines of one command, without the leading ``usage:``.
 
     >>> from tfckpt.cli.arguments.command import Command
     >>> usage(Command("list", "", "DIR", "", "", ()))
@@ -49,13 +49,13 @@ def usage(command: Command) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
-def of_command(command: Command) -> str:
-    """All there is to say about one command."""
+def command_help(command: Command) -> str:
+    """The help of one command."""
     synopsis = textwrap.indent(usage(command), " " * 7).lstrip()
     parts = [f"usage: {synopsis}", "\n".join(_wrap(f"{command.summary} {command.details}"))]
     if command.all_flags:
         parts.append("\n".join(_flags(command.all_flags)))
-    parts.append("\n".join(("examples:", *(f"  tfckpt {one}" for one in command.examples))))
+    parts.append("\n".join(("examples:", *(f"  tfckpt {example}" for example in command.examples))))
     parts.append(_STATUS)
     return "\n\n".join(parts)
 

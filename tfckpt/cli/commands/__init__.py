@@ -1,4 +1,4 @@
-"""One module for each command: it parses, calls the library, shows the result.
+"""One module for each command: it reads the arguments, calls the library, prints the result.
 
 May import `cli/output` and `cli/arguments`.
 """

@@ -1,4 +1,4 @@
-"""`tfckpt adopt`: commit records for checkpoints that plain TensorFlow wrote."""
+"""`tfckpt adopt`: write commit records for checkpoints of plain TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,41 +21,44 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Arguments) -> int:
-    """Adopt all that have no record; 1 where one cannot be."""
+    """Adopt all checkpoints without a record; returns 1 if one could not be adopted."""
     directory = arguments.single("a directory of checkpoints")
     if not LOCAL.exists(directory):
-        raise CheckpointNotFoundError("there is no such directory", path=directory)
+        raise CheckpointNotFoundError("the directory does not exist", path=directory)
     lock_of(directory).acquire()
-    found = [one for one in listing(directory) if one.head is None]
+    unrecorded = [checkpoint for checkpoint in listing(directory) if checkpoint.head is None]
     adopted: list[tuple[ListedCheckpoint, CommitRecord]] = []
     refused: list[tuple[ListedCheckpoint, str]] = []
-    for one in reversed(found):
-        if one.problem:
-            refused.append((one, one.problem))
+    for checkpoint in reversed(unrecorded):
+        if checkpoint.problem:
+            refused.append((checkpoint, checkpoint.problem))
             continue
         try:
-            with progress(one.prefix) as advance:
-                adopted.append((one, adopt(one, advance)))
+            with progress(checkpoint.prefix) as advance:
+                adopted.append((checkpoint, adopt(checkpoint, advance)))
         except CheckpointError as error:
-            refused.append((one, str(error)))
+            refused.append((checkpoint, str(error)))
     if arguments.json:
         show_json(_document(directory, adopted, refused))
     else:
         _print(adopted)
-    for one, reason in refused:
-        print(f"tfckpt: {printable(one.prefix)}: not adopted: {one_line(reason)}", file=sys.stderr)
+    for checkpoint, reason in refused:
+        print(
+            f"tfckpt: {printable(checkpoint.prefix)}: not adopted: {one_line(reason)}",
+            file=sys.stderr,
+        )
     return 1 if refused else 0
 
 
 def _print(adopted: list[tuple[ListedCheckpoint, CommitRecord]]) -> None:
-    for one, record in adopted:
+    for checkpoint, record in adopted:
         step = "" if record.step is None else f", step {record.step:,}"
-        many = f"{len(record.inventory.entries):,} values, {size(one.nbytes)}{step}"
-        print(f"adopted {printable(one.prefix)} ({many})")
+        summary = f"{len(record.inventory.entries):,} values, {size(checkpoint.nbytes)}{step}"
+        print(f"adopted {printable(checkpoint.prefix)} ({summary})")
     if not adopted:
         print("nothing to adopt")
     else:
-        print("\nRules of what to keep hold for them from now on.")
+        print("\nFrom now on, retention rules apply to them.")
 
 
 def _document(
@@ -67,8 +70,10 @@ def _document(
         "version": 1,
         "directory": directory,
         "adopted": [
-            {"path": one.prefix, "step": record.step, "finite": record.finite}
-            for one, record in adopted
+            {"path": checkpoint.prefix, "step": record.step, "finite": record.finite}
+            for checkpoint, record in adopted
         ],
-        "refused": [{"path": one.prefix, "reason": reason} for one, reason in refused],
+        "refused": [
+            {"path": checkpoint.prefix, "reason": reason} for checkpoint, reason in refused
+        ],
     }

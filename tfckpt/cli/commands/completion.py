@@ -1,6 +1,6 @@
-"""`tfckpt completion`: what a shell needs to complete commands, flags and paths.
+"""`tfckpt completion`: a shell's completion script for commands, flags and paths.
 
-Made of the table of commands, so that it cannot fall behind. Zsh takes the script of bash.
+Generated from the table of commands, so that it is never out of date. Zsh uses the bash script.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def run(arguments: Arguments) -> int:
     elif shell in ("bash", "zsh"):
         print("\n".join(([_ZSH] if shell == "zsh" else []) + list(_bash(COMMANDS))))
     else:
-        raise UsageError(f"no completion for {shell!r}; bash, zsh or fish?")
+        raise UsageError(f"{shell!r} is not a supported shell; use bash, zsh or fish")
     return 0
 
 
 def _following(commands: Sequence[Command]) -> dict[str, list[str]]:
-    """What may follow each beginning of a command: ``policy`` → ``check``, ``schema``…"""
-    found: dict[str, list[str]] = {"": []}
+    """The words that can follow each prefix of a command: ``policy`` → ``check``, ``schema``…"""
+    following: dict[str, list[str]] = {"": []}
     for command in commands:
         words = command.name.split()
-        for place, word in enumerate(words):
-            nexts = found.setdefault(" ".join(words[:place]), [])
+        for index, word in enumerate(words):
+            nexts = following.setdefault(" ".join(words[:index]), [])
             if word not in nexts:
                 nexts.append(word)
-    return found
+    return following
 
 
 def _flags(command: Command) -> list[str]:
@@ -49,9 +49,9 @@ def _flags(command: Command) -> list[str]:
 
 def _bash(commands: Sequence[Command]) -> Iterator[str]:
     yield "_tfckpt() {"
-    yield '  local current="${COMP_WORDS[COMP_CWORD]}" said="${COMP_WORDS[*]:1:COMP_CWORD-1}" words'
+    yield '  local current="${COMP_WORDS[COMP_CWORD]}" line="${COMP_WORDS[*]:1:COMP_CWORD-1}" words'
     yield "  COMPREPLY=()"
-    yield '  case "$said" in'
+    yield '  case "$line" in'
     for start, words in _following(commands).items():
         yield f'    "{start}") words="{" ".join(words)}" ;;'
     for command in commands:

@@ -1,8 +1,8 @@
-"""`tfckpt diff`: two checkpoints, or a checkpoint and a model, value by value.
+"""`tfckpt diff`: compare two checkpoints, or a checkpoint and a model, value by value.
 
-Values are the same where their checksums are, which TensorFlow's format has in its index; nothing
-is read of two such checkpoints unless --values asks how far apart values are. Those of a model are
-looked at with --values alone: of a fresh one they are random.
+Values are equal if their checksums are. TensorFlow's format has these in its index, so the data of
+two such checkpoints is read only for --values. The values of a model are compared only with
+--values, because a new model has random ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import find, passed_over
+from tfckpt.cli.arguments.find_checkpoint import find, print_rejected
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
@@ -36,37 +36,37 @@ _LINES = 40
 _TITLES = {
     DifferenceKind.ONLY_A: "only in a",
     DifferenceKind.ONLY_B: "only in b",
-    DifferenceKind.SHAPE: "other shape",
-    DifferenceKind.DTYPE: "other type",
+    DifferenceKind.SHAPE: "different shape",
+    DifferenceKind.DTYPE: "different type",
     DifferenceKind.MOVED: "moved",
-    DifferenceKind.VALUE: "other value",
+    DifferenceKind.VALUE: "different value",
 }
 
 
 class _Side(NamedTuple):
-    """One side: what there is, how to read a value of it, and what marks it."""
+    """One side of the comparison; checksums are by value name."""
 
     label: str
     inventory: Inventory
     read: Callable[[Entry], np.ndarray]
-    marks: Mapping[str, ValueChecksum]
+    checksums: Mapping[str, ValueChecksum]
 
 
 def run(arguments: Arguments) -> int:
-    """Show what differs; 1 where anything does."""
+    """Print the differences; returns 1 if there are any."""
     target = arguments.text("model")
     with contextlib.ExitStack() as stack:
         if target is not None:
             sides = _with_model(
-                arguments.single("a checkpoint, beside --model"), target, arguments, stack
+                arguments.single("a checkpoint to compare with --model"), target, arguments, stack
             )
         else:
-            one, other = arguments.pair(
-                "two checkpoints or directories of them, or one and --model"
+            first, second = arguments.pair(
+                "checkpoints or directories of them (or one and --model)"
             )
-            sides = _stored(one, stack), _stored(other, stack)
+            sides = _stored(first, stack), _stored(second, stack)
         a, b = sides
-        found = diff(a.inventory, b.inventory, a.marks, b.marks)
+        found = diff(a.inventory, b.inventory, a.checksums, b.checksums)
         apart = _apart(found, a, b) if arguments.switch("values") else None
         if arguments.json:
             show_json(_document(a, b, found, apart))
@@ -75,18 +75,18 @@ def run(arguments: Arguments) -> int:
     return 1 if found.differences else 0
 
 
-def compared(one: str, other: str, *, values: bool) -> dict[str, Any]:
-    """The document of two checkpoints."""
+def diff_document(first: str, second: str, *, values: bool) -> dict[str, Any]:
+    """The JSON document of a comparison of two checkpoints."""
     with contextlib.ExitStack() as stack:
-        a, b = _stored(one, stack), _stored(other, stack)
-        found = diff(a.inventory, b.inventory, a.marks, b.marks)
+        a, b = _stored(first, stack), _stored(second, stack)
+        found = diff(a.inventory, b.inventory, a.checksums, b.checksums)
         return _document(a, b, found, _apart(found, a, b) if values else None)
 
 
 def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: Any = ()) -> _Side:
     found = find(path, roots, bases)
     checkpoint = stack.enter_context(found.checkpoint)
-    passed_over(found)
+    print_rejected(found)
     entries = checkpoint.inventory.entries
     with progress(checkpoint.prefix) as advance:
         crcs = checksums(checkpoint, entries.values(), advance)
@@ -110,7 +110,9 @@ def _with_model(
 
         objects = load_objects(target)
         if not all(isinstance(one, Trackable | list | tuple | dict) for one in objects.values()):
-            raise UsageError(f"--model {target} returned what no checkpoint takes")
+            raise UsageError(
+                f"--model {target} must return the model, or a dict of objects by name"
+            )
         live = collect(objects)
         stored = _stored(path, stack, live.roots, live.weak_bases)
         entries = stored.inventory.entries
@@ -134,7 +136,7 @@ _Apart = dict[tuple[str, str], "statistics.Distance"]
 
 
 def _apart(found: Diff, a: _Side, b: _Side) -> _Apart:
-    """By both names: how far apart the values are that have other values or types."""
+    """The distances of values that differ in content or type, by the names of both sides."""
     distances: _Apart = {}
     pairs = [
         (one.a, one.b)
@@ -147,7 +149,9 @@ def _apart(found: Diff, a: _Side, b: _Side) -> _Apart:
     with progress(f"{a.label}, {b.label}") as advance:
         advance(0, total)
         for old, new in pairs:
-            with contextlib.suppress(UnsupportedCheckpointError):  # only TensorFlow reads it
+            with contextlib.suppress(
+                UnsupportedCheckpointError
+            ):  # only TensorFlow can read the value
                 if (distance := difference(a.read(old), b.read(new))) is not None:
                     distances[old.name, new.name] = distance
             done += old.nbytes + new.nbytes
@@ -160,12 +164,12 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
 
     print(f"a: {printable(a.label)}\nb: {printable(b.label)}\n")
     groups: dict[DifferenceKind, list[Difference]] = {}
-    for one in found.differences:
-        groups.setdefault(one.kind, []).append(one)
-    names = [entry.name for entry in ordered(one.entry for one in found.differences)]
-    places = {name: place for place, name in enumerate(names)}
-    for ones in groups.values():
-        ones.sort(key=lambda one: places[one.entry.name])
+    for change in found.differences:
+        groups.setdefault(change.kind, []).append(change)
+    names = [entry.name for entry in ordered(change.entry for change in found.differences)]
+    positions = {name: index for index, name in enumerate(names)}
+    for group in groups.values():
+        group.sort(key=lambda difference: positions[difference.entry.name])
     sums = [(_TITLES[kind], f"{len(ones):,}", size(_nbytes(ones))) for kind, ones in groups.items()]
     same = (("equal", found.equal), ("not compared", found.not_compared))
     sums.extend((title, f"{count:,}", "") for title, count in same if count)
@@ -178,7 +182,7 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
         rows = list(_rows(ones))
         print("\n".join(plain(rows[:_LINES])))
         if len(rows) > _LINES:
-            print(f"  … and {len(rows) - _LINES:,} more lines (--json lists all)")
+            print(f"  … and {len(rows) - _LINES:,} more lines (--json shows all)")
 
 
 def _nbytes(ones: list[Difference]) -> int:
@@ -199,7 +203,7 @@ def _names(one: Difference) -> str:
 
 
 def _types(one: Difference) -> str:
-    """Of both sides; the shape once where that is the same."""
+    """The types and shapes of both sides; an equal shape only once."""
     if one.a and one.b and one.a.shape == one.b.shape and one.a.dtype != one.b.dtype:
         return f"{one.a.dtype} → {signature(one.b)}"
     types = [signature(entry) for entry in (one.a, one.b) if entry is not None]
@@ -211,7 +215,7 @@ def _print_distances(ones: list[Difference], apart: _Apart) -> None:
 
     rows = []
     for one in ones:
-        assert one.a is not None  # noqa: S101 (both sides have it)
+        assert one.a is not None  # noqa: S101 (both sides have the value)
         assert one.b is not None  # noqa: S101
         distance = apart.get((one.a.name, one.b.name))
         cells = ("", "", "") if distance is None else _cells(distance)

@@ -1,4 +1,4 @@
-"""`tfckpt inspect`: what a checkpoint holds, without TensorFlow."""
+"""`tfckpt inspect`: show the contents of a checkpoint, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _INDENT = "  "
 
 
 def run(arguments: Arguments) -> int:
-    """Show a checkpoint; 1 where part of it, or a newer one beside it, cannot be read."""
+    """Show a checkpoint; returns 1 if part of it, or a newer one beside it, is unreadable."""
     path = arguments.single("the path of a checkpoint or a directory of them")
     modes = [mode for mode in ("name", "values", "keys", "graph") if arguments.flags[mode]]
     if len(modes) > 1:
-        raise UsageError(f"--{modes[0]} and --{modes[1]} are two different views; give one")
+        raise UsageError(f"--{modes[0]} and --{modes[1]} are different views; use only one of them")
     if arguments.text("slice") is not None and modes != ["name"]:
-        raise UsageError("--slice belongs to --name, which says of what")
+        raise UsageError("--slice needs --name, which selects the values")
     found = find(path)
     with found.checkpoint as checkpoint:
-        fine = not found.rejected and not checkpoint.values.missing_files
+        complete = not found.rejected and not checkpoint.values.missing_files
         if arguments.json:
-            more = _more(arguments, checkpoint)
-            show_json(document(found) | more)
-            statistics = more.get("statistics", {}).values()
-            fine = fine and not any(one and "error" in one for one in statistics)
+            extra = _view_document(arguments, checkpoint)
+            show_json(document(found) | extra)
+            statistics = extra.get("statistics", {}).values()
+            complete = complete and not any(row and "error" in row for row in statistics)
         else:
-            fine = _print(arguments, found) and fine
-        return 0 if fine else 1
+            complete = _print(arguments, found) and complete
+        return 0 if complete else 1
 
 
-def _more(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """What a view adds to the document."""
+def _view_document(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """What the selected view adds to the JSON document."""
     if arguments.switch("values"):
         from tfckpt.cli.output.views import statistics_document
 
@@ -66,8 +66,8 @@ def _more(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[str, Any]:
 
 
 def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
-    """Print one view; whether all that it is about could be read."""
-    checkpoint, fine = found.checkpoint, True
+    """Print the selected view; returns whether all its values could be read."""
+    checkpoint, complete = found.checkpoint, True
     if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import show_data
 
@@ -77,7 +77,7 @@ def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
     if arguments.switch("values"):
         from tfckpt.cli.output.views import show_statistics
 
-        fine = show_statistics(checkpoint)
+        complete = show_statistics(checkpoint)
     elif arguments.switch("graph"):
         from tfckpt.cli.commands.inspect_graph import show_graph
 
@@ -91,17 +91,17 @@ def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
         _tree(checkpoint)
     sys.stdout.flush()
     for file in checkpoint.values.missing_files:
-        held = _held(checkpoint.values, file)
-        print(f"tfckpt: {printable(file)}: the file is missing{held}", file=sys.stderr)
-    return fine
+        lost = _lost_values(checkpoint.values, file)
+        print(f"tfckpt: {printable(file)}: the file is missing{lost}", file=sys.stderr)
+    return complete
 
 
-def _held(values: Values, file: str) -> str:
-    """What was in a missing file, as the end of a sentence."""
+def _lost_values(values: Values, file: str) -> str:
+    """How many values a missing file had, as the end of a sentence."""
     if not isinstance(values, Bundle):
         return ""
     count = sum(values.path(shard) == file for shard in values.lost.values())
-    return f", and {count:,} of the {len(values.entries):,} values of the checkpoint with it"
+    return f"; it contains {count:,} of the {len(values.entries):,} values of the checkpoint"
 
 
 def _head(found: FoundCheckpoint) -> None:
@@ -113,22 +113,22 @@ def _head(found: FoundCheckpoint) -> None:
         print("  ".join(map(one_line, row)).rstrip())
     if found.candidates:
         print()
-    about = [KINDS[checkpoint.kind]]
+    metadata = [KINDS[checkpoint.kind]]
     if record is not None:
         for word, value in (("step", record.step), ("epoch", record.epoch)):
             if value is not None:
-                about.append(f"{word} {value}")
-        about.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
-    place, text = f"{printable(checkpoint.prefix)}:", ", ".join(about)
-    fits = len(f"{place} {text}") <= WIDTH
-    print(*([f"{place} {text}"] if fits else [place, *_filled(about)]), sep="\n")
+                metadata.append(f"{word} {value}")
+        metadata.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
+    path, text = f"{printable(checkpoint.prefix)}:", ", ".join(metadata)
+    fits = len(f"{path} {text}") <= WIDTH
+    print(*([f"{path} {text}"] if fits else [path, *_filled(metadata)]), sep="\n")
     for restored in record.lineage if record is not None else ():
-        print(*_came(restored), sep="\n")
+        print(*_lineage(restored), sep="\n")
     print()
 
 
 def _filled(items: list[str]) -> Iterator[str]:
-    """Lines of as many items as they hold; none is broken."""
+    """Lines filled with items, separated by commas; no item is broken."""
     line = _INDENT + items[0]
     for item in items[1:]:
         if len(f"{line}, {item},") <= WIDTH:
@@ -139,8 +139,8 @@ def _filled(items: list[str]) -> Iterator[str]:
     yield line
 
 
-def _came(restored: Restored) -> Iterator[str]:
-    """Where values of a checkpoint come from, and what became of them."""
+def _lineage(restored: Restored) -> Iterator[str]:
+    """The sources of one restore, and the counts of its statuses."""
     for source in restored.sources:
         yield f"{_INDENT}from {printable(source.path)} (sha256 {printable(source.sha256[:12])}…)"
         digest = printable(source.policy_sha256[:12])
@@ -153,16 +153,16 @@ def _came(restored: Restored) -> Iterator[str]:
 
 @uncollected()
 def _tree(checkpoint: StoredCheckpoint) -> None:
-    from tfckpt.cli.output.tables import for_a_person, show
+    from tfckpt.cli.output.tables import is_terminal, show
 
     root = tree(checkpoint.inventory.entries.values())
-    person = for_a_person()
-    body = [_row(row, indented=person) for row in rows(root, fold=person)]
+    terminal = is_terminal()
+    body = [_row(row, indented=terminal) for row in rows(root, fold=terminal)]
     show(("name", "role", "type", "size"), body, 3)
     tops = root.children.values()
     sums = [(top.name, f"{top.count:,}", size(top.nbytes)) for top in tops]
     print()
-    show(("in all", "values", "size"), [*sums, ("", f"{root.count:,}", size(root.nbytes))], 2)
+    show(("total", "values", "size"), [*sums, ("", f"{root.count:,}", size(root.nbytes))], 2)
 
 
 def _row(row: TreeRow, *, indented: bool) -> tuple[str, str, str, str]:
@@ -175,6 +175,7 @@ def _row(row: TreeRow, *, indented: bool) -> tuple[str, str, str, str]:
 
 @uncollected()
 def document(found: FoundCheckpoint) -> dict[str, Any]:
+    """The JSON document of a checkpoint."""
     checkpoint, record = found.checkpoint, found.checkpoint.record
     entries = checkpoint.inventory.entries.values()
     root = tree(entries)

@@ -1,7 +1,7 @@
-"""`tfckpt inspect --graph`: TensorFlow's object graph, as it is stored.
+"""`tfckpt inspect --graph`: TensorFlow's object graph, as stored in the checkpoint.
 
-Each object stands where the shortest path from the root leads to it; every other edge to it is a
-line with its number.
+Each object is printed at its shortest path from the root; every other edge to it is a line with
+the number of its node.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _INDENT = "  "
 
 
 def show_graph(checkpoint: StoredCheckpoint) -> None:
-    """Print the graph, a line per object, value and edge."""
+    """Print the graph, one line per object, value and edge."""
     print("\n".join(map(printable, _lines(_graph(checkpoint)))))
 
 
 def graph_document(checkpoint: StoredCheckpoint) -> list[dict[str, Any]]:
-    """The nodes, by number."""
+    """The nodes, in the order of their numbers."""
     return [
         {
             "node": number,
             "children": {child.local_name: child.node_id for child in node.children},
             "values": [
-                {"name": one.name, "full_name": one.full_name, "key": one.checkpoint_key}
-                for one in node.attributes
+                {"name": value.name, "full_name": value.full_name, "key": value.checkpoint_key}
+                for value in node.attributes
             ],
             "slots": [
                 {
-                    "slot": one.slot_name,
-                    "variable": one.original_variable_node_id,
-                    "node": one.slot_variable_node_id,
+                    "slot": slot.slot_name,
+                    "variable": slot.original_variable_node_id,
+                    "node": slot.slot_variable_node_id,
                 }
-                for one in node.slot_variables
+                for slot in node.slot_variables
             ],
             "saver": node.registered_saver.name if node.registered_saver else None,
         }
@@ -60,42 +60,42 @@ def _graph(checkpoint: StoredCheckpoint) -> ObjectGraph:
 
 
 def _lines(graph: ObjectGraph) -> Iterator[str]:
-    homes = _homes(graph)
+    parents = _shortest_path_edges(graph)
     pending = [(0, 0, "root")]
     while pending:
         depth, number, label = pending.pop()
         indent = _INDENT * depth
         node = graph.nodes[number]
         yield f"{indent}{label}  #{number}"
-        yield from (f"{indent}{_INDENT}{line}" for line in _of_node(node))
-        own = []
+        yield from (f"{indent}{_INDENT}{line}" for line in _node_lines(node))
+        nested = []
         for child in node.children:
-            if homes.get(child.node_id) == (number, child.local_name):
-                own.append((depth + 1, child.node_id, child.local_name))
+            if parents.get(child.node_id) == (number, child.local_name):
+                nested.append((depth + 1, child.node_id, child.local_name))
             else:
                 yield f"{indent}{_INDENT}{child.local_name} → #{child.node_id}"
-        pending.extend(reversed(own))
+        pending.extend(reversed(nested))
 
 
-def _of_node(node: GraphNode) -> Iterator[str]:
-    for one in node.attributes:
-        full = f" {one.full_name}" if one.full_name else ""
-        yield f"= {one.name}{full}: {one.checkpoint_key}"
+def _node_lines(node: GraphNode) -> Iterator[str]:
+    for value in node.attributes:
+        full = f" {value.full_name}" if value.full_name else ""
+        yield f"= {value.name}{full}: {value.checkpoint_key}"
     for slot in node.slot_variables:
-        of = slot.original_variable_node_id
-        yield f"slot {slot.slot_name} of #{of} → #{slot.slot_variable_node_id}"
+        variable = slot.original_variable_node_id
+        yield f"slot {slot.slot_name} of #{variable} → #{slot.slot_variable_node_id}"
     if node.registered_saver:
         yield f"saved by {node.registered_saver.name}"
 
 
-def _homes(graph: ObjectGraph) -> dict[int, tuple[int, str]]:
-    """Node → parent and edge by which the shortest path reaches it."""
-    homes: dict[int, tuple[int, str]] = {0: (0, "")}
+def _shortest_path_edges(graph: ObjectGraph) -> dict[int, tuple[int, str]]:
+    """Node → its parent and edge on the shortest path from the root."""
+    parents: dict[int, tuple[int, str]] = {0: (0, "")}
     queue = deque([0])
     while queue:
         number = queue.popleft()
         for child in graph.nodes[number].children:
-            if child.node_id not in homes:
-                homes[child.node_id] = number, child.local_name
+            if child.node_id not in parents:
+                parents[child.node_id] = number, child.local_name
                 queue.append(child.node_id)
-    return homes
+    return parents

@@ -1,4 +1,4 @@
-"""`tfckpt list`: the checkpoints of a directory, and what the rules would delete of them."""
+"""`tfckpt list`: list the checkpoints of a directory, and what retention rules would delete."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def run(arguments: Arguments) -> int:
-    """List a directory; 1 where any checkpoint in it is damaged or torn."""
+    """List a directory; returns 1 if any checkpoint in it is damaged or torn."""
     directory = arguments.single("a directory of checkpoints")
     files, found = files_of(directory), []
-    with contextlib.suppress(CheckpointNotFoundError):  # it is a file
+    with contextlib.suppress(CheckpointNotFoundError):  # the path is a file
         found = listing(directory, files)
     if not found:
         nothing = look(directory, files)
@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
         show_json(_document(directory, found, decision))
     else:
         show_listing(found, decision)
-    return 1 if any(one.problem for one in found) else 0
+    return 1 if any(checkpoint.problem for checkpoint in found) else 0
 
 
 def _decision(
@@ -48,46 +48,48 @@ def _decision(
     if arguments.text("config") is None and not arguments.texts("keep"):
         return None
     from tfckpt.cli.arguments.retention_flags import rules_of
-    from tfckpt.cli.commands.prune import decide_for  # with pydantic, which the rules need
+    from tfckpt.cli.commands.prune import decide_for  # imports pydantic
 
     return decide_for(directory, found, rules_of(arguments), arguments.text("checkpoint_name"))[1]
 
 
 def show_listing(found: list[ListedCheckpoint], decision: Decision | None) -> None:
-    """Print a line for each checkpoint, the newest first."""
+    """Print a line for each checkpoint, in the order of `found`."""
     from tfckpt.cli.output.tables import show
 
     now = time.time()
     rows = [
         (
-            os.path.split(one.prefix)[1],
-            "" if one.head is None or one.head.step is None else f"{one.head.step:,}",
-            age(now - one.time),
-            size(one.nbytes),
-            one.state,
-            _notes(one, decision),
+            os.path.split(checkpoint.prefix)[1],
+            ""
+            if checkpoint.head is None or checkpoint.head.step is None
+            else f"{checkpoint.head.step:,}",
+            age(now - checkpoint.time),
+            size(checkpoint.nbytes),
+            checkpoint.state,
+            _notes(checkpoint, decision),
         )
-        for one in found
+        for checkpoint in found
     ]
     show(("checkpoint", "step", "age", "size", "state", "notes"), rows, 1, 2, 3, wraps=True)
 
 
-def _notes(one: ListedCheckpoint, decision: Decision | None) -> str:
-    parent = os.path.split(one.prefix)[0]
-    notes = [one_line(one.problem.replace(f"{parent}/", ""))] if one.problem else []
+def _notes(checkpoint: ListedCheckpoint, decision: Decision | None) -> str:
+    parent = os.path.split(checkpoint.prefix)[0]
+    notes = [one_line(checkpoint.problem.replace(f"{parent}/", ""))] if checkpoint.problem else []
     if decision is not None:
-        if one.prefix in decision.delete:
+        if checkpoint.prefix in decision.delete:
             notes.append("no rule keeps it: would be deleted")
         else:
-            notes.extend(decision.kept.get(one.prefix, ()))
-    if one.head is not None:
-        notes.extend(f"{name} {value:g}" for name, value in one.head.metrics.items())
-        notes.extend(["not all numbers finite"] * (one.head.finite is False))
+            notes.extend(decision.kept.get(checkpoint.prefix, ()))
+    if checkpoint.head is not None:
+        notes.extend(f"{name} {value:g}" for name, value in checkpoint.head.metrics.items())
+        notes.extend(["has NaN or infinite values"] * (checkpoint.head.finite is False))
     return ", ".join(notes)
 
 
 def age(seconds: float) -> str:
-    """How long ago, in the largest unit of which there are two.
+    """A time span in the largest unit of which it has at least two.
 
     >>> age(1), age(3600), age(90000), age(3e6)
     ('1 s', '60 min', '25 h', '34 d')
@@ -106,21 +108,23 @@ def _document(
         "directory": directory,
         "checkpoints": [
             {
-                "path": one.prefix,
-                "number": one.number,
-                "state": one.state,
+                "path": checkpoint.prefix,
+                "number": checkpoint.number,
+                "state": checkpoint.state,
                 "time": datetime.datetime.fromtimestamp(
-                    one.time, datetime.timezone.utc
+                    checkpoint.time, datetime.timezone.utc
                 ).isoformat(),
-                "step": one.head.step if one.head else None,
-                "epoch": one.head.epoch if one.head else None,
-                "metrics": dict(one.head.metrics) if one.head else {},
-                "finite": one.head.finite if one.head else None,
-                "nbytes": one.nbytes,
-                "problem": one.problem or None,
-                "kept": None if decision is None else list(decision.kept.get(one.prefix, ())),
-                "delete": None if decision is None else one.prefix in decision.delete,
+                "step": checkpoint.head.step if checkpoint.head else None,
+                "epoch": checkpoint.head.epoch if checkpoint.head else None,
+                "metrics": dict(checkpoint.head.metrics) if checkpoint.head else {},
+                "finite": checkpoint.head.finite if checkpoint.head else None,
+                "nbytes": checkpoint.nbytes,
+                "problem": checkpoint.problem or None,
+                "kept": None
+                if decision is None
+                else list(decision.kept.get(checkpoint.prefix, ())),
+                "delete": None if decision is None else checkpoint.prefix in decision.delete,
             }
-            for one in found
+            for checkpoint in found
         ],
     }

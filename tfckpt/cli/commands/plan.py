@@ -1,7 +1,7 @@
-"""`tfckpt plan`: what restoring by a config would do to a model that a script builds.
+"""`tfckpt plan`: show what a restore by a config would do to a model that a script builds.
 
-The objects come from the user's own code, by ``module:callable``, since nothing else knows how to
-build them. What that code prints goes to standard error, so that ``--json`` stays JSON.
+The user's own code builds the objects. What it prints goes to standard error, so that ``--json``
+stays valid JSON.
 """
 
 from __future__ import annotations
@@ -30,27 +30,25 @@ _STYLES = {
 
 
 def run(arguments: Arguments) -> int:
-    """Show a plan, and lock it on request; 1 where it would be refused."""
+    """Print a plan, and write its lock with --lock; returns 1 if the plan is refused."""
     config = arguments.single("a config file")
     if (target := arguments.text("model")) is None:
-        raise UsageError(
-            "plan needs --model MODULE:CALLABLE, which returns the model to restore into"
-        )
+        raise UsageError("plan needs --model MODULE:CALLABLE, which returns the model")
     with contextlib.redirect_stdout(sys.stderr):
         objects = load_objects(target)
         try:
             plan = tfckpt.plan(config, **objects)
         except ValueError as error:
             ours = isinstance(error, tfckpt.TfckptError)
-            told = not ours or isinstance(error, tfckpt.UntrackedError)
-            if not (unfit := _unfit(objects) if told else []):
+            about_objects = not ours or isinstance(error, tfckpt.UntrackedError)
+            if not (untrackable := _untrackable(objects) if about_objects else []):
                 raise
             raise UsageError(
-                f"--model {target} returned {', '.join(unfit)}: expected the model, or a "
-                "dict of keyword objects"
+                f"--model {target} returned {', '.join(untrackable)}; it must return the model, "
+                "or a dict of objects by name"
             ) from None
         if (lock := arguments.text("lock")) is not None:
-            plan = dataclasses.replace(plan, drift=())  # what an older lock said is over
+            plan = dataclasses.replace(plan, drift=())  # an older lock is replaced
             if plan.ok:
                 _write(plan.lock(), lock)
     if arguments.json:
@@ -66,11 +64,11 @@ def _write(content: str, lock: str) -> None:
     try:
         files_of(lock).write_atomic(lock, content.encode())
     except OSError as error:
-        raise tfckpt.TfckptError(f"{lock}: the lock cannot be written: {error}") from None
+        raise tfckpt.TfckptError(f"{lock}: cannot write the lock: {error}") from None
 
 
-def _unfit(objects: Mapping[str, Any]) -> list[str]:
-    """What no checkpoint takes, as it is shown."""
+def _untrackable(objects: Mapping[str, Any]) -> list[str]:
+    """The objects that a checkpoint cannot contain, as ``name = value``."""
     from tfckpt.live.variables.variables import Trackable
 
     return [
@@ -83,7 +81,7 @@ def _unfit(objects: Mapping[str, Any]) -> list[str]:
 def _print(plan: tfckpt.Plan) -> None:
     from tfckpt.cli.output import tables
 
-    if not tables.for_a_person():
+    if not tables.is_terminal():
         print(plan)
         return
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""`tfckpt policy`: `check` a config, `show` it with its defaults, print the `schema` of configs."""
+"""`tfckpt policy`: `check` a config, `show` it with defaults, print the `schema` of configs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run_check(arguments: Arguments) -> int:
-    """Show what is wrong with a config; 1 where anything is."""
+    """Print the errors of a config; returns 1 if there are any."""
     file = arguments.single("a config file")
     policies: list[str] = []
     notes: list[str] = []
@@ -45,14 +45,14 @@ def run_check(arguments: Arguments) -> int:
         }
         print(json.dumps(document, indent=2))
     else:
-        print(f"{printable(file)}: fine ({', '.join(policies) or 'no policies of its own'})")
+        print(f"{printable(file)}: valid ({', '.join(policies) or 'defines no policies'})")
         for note in notes:
             print(f"note: {printable(note)}")
     return 1 if problems else 0
 
 
 def _notes(config: Config) -> list[str]:
-    """What is no error, and perhaps not meant."""
+    """Settings that are valid but perhaps not intended."""
     message, hint = nothing_saved(config.manager) if config.manager else ("", "")
     saves = f"{message}; {hint}" if message else ""
     return [note for note in (saves, directory_mismatch(config), config.forgotten) if note]
@@ -63,13 +63,13 @@ def run_schema(arguments: Arguments) -> int:
     from tfckpt.policy import schema
 
     if arguments.positional:
-        raise UsageError("policy schema takes no argument")
+        raise UsageError("policy schema takes no arguments")
     print(json.dumps(schema(), indent=2))
     return 0
 
 
 def run_show(arguments: Arguments) -> int:
-    """Print a config as it is understood; it can be loaded again."""
+    """Print a config with presets, variables and defaults resolved; the output can be loaded."""
     import yaml
 
     file = arguments.single("a config file")
@@ -83,10 +83,12 @@ def run_show(arguments: Arguments) -> int:
 
 
 def _config(loaded: Config) -> dict[str, Any]:
-    """Without what repeats a key, or has no meaning beside another, or another one written out."""
+    """The resolved config, without keys that are redundant or have no effect beside others."""
     config = loaded.model_dump(mode="json", by_alias=True, exclude_none=True)
     for policy, shown in _policies(loaded, config):
-        if "training_state" not in policy.model_fields_set:  # then it goes by the directory
+        if (
+            "training_state" not in policy.model_fields_set
+        ):  # then its default depends on the directory
             shown.pop("training_state")
     for policy in config["policies"].values():
         del policy["name"]
@@ -96,12 +98,14 @@ def _config(loaded: Config) -> dict[str, Any]:
     if not manager.get("save", {}).get("on_signal", True):
         del manager["save"]["grace_seconds"]
     _sources(config.get("restore", {}))
-    places = ("manager", "restore")
-    return {key: _dollars(value) if key in places else value for key, value in config.items()}
+    expanded = ("manager", "restore")  # keys whose values may have ${VARIABLES}
+    return {
+        key: _escape_dollars(value) if key in expanded else value for key, value in config.items()
+    }
 
 
 def _policies(loaded: Config, config: dict[str, Any]) -> Iterator[tuple[Policy, dict[str, Any]]]:
-    """The policies of a config, those included that are written out, each with what is shown."""
+    """The policies of a config, inline ones included, each with its mapping in the output."""
     yield from ((policy, config["policies"][name]) for name, policy in loaded.policies.items())
     sources = loaded.restore.first_of if loaded.restore else ()
     for source, shown in zip(sources, config.get("restore", {}).get("first_of", ()), strict=True):
@@ -111,10 +115,10 @@ def _policies(loaded: Config, config: dict[str, Any]) -> Iterator[tuple[Policy, 
 
 
 def _sources(holder: dict[str, Any], *, part: bool = False) -> None:
-    """The same of the sources below a mapping: those of ``first_of``, and of ``all_of`` in one."""
+    """Remove redundant keys from the sources in ``first_of``, and in ``all_of`` of each."""
     for source in holder.get("all_of" if part else "first_of", ()):
         policy = source["policy"]
-        if "directory" not in source:  # of one artefact, or of several that are named
+        if "directory" not in source:  # one checkpoint by path, or all_of
             for key in ("checkpoint_name", "select"):
                 source.pop(key, None)
         if isinstance(policy, dict):
@@ -126,12 +130,12 @@ def _sources(holder: dict[str, Any], *, part: bool = False) -> None:
             _sources(source, part=True)
 
 
-def _dollars(value: Any, key: str = "") -> Any:
-    """Filled in already: a dollar that is left is one."""
+def _escape_dollars(value: Any, key: str = "") -> Any:
+    """Write `$` as `$$`: variables are expanded already, so that a remaining `$` is literal."""
     if isinstance(value, dict):
-        # A policy that is written out has selectors, which are not filled in.
-        written_out = key == "policy"
-        return value if written_out else {k: _dollars(v, k) for k, v in value.items()}
+        # The selectors of an inline policy are not expanded.
+        inline = key == "policy"
+        return value if inline else {k: _escape_dollars(v, k) for k, v in value.items()}
     if isinstance(value, list):
-        return [_dollars(one) for one in value]
+        return [_escape_dollars(item) for item in value]
     return value.replace("$", "$$") if isinstance(value, str) else value

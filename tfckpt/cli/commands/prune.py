@@ -1,8 +1,7 @@
-"""`tfckpt prune`: delete what no rule keeps, as a manager with these rules would.
+"""`tfckpt prune`: delete checkpoints that no rule keeps, as a manager with these rules would.
 
-What tfckpt did not commit is never deleted (`adopt` makes it tfckpt's), nor is what is damaged,
-which does not count as one of those that a rule keeps either: the newest three that are sound stay,
-whatever is newer and broken.
+Checkpoints that tfckpt did not commit (see `adopt`) and damaged ones are never deleted. Damaged
+ones do not count for a rule either: `latest=3` keeps the newest three that are not damaged.
 """
 
 from __future__ import annotations
@@ -32,21 +31,25 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Arguments) -> int:
-    """Show or do it; 1 where one could not be deleted."""
+    """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
     path, rules = arguments.single("a directory of checkpoints"), rules_of(arguments)
     if not rules:
-        raise UsageError("prune needs --keep or --config, which say what stays")
+        raise UsageError("prune needs retention rules: --keep or --config")
     name, yes = arguments.text("checkpoint_name"), arguments.switch("yes")
     found = listing(path, files_of(path))
     directory, decision = decide_for(path, found, rules, name)
     check_rules(path, rules, directory, found if arguments.texts("keep") else ())
     failed: dict[str, OSError] = {}
     if yes:
-        directory.claim()  # which also finishes what was cut short
-        found = listing(path, files_of(path))  # what another process did until now
+        directory.claim()  # also completes interrupted deletions
+        found = listing(path, files_of(path))  # another process may have changed the directory
         directory, decision = decide_for(path, found, rules, directory.checkpoint_name)
         failed = directory.release(directory.checkpoints(), decision)
-    freed = sum(one.nbytes for one in found if one.prefix in {*decision.delete} - {*failed})
+    freed = sum(
+        checkpoint.nbytes
+        for checkpoint in found
+        if checkpoint.prefix in {*decision.delete} - {*failed}
+    )
     if arguments.json:
         show_json(
             {
@@ -62,48 +65,57 @@ def run(arguments: Arguments) -> int:
     else:
         _print(found, decision, freed, yes=yes)
     for prefix, error in failed.items():
-        print(f"tfckpt: {printable(prefix)}: is still there: {error}", file=sys.stderr)
+        print(f"tfckpt: {printable(prefix)}: could not be deleted: {error}", file=sys.stderr)
     return 1 if failed else 0
 
 
 def decide_for(
     path: str, found: Sequence[ListedCheckpoint], rules: Sequence[Keep], name: str | None
 ) -> tuple[Directory, Decision]:
-    """The directory, and what the rules say of those in it that are sound.
+    """The directory, and what the rules decide about its undamaged checkpoints.
 
     Raises:
-        UsageError: it holds checkpoints of several names, or none of that name.
-        CheckpointNotFoundError: it holds none that tfckpt committed.
+        UsageError: the directory has checkpoints of several names, or none of that name.
+        CheckpointNotFoundError: it has no checkpoint that tfckpt committed.
     """
-    names = sorted({_name(one) for one in found if one.state == "committed"})
+    names = sorted({_name(checkpoint) for checkpoint in found if checkpoint.state == "committed"})
     if not names:
-        message, hint = "holds no checkpoint that tfckpt committed", ""
+        message, hint = "has no checkpoint that tfckpt committed", ""
         if found:
-            hint = f"`tfckpt adopt {path}` gives those of TensorFlow commit records."
+            hint = f"run `tfckpt adopt {path}` to write commit records for those of TensorFlow"
         raise CheckpointNotFoundError(message, path=path, hint=hint)
     if name is None and len(names) > 1:
-        raise UsageError(f"{path} holds {' and '.join(names)}; --checkpoint_name says which")
+        raise UsageError(
+            f"{path} has checkpoints named {' and '.join(names)}; select one with --checkpoint_name"
+        )
     if name is not None and name not in names:
-        raise UsageError(f"{path} holds {' and '.join(names)}, and nothing called {name}")
+        known = " and ".join(names)
+        raise UsageError(f"{path} has no checkpoints named {name}; it has {known}")
     directory = Directory(path, name or names[0], files_of(path))
-    sound = {one.prefix for one in found if not one.problem}
-    saved = [one for one in directory.saved(directory.checkpoints()) if one.prefix in sound]
+    undamaged = {checkpoint.prefix for checkpoint in found if not checkpoint.problem}
+    saved = [
+        checkpoint
+        for checkpoint in directory.saved(directory.checkpoints())
+        if checkpoint.prefix in undamaged
+    ]
     began, preserved = directory.history()
     return directory, decide(saved, rules, anchor=began, preserved=preserved)
 
 
-def _name(one: ListedCheckpoint) -> str:
-    return absolute(one.prefix).rpartition("/")[2].rpartition("-")[0]
+def _name(checkpoint: ListedCheckpoint) -> str:
+    return absolute(checkpoint.prefix).rpartition("/")[2].rpartition("-")[0]
 
 
 def _print(found: list[ListedCheckpoint], decision: Decision, freed: int, *, yes: bool) -> None:
-    gone = set(decision.delete)
-    show_listing([one for one in found if not (yes and one.prefix in gone)], decision)
-    many = f"{len(gone)} checkpoint{'s' * (len(gone) != 1)} ({size(freed)})"
-    if not gone:
+    deleted = set(decision.delete)
+    show_listing(
+        [checkpoint for checkpoint in found if not (yes and checkpoint.prefix in deleted)], decision
+    )
+    count = f"{len(deleted)} checkpoint{'s' * (len(deleted) != 1)} ({size(freed)})"
+    if not deleted:
         print("\nnothing to delete")
     elif yes:
-        print(f"\ndeleted {many}:")
+        print(f"\ndeleted {count}:")
         print("\n".join(f"  {printable(prefix)}" for prefix in decision.delete))
     else:
-        print(f"\n{many} would be deleted; --yes does it")
+        print(f"\n{count} would be deleted; use --yes to delete")

@@ -1,4 +1,4 @@
-"""`tfckpt report`: one page of HTML about a checkpoint, a diff, a plan or a restore."""
+"""`tfckpt report`: write an HTML page about a checkpoint, a diff, a plan or a restore."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import find, passed_over
+from tfckpt.cli.arguments.find_checkpoint import find, print_rejected
 from tfckpt.cli.commands import diff, inspect
 from tfckpt.cli.output.html_content import content
 from tfckpt.cli.output.html_page import render
@@ -26,11 +26,9 @@ _KNOWN = {"steps", "plan", "differences", "values"}
 def run(arguments: Arguments) -> int:
     """Write the page."""
     if (target := arguments.text("html")) is None:
-        raise UsageError("--html says which file the page is to be")
+        raise UsageError("report needs --html FILE, the file to write")
     if not 1 <= len(arguments.positional) <= 2:
-        raise UsageError(
-            "give one path, of a checkpoint or a document, or two checkpoints to compare"
-        )
+        raise UsageError("expected a checkpoint, a JSON document, or two checkpoints to compare")
     refuse_existing(target)
     page = _page(arguments).encode()
     with new_file(target) as output:
@@ -40,19 +38,19 @@ def run(arguments: Arguments) -> int:
 
 
 def _page(arguments: Arguments) -> str:
-    path, *other = arguments.positional
+    path, *others = arguments.positional
     values = arguments.switch("values")
-    if other:
-        return render(content(diff.compared(path, other[0], values=values)))
+    if others:
+        return render(content(diff.diff_document(path, others[0], values=values)))
     if (document := _loaded(path)) is not None:
         try:
             return render(content(document))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            message = f"is no document of inspect, diff, plan or a restore: {error!r}"
+            message = f"is not a JSON document of inspect, diff, plan or a restore: {error!r}"
             raise UnsupportedCheckpointError(message, path=path) from None
     found = find(path)
     with found.checkpoint as checkpoint:
-        passed_over(found)
+        print_rejected(found)
         shown = inspect.document(found)
         if values:
             shown["statistics"] = statistics_document(checkpoint)
@@ -60,15 +58,17 @@ def _page(arguments: Arguments) -> str:
 
 
 def _loaded(path: str) -> dict[str, Any] | None:
-    """The document in a file, None where the path is of something else."""
-    place = Path(path)
-    if place.suffix != ".json" or not place.is_file():
+    """The JSON document in a file; None if the path is of something else."""
+    file = Path(path)
+    if file.suffix != ".json" or not file.is_file():
         return None
-    if place.stat().st_size > _MAX_BYTES:
-        raise UnsupportedCheckpointError("is too large for a document", path=path)
+    if file.stat().st_size > _MAX_BYTES:
+        raise UnsupportedCheckpointError(
+            f"is larger than {_MAX_BYTES >> 20} MiB, too large for a JSON document", path=path
+        )
     try:
-        document = json.loads(place.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UnsupportedCheckpointError(f"is no JSON: {error}", path=path) from None
+        raise UnsupportedCheckpointError(f"is not valid JSON: {error}", path=path) from None
     known = isinstance(document, dict) and not _KNOWN.isdisjoint(document)
-    return document if known else None  # the list of a checkpoint's files is JSON, too
+    return document if known else None  # a checkpoint's `.weights.json` index is JSON, too

@@ -1,10 +1,10 @@
-"""`tfckpt rewrite`, a new checkpoint made of an old one, and `tfckpt convert`, in another format.
+"""`tfckpt rewrite` makes a new checkpoint from an old one; `tfckpt convert` writes other formats.
 
-A plan with errors writes nothing. Values pass through one at a time. How the new name ends tells
-the format.
+The format follows from the suffix of the new name. A plan with errors writes nothing. Values are
+read and written one at a time, so memory is bounded by the largest.
 
 `.weights.h5` is written by Keras itself, from a model that a script builds: its groups are named
-after the classes of layers, and its values numbered, and a checkpoint tells neither.
+after the classes of layers and its values are numbered, and a checkpoint records neither.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import find, passed_over
-from tfckpt.cli.arguments.selection_flags import RULES, opened, policy_of, selected, tell
+from tfckpt.cli.arguments.find_checkpoint import find, print_rejected
+from tfckpt.cli.arguments.selection_flags import (
+    SELECTION_FLAGS,
+    open_source,
+    plan_selection,
+    policy_of,
+    print_result,
+)
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import exactly
@@ -45,53 +51,53 @@ _WEIGHTS = ".weights.h5"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,15})([KMG]?)(?:i?B)?")
 _SHOWN = 5
-# Ends of names that mean a format, and none that is written here.
-_OTHERS = frozenset(
+# Suffixes of formats that convert cannot write; such a name is not taken for a prefix.
+_UNSUPPORTED = frozenset(
     """
     .h5 .hdf5 .keras .npy .pt .pth .bin .pb .onnx .tflite .zip .json .index
-    """.split()  # noqa: SIM905 (words read better than a list of them)
+    """.split()  # noqa: SIM905 (shorter than a list of strings)
 )
 
 
 def run(arguments: Arguments) -> int:
-    """Write the checkpoint; 1 where the plan has errors."""
-    source, target = arguments.pair("the checkpoint, and the prefix of the new one")
+    """Write the checkpoint; returns 1 if the plan has errors."""
+    source, target = arguments.pair("a checkpoint and the prefix of the new one")
     limit = _bytes(arguments.text("shard_size"))
     refuse_taken(absolute(target), LOCAL)  # before anything is read
-    with opened(arguments, source) as stored, progress(target) as advance:
-        plan = selected(arguments, stored)
+    with open_source(arguments, source) as stored, progress(target) as advance:
+        plan = plan_selection(arguments, stored)
         reader = StepReader(stored, plan, advance)
         files = list(rewrite(reader, plan, target, limit).files) if plan.ok else []
-    return tell(arguments, plan, target, files)
+    return print_result(arguments, plan, target, files)
 
 
 def _bytes(text: str | None) -> int | None:
     if text is None:
         return None
     if (match := _SIZE.fullmatch(text)) is None:
-        raise UsageError(f"--shard_size {text!r} is no size; 500M and 2G are some")
+        raise UsageError(f"--shard_size {text!r} is not a valid size; use e.g. 500M or 2G")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def run_convert(arguments: Arguments) -> int:
-    """Write the file; 1 where the plan has errors."""
-    source, target = arguments.pair("the checkpoint, and the new file or prefix")
+    """Write the file; returns 1 if the plan has errors."""
+    source, target = arguments.pair("a checkpoint and the new file or prefix")
     suffix = Path(target.lower()).suffix
     if target.lower().endswith(_WEIGHTS):
         return _to_weights(arguments, source, target)
     if arguments.text("model") is not None:
-        raise UsageError(f"--model is for a name that ends with {_WEIGHTS}")
-    if suffix in _OTHERS:
+        raise UsageError(f"--model is only for a new name that ends with {_WEIGHTS}")
+    if suffix in _UNSUPPORTED:
         known = ", ".join((*_WRITERS, _WEIGHTS))
-        raise UsageError(f"{suffix} is not written; {known} are, and a prefix for a checkpoint")
+        raise UsageError(f"cannot write {suffix}; use {known}, or a prefix for a TF2 checkpoint")
     if suffix not in _WRITERS:
         return run(arguments)
     if arguments.text("shard_size") is not None:
-        raise UsageError("--shard_size is for a checkpoint; other formats are one file")
+        raise UsageError("--shard_size is only for TF2 checkpoints; other formats are one file")
     refuse_existing(target)  # before anything is read
     objects: list[str] = []
-    with opened(arguments, source) as stored, progress(target) as advance:
-        plan = selected(arguments, stored)
+    with open_source(arguments, source) as stored, progress(target) as advance:
+        plan = plan_selection(arguments, stored)
         if plan.ok:
             plan, objects = _tensors(plan, suffix)
             reader = StepReader(stored, plan, advance)
@@ -99,18 +105,18 @@ def run_convert(arguments: Arguments) -> int:
             entries = [step.entry for step in plan.assignments]
             with new_file(target) as output:
                 _WRITERS[suffix](output, entries, lambda e: reader.read(steps[e.name]), source)
-    status = tell(arguments, plan, target, [Path(target).name] if plan.ok else [])
-    _say(f"left out, since {suffix} holds nothing but tensors", objects)
+    status = print_result(arguments, plan, target, [Path(target).name] if plan.ok else [])
+    _print_names(f"left out, because {suffix} can hold only tensors", objects)
     return status
 
 
 def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
-    """The plan without what is no tensor (an iterator, a table), and the names of that.
+    """The plan without values that are not tensors (iterators, tables), and their names.
 
     Raises:
         UsageError: nothing is left.
     """
-    reason = f"no tensor, and {suffix} holds nothing else"
+    reason = f"not a tensor, and {suffix} can hold only tensors"
     steps = [
         step._replace(status=Status.EXCLUDED, reason=reason, severity=Severity.NOTE)
         if step.status in ASSIGNED and step.entry.shape is None
@@ -119,29 +125,33 @@ def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
     ]
     objects = [new.name for old, new in zip(plan.steps, steps, strict=True) if new is not old]
     if objects and len(objects) == len(plan.assignments):
-        raise UsageError(f"nothing that is selected is a tensor, and {suffix} holds nothing else")
+        raise UsageError(f"no selected value is a tensor, and {suffix} can hold only tensors")
     return dataclasses.replace(plan, steps=tuple(steps)), objects
 
 
-def _say(what: str, found: Sequence[str]) -> None:
-    """A line on standard error about values, where there are any."""
-    if found:
-        names = ", ".join(map(printable, found[:_SHOWN]))
-        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-        print(f"tfckpt: {what}: {names}{more}", file=sys.stderr)
+def _print_names(message: str, names: Sequence[str]) -> None:
+    """Print a message with names to standard error, unless there are none."""
+    if names:
+        shown = ", ".join(map(printable, names[:_SHOWN]))
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        print(f"tfckpt: {message}: {shown}{more}", file=sys.stderr)
 
 
 def _to_weights(arguments: Arguments, source: str, target: str) -> int:
-    """By a restore into the model, and Keras's own `save_weights`."""
+    """Restore into the model, then call its `save_weights`."""
     if (model := arguments.text("model")) is None:
         raise UsageError(
-            f"{_WEIGHTS} is made of the classes of layers and the order of their variables, which "
-            "the checkpoint does not tell; --model MODULE:CALLABLE builds a model that does"
+            f"{_WEIGHTS} needs --model MODULE:CALLABLE, which builds the model: its layout depends "
+            "on the classes of layers and the order of variables, which the checkpoint lacks"
         )
     if mixed := [
-        f"--{flag}" for flag in (*RULES, "cast", "average", "shard_size") if arguments.flags[flag]
+        f"--{flag}"
+        for flag in (*SELECTION_FLAGS, "cast", "average", "shard_size")
+        if arguments.flags[flag]
     ]:
-        raise UsageError(f"the model says what is written, so leave out {', '.join(mixed)}")
+        raise UsageError(
+            f"with --model, the model decides what is written; remove {', '.join(mixed)}"
+        )
     policy = policy_of(arguments)
     refuse_existing(target)
     import tfckpt
@@ -149,15 +159,17 @@ def _to_weights(arguments: Arguments, source: str, target: str) -> int:
 
     found = find(source)
     found.checkpoint.close()
-    passed_over(found)
+    print_rejected(found)
     absent: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
         objects = load_objects(model)
         save = getattr(objects.get("model"), "save_weights", None)
         if save is None:
-            raise UsageError(f"--model {model} returned no Keras model, alone or as 'model'")
+            raise UsageError(
+                f"--model {model} must return a Keras model, or a dict with one as 'model'"
+            )
         if policy is None:
-            # What the checkpoint has besides is no matter, nor what it lacks of an optimizer.
+            # Further values in the checkpoint, and missing ones of an optimizer, are not errors.
             policy = Policy(name="convert", api="read", on_unexpected="ignore")
             plan = tfckpt.plan(_restoring(found.checkpoint.prefix, policy), **objects)
             absent = [step.name for step in plan.errors if _lacks_optimizer(step)]
@@ -165,8 +177,8 @@ def _to_weights(arguments: Arguments, source: str, target: str) -> int:
         report = tfckpt.restore(_restoring(found.checkpoint.prefix, policy), **objects)
         with new_file_by_name(target, _WEIGHTS) as path:
             save(path)
-    status = tell(arguments, report.plan, target, [Path(target).name])
-    _say("not in the checkpoint, and written as the model has it", absent)
+    status = print_result(arguments, report.plan, target, [Path(target).name])
+    _print_names("not in the checkpoint; written with the model's own value", absent)
     return status
 
 

@@ -1,4 +1,4 @@
-"""`tfckpt verify`: is every byte what it was when it was written?"""
+"""`tfckpt verify`: check every checksum of a checkpoint or of a directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.find_checkpoint import all_in, files_of, is_one
+from tfckpt.cli.arguments.find_checkpoint import checkpoints_in, files_of, is_checkpoint
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.text import collapse, one_line, printable, size, wrap
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _INDENT = "  "
-_ALL = "--json lists all"
+_ALL = "--json shows all"
 
 
 def run(arguments: Arguments) -> int:
-    """Verify a checkpoint or all of a directory; 1 where any is damaged."""
+    """Verify a checkpoint or all of a directory; returns 1 if any is damaged."""
     path = arguments.single("the path of a checkpoint or a directory of them")
     moved: dict[str, str] = {}
     verdicts = []
@@ -43,15 +43,15 @@ def run(arguments: Arguments) -> int:
 
 
 def _verdicts(path: str) -> Iterator[Verdict]:
-    found = all_in(path)
+    found = checkpoints_in(path)
     paths = [one.prefix for one in found]
-    if not is_one(path):
+    if not is_checkpoint(path):
         from tfckpt.stored.inspection.listing import without_number
 
         paths += without_number(path, files_of(path))
     by_prefix = {one.prefix: one for one in found}
     for number, one in enumerate(paths or [path]):
-        if one in by_prefix and (fault := _by_its_names(by_prefix[one])):
+        if one in by_prefix and (fault := _missing_index(by_prefix[one])):
             yield fault
             continue
         with progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:
@@ -59,21 +59,21 @@ def _verdicts(path: str) -> Iterator[Verdict]:
         yield verdict
 
 
-def _by_its_names(candidate: Candidate) -> Verdict | None:
-    """What the names of its files say is wrong with it already."""
+def _missing_index(candidate: Candidate) -> Verdict | None:
+    """The verdict on a checkpoint that has no index, which needs no reading."""
     from tfckpt.stored.commits.discovery import CheckpointKind
 
     if candidate.kind not in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
         return None
-    message = "has data and no index, which was lost, not copied, or never written"
+    message = "the index is missing: it was deleted, not copied, or never written"
     fault = Fault(f"{candidate.prefix}.index", "", message)
     return Verdict(candidate.prefix, "", 0, 0, (fault,))
 
 
 def _print(verdict: Verdict, moved: str | None) -> None:
-    wrong = "damaged" if verdict.damaged else "unknown"
-    what, many = wrong if verdict.faults else "fine", f"{verdict.values:,} values"
-    print(f"{what:<8}{many:>14}{size(verdict.nbytes):>12}  {printable(verdict.path)}")
+    failed = "damaged" if verdict.damaged else "unknown"
+    result, count = failed if verdict.faults else "ok", f"{verdict.values:,} values"
+    print(f"{result:<8}{count:>14}{size(verdict.nbytes):>12}  {printable(verdict.path)}")
     alike: dict[tuple[str, str], list[str]] = {}
     for fault in verdict.faults:
         alike.setdefault((fault.file, fault.message), []).append(printable(fault.name))
@@ -81,13 +81,13 @@ def _print(verdict: Verdict, moved: str | None) -> None:
     for (file, message), names in shown:
         blocks = [block.text for block in collapse(name for name in names if name)]
         if len(blocks) > _SHOWN:
-            blocks[_SHOWN:] = [f"… and more like these: {_ALL}"]
+            blocks[_SHOWN:] = [f"… and more values with this fault ({_ALL})"]
         for text in blocks:
             print(f"{_INDENT}{text}")
-        about = f"{printable(os.path.split(file)[1])}: {one_line(message)}"
-        print("\n".join(wrap(about, _INDENT * (2 if blocks else 1))))
+        reason = f"{printable(os.path.split(file)[1])}: {one_line(message)}"
+        print("\n".join(wrap(reason, _INDENT * (2 if blocks else 1))))
     if len(alike) > len(shown):
-        print(f"{_INDENT}… and more of other kinds: {_ALL}")
+        print(f"{_INDENT}… and more kinds of faults ({_ALL})")
     if moved:
         print(f"{_INDENT}moved to {printable(moved)}")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What commands show: tables, progress, HTML.
+"""Output of commands: tables, progress bars, HTML pages.
 
 May import `cli/arguments`.
 """

@@ -1,7 +1,7 @@
-"""Documents of `inspect`, `diff`, `plan` and restore reports → what a page shows of them.
+"""The content of an HTML page from a JSON document of `inspect`, `diff`, `plan` or a restore.
 
-A document may come from a file, which anybody may have written: what is no number where one is
-expected, or has no field of a name, is an error.
+A document may come from an untrusted file: a missing field or a value of the wrong type is an
+error.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _Document = dict[str, Any]
 _STATUSES = (
     ("LOADED", "green", "restored"),
     ("RENAMED", "teal", "restored under another name"),
-    ("CAST", "blue", "restored in another type"),
-    ("ADAPTED", "blue", "changed on the way by an adapt rule"),
-    ("EXCLUDED", "grey", "left alone by the policy"),
-    ("RESET", "grey", "started anew by the policy"),
-    ("MISSING", "amber", "selected, and not in the checkpoint"),
-    ("UNEXPECTED", "orange", "in the checkpoint, and used by nothing"),
-    ("MISMATCH", "red", "shape or type differ, or several values are meant for it"),
-    ("SUSPECT", "red", "its name fits, its place does not"),
+    ("CAST", "blue", "restored with another dtype"),
+    ("ADAPTED", "blue", "restored after an adapt rule changed it"),
+    ("EXCLUDED", "grey", "not restored, because the policy excludes it"),
+    ("RESET", "grey", "reset to its initial value by the policy"),
+    ("MISSING", "amber", "selected, but not in the checkpoint"),
+    ("UNEXPECTED", "orange", "in the checkpoint, but not used"),
+    ("MISMATCH", "red", "shape or dtype differ, or several stored values match it"),
+    ("SUSPECT", "red", "the name matches, but its position in the model does not"),
 )
-# Of a plan, refused or not, and of what has happened.
-_WOULD_BE = {
+# What a status means in a plan; above, what it means in a report of a restore.
+_PLANNED = {
     "LOADED": "has a value to restore",
     "RENAMED": "has a value to restore, under another name",
-    "CAST": "has a value to restore, in another type",
-    "ADAPTED": "to be changed on the way by an adapt rule",
-    "RESET": "to be started anew by the policy",
+    "CAST": "has a value to restore, with another dtype",
+    "ADAPTED": "has a value to restore, after an adapt rule changes it",
+    "RESET": "will be reset to its initial value by the policy",
 }
 _KINDS = (
-    ("only in a", "orange", "gone, or left out"),
-    ("only in b", "violet", "new"),
-    ("other shape", "red", "same name"),
-    ("other type", "amber", "same name and shape"),
+    ("only in a", "orange", "removed"),
+    ("only in b", "violet", "added"),
+    ("different shape", "red", "same name"),
+    ("different type", "amber", "same name and shape"),
     ("moved", "teal", "the same value under another name"),
-    ("other value", "blue", "same name, shape and type"),
+    ("different value", "blue", "same name, shape and type"),
 )
 _KIND_OF = dict(zip(("only_a", "only_b", "shape", "dtype", "moved", "value"), _KINDS, strict=True))
 _SEVERITIES = ("error", "warn", "note")
@@ -50,10 +50,10 @@ _TITLES = {"error": "Refused", "warn": "Warnings", "note": "Notes"}
 
 
 def content(document: _Document) -> Content:
-    """What a page shows of a document.
+    """The content of the page for a document.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none that is known, or not as it must be.
+        KeyError, TypeError, ValueError: the document is of no known kind, or not valid.
     """
     if "steps" in document:
         return _plan(document)
@@ -78,14 +78,17 @@ def _checkpoint(document: _Document) -> Content:
         )
         for value in document["values"]
     ]
-    about = [KINDS.get(document["kind"], str(document["kind"]))]
-    about += [f"{w} {document[w]}" for w in ("step", "epoch") if document[w] is not None]
-    about += [f"{name} {value:g}" for name, value in document["metrics"].items()]
+    metadata = [KINDS.get(document["kind"], str(document["kind"]))]
+    metadata += [
+        f"{word} {document[word]}" for word in ("step", "epoch") if document[word] is not None
+    ]
+    metadata += [f"{name} {value:g}" for name, value in document["metrics"].items()]
     missing = [str(path) for path in document["missing_shards"]]
-    verdict = (f"{len(missing)} files are missing: {', '.join(missing)}", "red")
+    noun = "file is" if len(missing) == 1 else "files are"
+    verdict = (f"{len(missing)} {noun} missing: {', '.join(missing)}", "red")
     path = str(document["prefix"])
     verdict_shown = verdict if missing else None
-    return Content(path, [", ".join(about)], ("role", "what it is"), roles(), items, verdict_shown)
+    return Content(path, [", ".join(metadata)], ("role", "meaning"), roles(), items, verdict_shown)
 
 
 def _differences(document: _Document) -> Content:
@@ -95,17 +98,19 @@ def _differences(document: _Document) -> Content:
         sides = [side for side in (one["a"], one["b"]) if side is not None]
         types = " → ".join(dict.fromkeys(map(_signature, sides)))
         name = str(sides[-1]["name"])
-        note = f"was {sides[0]['name']}" if sides[0]["name"] != name else ""
+        note = f"renamed from {sides[0]['name']}" if sides[0]["name"] != name else ""
         if one.get("largest") is not None:
-            note = f"{int(one['differing']):,} elements differ, by {one['largest']:.3g} at most"
+            note = f"{int(one['differing']):,} elements differ, by at most {one['largest']:.3g}"
             if one.get("relative") is not None:
                 note += f" ({one['relative']:.3g} relative)"
         items.append(Item(name, types, max(map(_size, sides)), tag, hue, note))
     equal = int(document["equal"])
-    many = f"{len(items):,} value{'s' * (len(items) != 1)} differ, {equal:,} are equal"
-    verdict = (many, "amber") if items else (f"no difference: {equal:,} values are equal", "green")
-    about = [f"a: {document['a']}", f"b: {document['b']}"]
-    return Content("What differs", about, ("difference", "what it means"), _KINDS, items, verdict)
+    verb = "value differs" if len(items) == 1 else "values differ"
+    counts = f"{len(items):,} {verb}, {equal:,} equal"
+    verdict = (counts, "amber") if items else (f"no differences: {equal:,} values equal", "green")
+    sides_shown = [f"a: {document['a']}", f"b: {document['b']}"]
+    head = ("difference", "meaning")
+    return Content("Differences", sides_shown, head, _KINDS, items, verdict)
 
 
 def _plan(document: _Document) -> Content:
@@ -129,46 +134,46 @@ def _plan(document: _Document) -> Content:
         verdict = (f"{'restored' if done else 'would be restored'}: {total}", "green")
     else:
         verdict = ("refused: nothing would be restored", "red")
-    about = ["no checkpoint yet", *(document.get("absent") or ())]
+    lines = ["no checkpoint yet", *(document.get("absent") or ())]
     if document["source"]:
-        about = [f"from {document['source']} under policy {document['policy']!r}"]
-    about += [str(document["training"])] if document["ok"] and document.get("training") else []
-    about += [
-        f"{one['name']} was {one['code']} and is {one['checkpoint']}"
-        for one in document.get("replaced") or ()
+        lines = [f"from {document['source']} under policy {document['policy']!r}"]
+    lines += [str(document["training"])] if document["ok"] and document.get("training") else []
+    lines += [
+        f"{setting['name']}: was {setting['code']}, now {setting['checkpoint']}"
+        for setting in document.get("replaced") or ()
     ]
-    about += [f"policies in {document['file']}"] if document["file"] else []
-    about += [f"passed over: {one_line(str(why))}" for why in document.get("rejected") or ()]
-    sums = _STATUSES if done else tuple((s, h, _WOULD_BE.get(s, what)) for s, h, what in _STATUSES)
-    title = "What was restored" if done else "What a restore would do"
+    lines += [f"policies in {document['file']}"] if document["file"] else []
+    lines += [f"passed over: {one_line(str(why))}" for why in document.get("rejected") or ()]
+    statuses = _STATUSES if done else tuple((s, h, _PLANNED.get(s, m)) for s, h, m in _STATUSES)
+    title = "Restore report" if done else "Restore plan"
     reasons = "\n".join((*_problems(document), *_reasons(document, hues)))
-    return Content(title, about, ("status", "what it means"), sums, items, verdict, reasons)
+    return Content(title, lines, ("status", "meaning"), statuses, items, verdict, reasons)
 
 
 def _problems(document: _Document) -> Iterator[str]:
     if document["problems"]:
         yield "<h2>Problems</h2>"
     for problem in document["problems"]:
-        place = f" (line {problem['line']})" if problem["line"] else ""
-        yield reason("", "red", f"{problem['message']}{place}", str(problem["hint"]), ())
+        line = f" (line {problem['line']})" if problem["line"] else ""
+        yield reason("", "red", f"{problem['message']}{line}", str(problem["hint"]), ())
 
 
 def _reasons(document: _Document, hues: Mapping[str, str]) -> Iterator[str]:
-    """Steps that are more than fine, by why, the gravest first."""
-    alike: dict[str, dict[tuple[str, str, str], list[str]]] = {one: {} for one in _SEVERITIES}
+    """Steps that are not ok, grouped by reason, the most severe first."""
+    grouped: dict[str, dict[tuple[str, str, str], list[str]]] = {s: {} for s in _SEVERITIES}
     for step in document["steps"]:
-        if (found := alike.get(step["severity"])) is not None:
+        if (groups := grouped.get(step["severity"])) is not None:
             key = str(step["status"]), str(step["reason"]), str(step["hint"])
-            found.setdefault(key, []).append(str(step["name"] or step["source"]))
-    for severity, groups in alike.items():
+            groups.setdefault(key, []).append(str(step["name"] or step["source"]))
+    for severity, groups in grouped.items():
         if groups:
             yield f"<h2>{_TITLES[severity]}</h2>"
         last = {hint: (status, why) for status, why, hint in groups}
-        order = list(last)  # those with one hint follow one another, and the last one has it
+        order = list(last)  # reasons that share a hint are adjacent; the last one shows it
         for key in sorted(groups, key=lambda key: order.index(key[2])):
             status, why, hint = key
-            told = hint if last[hint] == (status, why) else ""
-            yield reason(status, hues[status], why, told, groups[key])
+            hint_shown = hint if last[hint] == (status, why) else ""
+            yield reason(status, hues[status], why, hint_shown, groups[key])
 
 
 def _signature(value: Mapping[str, Any]) -> str:

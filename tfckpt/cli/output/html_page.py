@@ -1,7 +1,7 @@
-"""One page of HTML that needs nothing beside itself: sums, a treemap, a tree of values.
+"""A self-contained HTML page: totals, a treemap of sizes, a tree of values.
 
-Names come from files that other people wrote. Every text is escaped, characters that do not print
-are shown as their escapes, and the page's own policy lets no script run but its own.
+Names come from untrusted files. All text is HTML-escaped, unprintable characters are shown as
+escapes, and the page's Content-Security-Policy lets only its own script run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tfckpt.core.name_tree import Branch
 
-_OPEN = 60  # so many values are shown at first
-_LISTED = 8  # so many lines of names stand open
+_MAX_OPEN = 60  # branches and values that are visible at first
+_MAX_LISTED = 8  # lines of names that are shown unfolded
 _ROLES = {
     "weight": "blue",
     "slot": "violet",
@@ -47,13 +47,13 @@ class Item:
     """One value as the page shows it.
 
     Attributes:
-        name: canonical.
-        type: type and shape.
-        nbytes: its size.
-        tag: what it is, or what becomes of it.
-        hue: the class of its colour.
-        note: what else is to be said.
-        statistics: of its numbers, as `inspect --values` has them.
+        name: canonical name.
+        type: dtype and shape.
+        nbytes: size in bytes.
+        tag: its role, status or kind of difference.
+        hue: CSS class of its color.
+        note: further text.
+        statistics: as in the document of `inspect --values`.
     """
 
     name: str
@@ -67,29 +67,29 @@ class Item:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Content:
-    """What a page shows, whatever it is about.
+    """The content of a page.
 
     Attributes:
-        title: of the page.
-        about: lines below the title.
-        head: of the table of sums.
-        sums: its rows: a word and the class of its colour, further cells, and what it means.
+        title: title of the page.
+        subtitles: lines below the title.
+        head: first and last heading of the table of totals.
+        tags: rows of that table: tag, CSS class of its color, meaning.
         items: all values.
-        verdict: in a sentence, and the class of its colour.
-        reasons: HTML of what is to be said first.
+        verdict: a sentence, and the CSS class of its color.
+        reasons: HTML above the values: problems, and reasons of errors and warnings.
     """
 
     title: str
-    about: Sequence[str]
+    subtitles: Sequence[str]
     head: tuple[str, str]
-    sums: Sequence[tuple[str, str, str]]
+    tags: Sequence[tuple[str, str, str]]
     items: Sequence[Item]
     verdict: tuple[str, str] | None = None
     reasons: str = ""
 
 
 def text(value: object) -> str:
-    r"""Any text, harmless in HTML.
+    r"""Text escaped for HTML.
 
     >>> print(text("<b>\x1b"))
     &lt;b&gt;\x1b
@@ -98,7 +98,7 @@ def text(value: object) -> str:
 
 
 def render(content: Content) -> str:
-    """The page."""
+    """The HTML of the page."""
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_resource("page.html")).substitute(
@@ -116,12 +116,12 @@ def _resource(name: str) -> str:
 
 def _body(content: Content) -> Iterator[str]:
     yield f"<h1>{text(content.title)}</h1>"
-    yield from (f'<p class="about">{text(line)}</p>' for line in content.about if line)
+    yield from (f'<p class="subtitle">{text(line)}</p>' for line in content.subtitles if line)
     if content.verdict is not None:
         words, hue = content.verdict
         yield f'<p class="verdict {hue}">{text(words)}</p>'
-    yield "<h2>Sums</h2>"
-    yield from _sums(content)
+    yield "<h2>Totals</h2>"
+    yield from _totals(content)
     yield content.reasons
     if not content.items:
         return
@@ -133,7 +133,7 @@ def _body(content: Content) -> Iterator[str]:
         yield treemap(root, hues, 360, 480, "narrow")
     yield "<h2>Values</h2>"
     yield (
-        '<div class="tools"><input id="find" type="search" placeholder="find by name or word" '
+        '<div class="tools"><input id="find" type="search" placeholder="find by name, tag or type" '
         'aria-label="find values" autocomplete="off"><output id="found"></output></div>'
     )
     by_name: dict[str, list[Item]] = {}
@@ -144,30 +144,30 @@ def _body(content: Content) -> Iterator[str]:
     yield "</ul>"
 
 
-def _sums(content: Content) -> Iterator[str]:
-    """How many values there are of each tag, and how large they are together."""
+def _totals(content: Content) -> Iterator[str]:
+    """A table of the number and total size of the values of each tag."""
     counts: dict[str, tuple[int, int]] = {}
     for item in content.items:
         count, nbytes = counts.get(item.tag, (0, 0))
         counts[item.tag] = count + 1, nbytes + item.nbytes
-    what, why = content.head
+    first, last = content.head
     yield (
-        f'<table><tr><th>{what}</th><th class="number">values</th><th class="number">size</th>'
-        f'<th class="what">{why}</th></tr>'
+        f'<table><tr><th>{first}</th><th class="number">values</th><th class="number">size</th>'
+        f'<th class="meaning">{last}</th></tr>'
     )
-    for tag, hue, meaning in content.sums:
+    for tag, hue, meaning in content.tags:
         if tag in counts:
             count, nbytes = counts[tag]
-            yield _sum_row(f'<span class="tag {hue}">{text(tag)}</span>', count, nbytes, meaning)
+            yield _total_row(f'<span class="tag {hue}">{text(tag)}</span>', count, nbytes, meaning)
     total = sum(item.nbytes for item in content.items)
-    yield _sum_row("in all", len(content.items), total, "")
+    yield _total_row("total", len(content.items), total, "")
     yield "</table>"
 
 
-def _sum_row(head: str, count: int, nbytes: int, meaning: str) -> str:
+def _total_row(head: str, count: int, nbytes: int, meaning: str) -> str:
     return (
         f'<tr><td>{head}</td><td class="number">{count:,}</td>'
-        f'<td class="number">{size(nbytes)}</td><td class="what">{text(meaning)}</td></tr>'
+        f'<td class="number">{size(nbytes)}</td><td class="meaning">{text(meaning)}</td></tr>'
     )
 
 
@@ -180,11 +180,11 @@ def _entries(items: Iterable[Item]) -> Iterator[Entry]:
 
 
 def _depth(root: Branch) -> int:
-    """How many levels are open at first: as many as show no more than a screen or two."""
+    """How many levels are open at first, so that the tree fills a screen or two."""
     level, depth = list(root.children.values()), 0
     while level:
         below = [child for branch in level for child in branch.children.values()]
-        if len(level) + len(below) > _OPEN:
+        if len(level) + len(below) > _MAX_OPEN:
             break
         level, depth = below, depth + 1
     return depth
@@ -252,43 +252,43 @@ def _number(value: object) -> str:
 
 
 def _bars(histogram: Sequence[int]) -> str:
-    """A bar for each part; one that holds anything can be seen."""
+    """A histogram as SVG; a bin that is not empty is always visible."""
     most, path = max(histogram), ""
     for number, count in enumerate(histogram):
         if count:
             height = max(math.ceil(20 * count / most), 1)
             path += f"M{number * 7} 20v-{height}h6v{height}z"
-    title = f"<title>{max(histogram):,} values in the highest bar</title>"
+    title = f"<title>{max(histogram):,} elements in the highest bar</title>"
     return f'<svg class="bars" viewBox="0 0 84 20" role="img">{title}<path d="{path}"/></svg>'
 
 
 def reason(tag: str, hue: str, why: str, hint: str, names: Sequence[str]) -> str:
-    """Values that something is to be said of; a long list of them is folded."""
+    """One reason with its hint and the values it applies to; a long list of names is folded."""
     shown = collapse(sorted(map(printable, names), key=natural))
     lines = "".join(
         f"<li><code>{escape(block.text)}</code>{f' ×{block.count}' if block.count > 1 else ''}</li>"
         for block in shown
     )
     listed = f"<ul>{lines}</ul>" if shown else ""
-    if len(shown) > _LISTED:
+    if len(shown) > _MAX_LISTED:
         listed = f"<details><summary>{len(names):,} values</summary>{listed}</details>"
-    told = f'<p class="hint">→ {text(hint)}</p>' if hint else ""
+    advice = f'<p class="hint">→ {text(hint)}</p>' if hint else ""
     mark = f'<span class="tag {hue}">{text(tag)}</span> ' if tag else ""
-    return f'<div class="reason"><p>{mark}{text(why)}</p>{told}{listed}</div>'
+    return f'<div class="reason"><p>{mark}{text(why)}</p>{advice}{listed}</div>'
 
 
 def roles() -> list[tuple[str, str, str]]:
-    """The rows of sums where values are told apart by role."""
+    """The tags of a checkpoint's values: role, CSS class of its color, meaning."""
     meanings = {
-        "weight": "what the model learned",
-        "slot": "what an optimizer keeps of each weight",
-        "iterations": "steps of an optimizer",
-        "hyperparameter": "the learning rate and its like",
-        "seed": "states of random generators",
-        "metric": "sums of metrics",
+        "weight": "weights of the model",
+        "slot": "state of an optimizer for each weight",
+        "iterations": "step count of an optimizer",
+        "hyperparameter": "learning rate and similar settings",
+        "seed": "state of random generators",
+        "metric": "state of metrics",
         "state": "counters and other variables",
-        "vocabulary": "words and bins that layers look up",
-        "iterator": "the place in the data",
-        "object": "what is no tensor",
+        "vocabulary": "lookup tables of preprocessing layers",
+        "iterator": "position in a dataset",
+        "object": "not a tensor",
     }
     return [(role, hue, meanings[role]) for role, hue in _ROLES.items()]

@@ -1,4 +1,4 @@
-"""A bar on standard error, where a person looks at it, and nothing anywhere else."""
+"""A progress bar on standard error if that is a terminal; otherwise nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
     Advance = Callable[[int, int], None]
 
-_SETTLED = 1.0  # seconds, before which a speed is that of a cache, or of nothing
+_WARM_UP = 1.0  # seconds; a speed measured earlier is that of a cache
 
 
 @contextlib.contextmanager
-def progress(path: str, place: str = "") -> Iterator[Advance]:
-    """Gives what to call with the bytes that are done and those there are in all.
+def progress(path: str, position: str = "") -> Iterator[Advance]:
+    """Yield a function to call with the bytes done and the bytes in total.
 
-    There is a bar from the first call on: a checkpoint of which nothing has to be read has none.
+    The bar appears at the first call, so that there is none if nothing has to be read.
     """
     if not sys.stderr.isatty():
-        yield lambda done, of: None
+        yield lambda done, total: None
         return
     from rich.console import Console
     from rich.markup import escape
@@ -31,23 +31,25 @@ def progress(path: str, place: str = "") -> Iterator[Advance]:
     from rich.table import Column
     from rich.text import Text
 
-    class Pace(ProgressColumn):
+    class SpeedColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
             total = None if task.total is None else int(task.total)
-            return Text(pace(int(task.completed), total, task.elapsed or 0.0, task.speed))
+            return Text(
+                amount_and_speed(int(task.completed), total, task.elapsed or 0.0, task.speed)
+            )
 
     name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
-        TextColumn(f"{place} {escape(printable(path))}".strip(), table_column=name),
+        TextColumn(f"{position} {escape(printable(path))}".strip(), table_column=name),
         BarColumn(20),
-        Pace(table_column=Column(no_wrap=True)),
+        SpeedColumn(table_column=Column(no_wrap=True)),
     )
     bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
     task = bar.add_task("", total=None)
 
-    def advance(done: int, of: int) -> None:
+    def advance(done: int, total: int) -> None:
         bar.start()
-        bar.update(task, completed=done, total=of)
+        bar.update(task, completed=done, total=total)
 
     try:
         yield advance
@@ -55,16 +57,18 @@ def progress(path: str, place: str = "") -> Iterator[Advance]:
         bar.stop()
 
 
-def pace(done: int, total: int | None, elapsed: float, speed: float | None) -> str:
-    """How much is done, and once it has settled how fast and how long it will take.
+def amount_and_speed(done: int, total: int | None, elapsed: float, speed: float | None) -> str:
+    """The bytes done and, after a second, the speed and the time left.
 
-    >>> pace(1 << 20, 5 << 30, 0.2, 5e12), pace(1 << 30, 5 << 30, 4.0, 256 << 20)
-    ('1.0 MiB of 5.0 GiB', '1.0 GiB of 5.0 GiB, 256.0 MiB/s, 16 s left')
+    >>> amount_and_speed(1 << 20, 5 << 30, 0.2, 5e12)
+    '1.0 MiB of 5.0 GiB'
+    >>> amount_and_speed(1 << 30, 5 << 30, 4.0, 256 << 20)
+    '1.0 GiB of 5.0 GiB, 256.0 MiB/s, 16 s left'
     """
     if total is None:
         return ""
     text = f"{size(done)} of {size(total)}"
-    if elapsed < _SETTLED or not speed:
+    if elapsed < _WARM_UP or not speed:
         return text
     seconds = round((total - done) / speed)
     left = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

@@ -1,8 +1,8 @@
-"""Tables: aligned lines without rules, which ``grep`` and ``diff`` take as they are.
+"""Tables as aligned lines without borders, which suit ``grep`` and ``diff``.
 
-In a pipe a line has 80 columns at most, at a terminal as many as the window, and the title is bold.
-A name that is too long for its column gets a line of its own: names are copied into configs, and
-half a name is none. What comes from a file is escaped (`printable`).
+A line has at most 80 columns in a pipe, and the width of the window at a terminal, where the
+heading is bold. A name that is too long for its column gets a line of its own and is never cut,
+because names are copied into configs. Text from files is escaped (`printable`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _GAP = "  "
-_LEAST = 20
+_MIN_TEXT_COLUMNS = 20
 
 
-def for_a_person() -> bool:
+def is_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def columns() -> int:
-    """How many columns a line may have: those of the window, and 80 in a pipe."""
-    if not for_a_person():
+    """The width of a line: that of the window, or 80 in a pipe."""
+    if not is_terminal():
         return WIDTH
     import shutil
 
@@ -36,16 +36,12 @@ def columns() -> int:
 def show(
     title: Sequence[str], rows: Sequence[Sequence[str]], *right: int, wraps: bool = False
 ) -> None:
-    """Print a table whose first column is a name and whose columns ``right`` hold numbers.
+    """Print a table whose first column is a name, with columns ``right`` right-aligned.
 
-    Args:
-        title: of the columns.
-        rows: their cells.
-        right: which columns hold numbers.
-        wraps: whether the last column is text, which may take several lines.
+    ``wraps``: the last column is text that may take several lines.
     """
     head, *lines = plain([title, *rows], *right, wraps=wraps)
-    if for_a_person():
+    if is_terminal():
         from rich.console import Console
         from rich.text import Text
 
@@ -82,11 +78,11 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
 
 
 def _wrapped(cells: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """The rows, and below each one rows for what is left of a last cell that is too wide."""
+    """The rows, with the last cell wrapped into further rows where it is too wide."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
-    room = max(columns() - sum(widths) - len(_GAP) * len(widths), _LEAST)
+    width = max(columns() - sum(widths) - len(_GAP) * len(widths), _MIN_TEXT_COLUMNS)
     for row in cells:
-        first, *more = _lines(row[-1], room) or [""]
+        first, *more = _lines(row[-1], width) or [""]
         yield [*row[:-1], first]
         yield from ([*[""] * len(widths), text] for text in more)
 

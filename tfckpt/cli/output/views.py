@@ -1,4 +1,4 @@
-"""What `tfckpt inspect` shows of the values themselves: statistics, or the numbers."""
+"""The views of `tfckpt inspect` that read values: statistics, or the numbers themselves."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.stored.inspection.statistics import Statistics
 
-# More than this is for a program to read, not through JSON.
+# The largest value that --json prints; larger ones are not for JSON.
 MAX_ELEMENTS = 100_000
 _MAX_TEXT = 200
 _BARS = " ▁▂▃▄▅▆▇█"
 _TITLE = ("value", "min", "max", "mean", "std", "zeros", "NaN/inf", "histogram")
 
 
-def readable(checkpoint: StoredCheckpoint) -> list[Entry]:
-    """The values that are tensors."""
+def tensors(checkpoint: StoredCheckpoint) -> list[Entry]:
+    """The values that are tensors, unlike iterators or tables."""
     entries = checkpoint.inventory.entries.values()
     return [entry for entry in entries if entry.shape is not None]
 
 
 def show_statistics(checkpoint: StoredCheckpoint) -> bool:
-    """Print a table; whether every value could be read."""
+    """Print a table; returns whether every value could be read."""
     from tfckpt.cli.output.tables import show
 
     rows, errors = [], []
-    for entry, found in _statistics(checkpoint):
-        if isinstance(found, CheckpointError):
-            errors.append(str(found))
-            rows.append((entry.name, *[""] * 6, "not readable"))
+    for entry, result in _statistics(checkpoint):
+        if isinstance(result, CheckpointError):
+            errors.append(str(result))
+            rows.append((entry.name, *[""] * 6, "unreadable"))
         else:
-            rows.append((entry.name, *_cells(entry, found)))
+            rows.append((entry.name, *_cells(entry, result)))
     show(_TITLE, rows, *range(1, 7))
     sys.stdout.flush()
     for error in errors:
@@ -57,32 +57,32 @@ def show_statistics(checkpoint: StoredCheckpoint) -> bool:
 def _statistics(
     checkpoint: StoredCheckpoint,
 ) -> Iterator[tuple[Entry, Statistics | CheckpointError | None]]:
-    entries = ordered(readable(checkpoint))
+    entries = ordered(tensors(checkpoint))
     done, total = 0, sum(entry.nbytes for entry in entries)
     with progress(checkpoint.prefix) as advance:
         advance(0, total)
         for entry in entries:
             try:
                 yield entry, statistics(checkpoint.values.read(entry.key))
-            except CheckpointError as error:  # the next one may be sound
+            except CheckpointError as error:  # the next value may be readable
                 yield entry, error
             done += entry.nbytes
             advance(done, total)
 
 
-def _cells(entry: Entry, found: Statistics | None) -> tuple[str, ...]:
-    if found is None:
+def _cells(entry: Entry, result: Statistics | None) -> tuple[str, ...]:
+    if result is None:
         return (*[""] * 6, entry.dtype)
-    bounds = (found.least, found.greatest, found.mean, found.std)
-    numbers = ("" if value is None else f"{value:.3g}" for value in bounds)
-    known = found.count - found.nonfinite
-    zeros = f"{found.zeros / known:.0%}" if known else ""
-    nonfinite = f"{found.nonfinite:,}" if found.nonfinite else ""
-    return (*numbers, zeros, nonfinite, bars(found.histogram))
+    moments = (result.least, result.greatest, result.mean, result.std)
+    numbers = ("" if value is None else f"{value:.3g}" for value in moments)
+    finite = result.count - result.nonfinite
+    zeros = f"{result.zeros / finite:.0%}" if finite else ""
+    nonfinite = f"{result.nonfinite:,}" if result.nonfinite else ""
+    return (*numbers, zeros, nonfinite, bars(result.histogram))
 
 
 def bars(histogram: tuple[int, ...]) -> str:
-    """A histogram in a line; what is not empty is never as low as what is.
+    """A histogram in one line; a bin that is not empty is always visible.
 
     >>> bars((0, 1, 50, 100))
     ' ▁▄█'
@@ -93,25 +93,25 @@ def bars(histogram: tuple[int, ...]) -> str:
 
 
 def statistics_document(checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """Name → statistics; null for what holds no numbers; ``error`` for what cannot be read."""
+    """Name → statistics; null for a value without numbers, ``error`` for an unreadable one."""
     document: dict[str, Any] = {}
-    for entry, found in _statistics(checkpoint):
-        if isinstance(found, CheckpointError):
-            document[entry.name] = {"error": str(found)}
+    for entry, result in _statistics(checkpoint):
+        if isinstance(result, CheckpointError):
+            document[entry.name] = {"error": str(result)}
         else:
-            document[entry.name] = found and dataclasses.asdict(found)
+            document[entry.name] = result and dataclasses.asdict(result)
     return document
 
 
 def show_data(checkpoint: StoredCheckpoint, selector: str, slices: str | None) -> None:
-    """Print the values that a selector matches, as NumPy does."""
+    """Print the values that a selector matches, formatted by NumPy."""
     import numpy as np
 
     for number, (entry, array) in enumerate(_data(checkpoint, selector, slices)):
-        place = f"[{slices}]" if slices and array is not None else ""
-        print("\n" * (number > 0) + f"{printable(entry.name)}{place}  {signature(entry)}")
+        index = f"[{slices}]" if slices and array is not None else ""
+        print("\n" * (number > 0) + f"{printable(entry.name)}{index}  {signature(entry)}")
         if array is None:
-            print("not a tensor: it holds no numbers that could be shown")
+            print("not a tensor, so it has no numbers to show")
         elif array.dtype.hasobject:
             print(np.array2string(array, max_line_width=WIDTH, formatter={"all": _text}))
         else:
@@ -126,7 +126,7 @@ def _text(content: Any) -> str:
 def data_document(
     checkpoint: StoredCheckpoint, selector: str, slices: str | None
 ) -> dict[str, Any]:
-    """Name → the elements, nested as the shape is; strings as text, with escapes; null for none."""
+    """Name → nested lists of elements; strings as escaped text; null if not a tensor."""
     document: dict[str, Any] = {}
     for entry, array in _data(checkpoint, selector, slices):
         if array is None:
@@ -134,8 +134,8 @@ def data_document(
             continue
         if array.size > MAX_ELEMENTS:
             raise UsageError(
-                f"{entry.name} has {array.size:,} elements, more than the {MAX_ELEMENTS:,} that "
-                "--json prints; --slice takes a part of it"
+                f"{entry.name} has {array.size:,} elements; --json prints at most "
+                f"{MAX_ELEMENTS:,}, so select a part with --slice"
             )
         document[entry.name] = _elements(array)
     return document
@@ -145,9 +145,9 @@ def _elements(array: np.ndarray) -> Any:
     if array.dtype.fields:
         array = array[next(iter(array.dtype.fields))]
     if array.dtype.hasobject:
-        return _nested(array.tolist(), lambda one: one.decode(errors="backslashreplace"))
+        return _nested(array.tolist(), lambda content: content.decode(errors="backslashreplace"))
     if array.dtype.kind == "c":
-        return _nested(array.tolist(), lambda one: [one.real, one.imag])
+        return _nested(array.tolist(), lambda number: [number.real, number.imag])
     return array.tolist() if array.dtype.kind in "iufb" else array.astype("float64").tolist()
 
 
@@ -160,7 +160,7 @@ def _nested(value: Any, change: Any) -> Any:
 def _data(
     checkpoint: StoredCheckpoint, selector: str, slices: str | None
 ) -> Iterator[tuple[Entry, np.ndarray | None]]:
-    """What a selector matches; None for what is no tensor."""
+    """The values that a selector matches; None for one that is not a tensor."""
     try:
         pattern = Selector(selector)
     except ValueError as error:
@@ -169,8 +169,8 @@ def _data(
     entries = ordered(entry for entry in every if pattern.matches(entry.name))
     if not entries:
         close = suggest(selector, [entry.name for entry in every])
-        near = f"; near it: {', '.join(close)}" if close else ""
-        raise UsageError(f"--name {selector!r} matches no value{near}")
+        hint = f"; similar names: {', '.join(close)}" if close else ""
+        raise UsageError(f"--name {selector!r} matches no value{hint}")
     index = _index(slices)
     for entry in entries:
         if entry.shape is None:
@@ -180,18 +180,20 @@ def _data(
         try:
             yield entry, array[index]
         except IndexError as error:
-            raise UsageError(f"--slice {slices!r} of {entry.name} {entry.shape}: {error}") from None
+            raise UsageError(
+                f"--slice {slices!r} does not fit {entry.name} with shape {entry.shape}: {error}"
+            ) from None
 
 
 def _index(text: str | None) -> tuple[Any, ...]:
-    """NumPy's own notation: ``0, 2:5, ..., ::2``."""
+    """Parse NumPy's notation: ``0, 2:5, ..., ::2``."""
     if text is None:
         return (...,)
     parts = [part.strip() for part in text.strip("[] ").split(",")]
     try:
         index = tuple(... if part == "..." else _axis(part) for part in parts)
     except ValueError:
-        message = f"--slice {text!r} is not a valid index; use NumPy's notation, as in 0,2:5"
+        message = f"--slice {text!r} is not a valid index; use NumPy notation, e.g. 0,2:5"
         raise UsageError(message) from None
     return index if ... in index else (*index, ...)
 
@@ -199,7 +201,7 @@ def _index(text: str | None) -> tuple[Any, ...]:
 def _axis(text: str) -> int | slice:
     if ":" not in text:
         return int(text)
-    bounds = [int(one) if one.strip() else None for one in text.split(":")]
+    bounds = [int(part) if part.strip() else None for part in text.split(":")]
     if len(bounds) > 3:
         raise ValueError(text)
     return slice(*bounds)
