@@ -151,6 +151,60 @@ def test_a_layer_under_another_ones_attribute_is_refused(flavour, tmp_path):
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()  # the attribute is its name
 
 
+def in_list_and_attribute(model, layers):
+    model.blocks, model.c = layers[:1], layers[1]
+
+
+def in_dict_and_list(model, layers):
+    model.parts, model.blocks = {"key": layers[0]}, layers[1:]
+
+
+def in_blocks(model, layers):
+    """Each as the attribute of a layer of its own."""
+
+    class Block(type(layers[0]).__mro__[1]):
+        def __init__(self, layer):
+            super().__init__()
+            self.inner = layer
+
+        def call(self, inputs):
+            return self.inner(inputs)
+
+    model.one, model.two = map(Block, layers)
+
+
+HELD = [
+    (in_list_and_attribute, "model/blocks/0", "model/c"),
+    (in_dict_and_list, "model/parts/key", "model/blocks/0"),
+    (in_blocks, "model/one/inner", "model/two/inner"),
+]
+
+
+@pytest.mark.parametrize("names", [("x", None), (None, "x")])
+@pytest.mark.parametrize(("keep", "one", "other"), HELD)
+def test_a_named_layer_that_moved_to_another_holder_is_refused(
+    flavour, keep, one, other, names, tmp_path
+):
+    path = saved(tfckpt, subclassed(flavour, keep, *names), tmp_path)
+    said = refused(path, subclassed(flavour, keep, *reversed(names)))
+    if names[0] is None:
+        one, other = other, one
+    assert f"{one} is the layer 'x' in the checkpoint, which is {other} in the model" in said
+    assert f"{other} is the layer 'x' in the model, which is {one} in the checkpoint" in said
+
+
+@pytest.mark.parametrize("keep", [keep for keep, *_ in HELD])
+def test_a_name_that_several_layers_have_says_nothing_of_a_move(flavour, keep, tmp_path):
+    """Blocks are built alike; and a layer may take a name that another one has kept."""
+    for number, (before, now) in enumerate(
+        [(("x", "x"), ("x", None)), (("x", None), ("x", "x")), (("x", None), (None, None))]
+    ):
+        where = tmp_path / str(number)
+        path = saved(tfckpt, subclassed(flavour, keep, *before), where)
+        new = subclassed(flavour, keep, *now)
+        tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+
+
 def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tmp_path):
     """It tells the names of a list's layers and not their indices."""
     keras = pytest.importorskip("keras")

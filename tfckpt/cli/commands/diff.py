@@ -90,12 +90,14 @@ def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: An
     entries = checkpoint.inventory.entries
     with progress(checkpoint.prefix) as advance:
         crcs = checksums(checkpoint, entries.values(), advance)
-    marks = {name: ValueChecksum(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()}
+    checksums = {
+        name: ValueChecksum(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()
+    }
     return _Side(
         checkpoint.prefix,
         checkpoint.inventory,
         lambda entry: checkpoint.values.read(entry.key),
-        marks,
+        checksums,
     )
 
 
@@ -123,13 +125,13 @@ def _with_model(
         array: np.ndarray = raw(live.variables[entry.name]).numpy()
         return array
 
-    marks: dict[str, ValueChecksum] = {}
+    checksums: dict[str, ValueChecksum] = {}
     if arguments.switch("values"):
         for entry in live.inventory.entries.values():
             if entry.shape is not None:
                 crc = checksum(read(entry))
-                marks[entry.name] = ValueChecksum(crc, is_telling(entry, crc))
-    return stored, _Side(target, live.inventory, read, marks)
+                checksums[entry.name] = ValueChecksum(crc, is_telling(entry, crc))
+    return stored, _Side(target, live.inventory, read, checksums)
 
 
 _Apart = dict[tuple[str, str], "statistics.Distance"]

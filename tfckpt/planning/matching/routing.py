@@ -2,9 +2,9 @@
 
 Rename rules come first and see only the stored name. A value that no rule matches goes to the same
 name or, under ``match: structure``, to the layer at the same position. Slots are found by
-optimizer, slot and variable, because slot names can repeat: a renamed layer keeps its momentum, and no slot is
-mistaken for another variable's. A value with two paths (tied weights, a shared layer) is found by
-either path, on either side.
+optimizer, slot and variable, because slot names can repeat: a renamed layer keeps its momentum, and
+no slot is mistaken for another variable's. A value with two paths (tied weights, a shared layer) is
+found by either path, on either side.
 
 Two stored values that map to one live value are both refused; the order of rules does not decide
 between them.

@@ -29,6 +29,7 @@ from tfckpt.planning.matching.evidence import (
     swapped_traits,
     which_hint,
 )
+from tfckpt.planning.matching.moved_names import MovedNames
 from tfckpt.stored.tf1.creation_order import in_order_of_making, own_name
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Layers:
         self._lists = live.lists
         self._sides = stored, live
         self._labelled = tuple(_labelled(side.labels) for side in self._sides)
+        self._moved = MovedNames(stored, live)
         self._unordered = stored.unordered
         self._listed = stored.listed
         self._unnamed = unnamed
@@ -132,14 +134,14 @@ class Layers:
         end = stored.find("/")
         while end != -1:
             stored_path, tail = stored[:end], stored[end:]
-            has_layers = stored_path in self._stored or stored_path in self._labelled[0]
-            if has_layers and live.endswith(tail):
+            if live.endswith(tail):
                 live_path = live[: len(live) - len(tail)]
                 layer = tail[1:].partition("/")[0]
-                reason = self._compared(stored_path, live_path).get(layer)
-                if reason and not (
-                    stored_path == live_path and self._renames.keep(f"{stored_path}/{layer}")
-                ):
+                has_layers = stored_path in self._stored or stored_path in self._labelled[0]
+                reason = self._compared(stored_path, live_path).get(layer) if has_layers else ""
+                stored_layer, live_layer = f"{stored_path}/{layer}", f"{live_path}/{layer}"
+                reason = reason or self._moved.conflict(stored_layer, live_layer)
+                if reason and not (stored_path == live_path and self._renames.keep(stored_layer)):
                     kinds = {each.name: each.kind for each in self._live.get(live_path, ())}
                     return reason, which_hint(kinds.get(layer, ""))
             end = stored.find("/", end + 1)
