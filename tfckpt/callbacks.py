@@ -24,14 +24,14 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _OF_KERAS = {
     "backup_dir": "the directory is the second argument",
     "best": "`save_best=2` keeps the two best besides the newest",
-    "delete_checkpoint": "what is kept when training is over is told by `max_to_keep`",
+    "delete_checkpoint": "`max_to_keep` says how many checkpoints are kept",
     "filepath": "the directory is the second argument; checkpoints in it are numbered",
-    "initial_value_threshold": "which are kept besides the newest is told by `save_best`",
-    "period": "`save_freq` is 'epoch' or a number of batches; for every so many epochs use a "
+    "initial_value_threshold": "`save_best` says how many are kept besides the newest",
+    "period": "`save_freq` is 'epoch' or a number of batches; to save every few epochs, use a "
     "config with `manager: {save: {every_epochs: 2}}` and `run.callback()`",
     "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
     "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",
-    "save_weights_only": "a restart needs the optimizer, too; `tfckpt rewrite --drop_optimizer` "
+    "save_weights_only": "a restart also needs the optimizer; `tfckpt rewrite --drop_optimizer` "
     "makes a copy without it",
 }
 # What the config that is made of the arguments calls them.
@@ -65,7 +65,7 @@ def _explains_keywords(function: _F) -> _F:
         for name in kwargs.keys() - known.keys():
             what = f"{function.__name__}() has no argument {name!r}"
             if name in _OF_KERAS:
-                raise TypeError(f"{what}, which is Keras's: {_OF_KERAS[name]}")
+                raise TypeError(f"{what}, which is an argument of Keras: {_OF_KERAS[name]}")
             raise TypeError(f"{what}; {did_you_mean(name, known)}")
         return function(*args, **kwargs)
 
@@ -174,7 +174,7 @@ def _check_places(model: Any, directory: Any) -> None:
         raise TypeError(f"resume(model, directory): the model comes first, found {found}")
     if not isinstance(directory, str | os.PathLike):
         found = type(directory).__name__
-        raise TypeError(f"resume(model, directory): the directory is a path, found a {found}")
+        raise TypeError(f"resume(model, directory): the directory must be a path, found {found}")
 
 
 def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:

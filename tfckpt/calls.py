@@ -227,8 +227,8 @@ def _checkpoint_name(directory: str) -> str:
     if not newest:
         raise not_found(directory, files)
     if len(newest) > 1:
-        message = f"holds checkpoints of several names, {shown(sorted(newest))}"
-        hint = f"write which one is meant: {' or '.join(map(repr, newest.values()))}"
+        message = f"has checkpoints of several names, {shown(sorted(newest))}"
+        hint = f"pass one of them instead: {' or '.join(map(repr, newest.values()))}"
         raise CheckpointNotFoundError(message, path=directory, hint=hint)
     return next(iter(newest))
 
@@ -238,11 +238,11 @@ def _policy(policy: object, keys: Mapping[str, Any]) -> Policy:
         return load_policy(keys, called=_ARGUMENTS) if keys else STRICT
     if keys:
         hint = f"write {', '.join(f'`{key}`' for key in keys)} into the policy"
-        problem = Problem("`policy` and keys of a policy were given", hint=hint)
+        problem = Problem("both `policy` and keys of a policy were given", hint=hint)
         raise PolicyError(_ARGUMENTS, [problem])
     if not isinstance(policy, Policy | Mapping):
         message = f"policy: expected a Policy or a mapping, found {show_value(policy)}"
-        hint = "a policy that has a name is used by the config that it is in"
+        hint = "a named policy can be used only in the config that defines it"
         raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
     return load_policy(policy, called=_ARGUMENTS)
 
@@ -251,7 +251,7 @@ def _with_model(model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
     if model is None:
         return dict(objects)
     if "model" in objects:
-        raise TypeError("two models were given, one by its place and one as `model=`")
+        raise TypeError("two models were given, one as a positional argument and one as `model=`")
     return {"model": model, **objects}
 
 
@@ -267,13 +267,13 @@ def _policy_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
         if _is_object(value):
             objects[keyword] = value
             if key in known and isinstance(value, list | tuple) and not all(map(_is_object, value)):
-                message = f"{keyword}: objects and words in one list"
-                hint = "it is a key of a policy; give objects another keyword"
+                message = f"{keyword}: the list has both objects and other values"
+                hint = "it is a key of a policy; pass objects by another keyword"
                 problems.append(Problem(message, hint=hint))
         elif key in known:
             keys[key] = value
         elif value and isinstance(value, str | list | tuple | dict):
-            message = f"{keyword}: no object that can be restored, and no key of a policy"
+            message = f"{keyword}: neither an object that can be restored nor a key of a policy"
             problems.append(Problem(message, hint=did_you_mean(keyword, known)))
         else:
             objects[keyword] = value  # which the checkpoint refuses by itself

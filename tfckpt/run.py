@@ -223,7 +223,9 @@ class Run:
         Raises:
             TfckptError: always.
         """
-        raise TfckptError("a run is no callback", hint="give `fit` callbacks=[run.callback()]")
+        raise TfckptError(
+            "a run is not a callback", hint="pass callbacks=[run.callback()] to `fit`"
+        )
 
     def callback(self, verbose: int = 1, *, start_over: bool = False) -> Any:
         """A callback for ``fit``: restores when training begins, saves when due or asked to.

@@ -117,7 +117,7 @@ def when_it_is_known(do: Callable[[], None]) -> None:
     """``do`` when tfckpt says that a signal has come."""
 
     def known(record: logging.LogRecord) -> bool:
-        if record.getMessage() == "SIGTERM: saving at the next step, at most 1000 s":
+        if record.getMessage() == "SIGTERM received: saving after this step, within 1000 s":
             do()
         return True
 

@@ -126,7 +126,7 @@ def test_a_middle_of_an_epoch_that_is_not_come_to_as_before(
             data = tf.data.Dataset.from_tensor_slices((X.astype(np.float64), Y)).batch(BATCH)
             model.fit(data, epochs=3, verbose=0, callbacks=[callback])
     words = {
-        "initial_epoch": ["`initial_epoch` was 0 and is 1", "leave it as it was"],
+        "initial_epoch": ["`initial_epoch` changed from 0 to 1", "leave it as it was"],
         "float64": ["float32", "float64", "training_state|another directory|as it was"],
     }
     seen.says(*words[change])
@@ -153,7 +153,7 @@ def test_a_cell_that_is_stopped_and_run_again(flavour, interrupted, told) -> Non
     interrupted(model, callback, at=(1, 3))
     with told() as seen:
         fit(model, callback, epochs=2)
-    seen.says("`fit` .*was interrupted", "goes on from the last save", "restored .*runs/a/ckpt-1")
+    seen.says("`fit` .*was interrupted", "resumes from the last save", "restored .*runs/a/ckpt-1")
     assert int(model.optimizer.iterations.numpy()) == 2 * len(X) // BATCH
 
 
@@ -167,7 +167,7 @@ def test_a_callback_whose_state_is_no_json(flavour, refused) -> None:
     model = digits(flavour)
     with refused(model, error=tfckpt.TfckptError) as seen:
         fit(model, tfckpt.callbacks.resume(model, "runs/a"), Sampler(), epochs=1)
-    seen.says("Sampler", "'seen'", "set", "numbers, text, lists and mappings")
+    seen.says("Sampler", "'seen'", "set", "numbers, strings, lists and dicts")
 
 
 def test_signals_outside_of_the_main_thread(flavour, refused) -> None:
@@ -186,7 +186,7 @@ def test_signals_outside_of_the_main_thread(flavour, refused) -> None:
         thread.start()
         thread.join()
         raise errors[0]
-    seen.says("on_signal", "main thread", "leave on_signal out")
+    seen.says("on_signal", "main thread", "remove on_signal")
 
 
 def pair(keras: Any) -> tuple[Any, Any]:
@@ -231,4 +231,6 @@ def test_stopped_and_started_with_another_number_of_steps_per_execution(
     model.compile("adam", loss, steps_per_execution=2)
     with refused(model, error=tfckpt.RestoreError) as seen:
         fit(model, tfckpt.callbacks.resume(model, "runs/a", save_freq=2), epochs=3)
-    seen.says("steps_per_execution were 1 and are 2", "as before|another directory|training_state")
+    seen.says(
+        "steps_per_execution changed from 1 to 2", "as before|another directory|training_state"
+    )

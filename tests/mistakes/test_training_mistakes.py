@@ -48,7 +48,7 @@ def test_45_another_batch_size_in_the_middle_of_an_epoch(flavour, interrupted, r
         fit(model, tfckpt.callbacks.resume(model, "runs/a", save_freq=2), batch_size=2 * BATCH)
     seen.says(f"{STEPS}.*{STEPS // 2}", WHAT_TO_DO)
     # The line that was written has no policy; it is told what it can change.
-    seen.says("steps of an epoch", r"resume\(|config")
+    seen.says("steps per epoch", r"resume\(|config")
 
 
 def test_46_another_batch_size_at_the_end_of_an_epoch(flavour, told) -> None:
@@ -59,7 +59,7 @@ def test_46_another_batch_size_at_the_end_of_an_epoch(flavour, told) -> None:
         callback = tfckpt.callbacks.resume(model, "runs/a")
         history = fit(model, callback, epochs=2, batch_size=2 * BATCH)
     assert history.epoch == [0, 1]
-    seen.says(f"{STEPS}.*{STEPS // 2}", "epoch 1 begins with data of its own")
+    seen.says(f"{STEPS}.*{STEPS // 2}", "epoch 1 starts at the beginning of the dataset")
 
 
 def test_47_another_seed(flavour, refused) -> None:
@@ -70,7 +70,7 @@ def test_47_another_seed(flavour, refused) -> None:
     model = digits(flavour)
     with refused(model, error=tfckpt.RestoreError) as seen:
         fit(model, tfckpt.callbacks.resume(model, "runs/a"), epochs=2)
-    seen.says("seed was 3 and is 4", r"set_random_seed\(3\)|set_random_seed", WHAT_TO_DO)
+    seen.says("seed was 3 and is now 4", r"set_random_seed\(3\)|set_random_seed", WHAT_TO_DO)
 
 
 def test_48_another_learning_rate_in_the_code(run, flavour, told) -> None:
@@ -115,7 +115,7 @@ def test_51_another_model_than_the_callback_has(flavour, refused) -> None:
     model, another = digits(flavour), digits(flavour)
     with refused(another) as seen:
         fit(another, tfckpt.callbacks.resume(model, "runs/a"))
-    seen.says("shares no weights", "give the run the model that is trained")
+    seen.says("shares no weights", "pass the trained model to the run")
 
 
 def test_58_weights_that_are_no_numbers(flavour, told) -> None:

@@ -159,7 +159,9 @@ def test_the_last_checkpoints_of_a_run(trained) -> None:
     assert report.path == "the average of run/ckpt-3 and run/ckpt-2"
     assert (report.step, report.epoch) == (None, None)
     config["restore"]["average"]["latest"] = 4
-    with pytest.raises(tfckpt.CheckpointNotFoundError, match="run: holds 3 checkpoints, and 4 are"):
+    with pytest.raises(
+        tfckpt.CheckpointNotFoundError, match="run: has 3 checkpoints, but `latest: 4`"
+    ):
         tfckpt.restore(config, model=other)
 
 

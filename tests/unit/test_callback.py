@@ -145,7 +145,7 @@ def test_it_names_a_path_with_nothing_there(flavour, tmp_path, capsys) -> None:
     run = tfckpt.from_config({"version": 1, "restore": restore}, model=model)
     fit(model, 1, run.callback())
     out = capsys.readouterr().out
-    assert f"nothing at {restore['path']}" in out
+    assert f"no checkpoint at {restore['path']}" in out
     assert "no checkpoint yet" in out
 
 

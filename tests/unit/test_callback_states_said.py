@@ -30,8 +30,8 @@ def test_of_several_each_gets_its_own(flavour) -> None:
     assert [one.wait for one in fresh] == [3, 5]
     crossed = [early(flavour, monitor="b"), early(flavour, monitor="a")]
     assert callback_state.restore(crossed, saved) == [
-        "EarlyStopping: its monitor was 'a' and is 'b', so it begins anew",
-        "EarlyStopping 2: its monitor was 'b' and is 'a', so it begins anew",
+        "EarlyStopping: its monitor changed from 'a' to 'b', so it is reset",
+        "EarlyStopping 2: its monitor changed from 'b' to 'a', so it is reset",
     ]
     assert [one.wait for one in crossed] == [0, 0]
 
@@ -39,12 +39,12 @@ def test_of_several_each_gets_its_own(flavour) -> None:
 def test_one_more_and_one_less_are_said(flavour) -> None:
     saved = callback_state.collect([early(flavour), early(flavour)])
     assert callback_state.restore([early(flavour)], saved) == [
-        "EarlyStopping 2 was in the training that was saved, and is not in this one"
+        "EarlyStopping 2 was in the saved training, but is not in this one"
     ]
     plateau = flavour.callbacks.ReduceLROnPlateau("loss")
     assert callback_state.restore(
         [early(flavour), plateau], callback_state.collect([early(flavour)])
-    ) == ["ReduceLROnPlateau was not in the training that was saved, so it begins anew"]
+    ) == ["ReduceLROnPlateau was not in the saved training, so it is reset"]
 
 
 def test_another_flavour_is_said() -> None:
@@ -72,11 +72,11 @@ def test_best_weights_that_were_not_saved_are_said(flavour) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ({"flavour": None}, "saved by a class of no Keras"),
-        ({"attributes": {"wait": {"$no_such_type": 3}}}, "does not fit"),
-        ({"attributes": {"wait": {"$int": "three"}}}, "does not fit"),
-        ({"attributes": {"on_epoch_end": 1}}, "on_epoch_end begins anew"),
-        ({"attributes": 3}, "does not fit"),
+        ({"flavour": None}, "saved as a callback of other code"),
+        ({"attributes": {"wait": {"$no_such_type": 3}}}, "its saved state is not valid"),
+        ({"attributes": {"wait": {"$int": "three"}}}, "its saved state is not valid"),
+        ({"attributes": {"on_epoch_end": 1}}, "on_epoch_end is reset"),
+        ({"attributes": 3}, "its saved state is not valid"),
         ({"arrays": 1 << 62}, "best_weights were not saved"),
     ],
 )
@@ -167,7 +167,7 @@ def test_attributes_that_are_named_come_back(counting) -> None:
     assert fresh.seen == [1, 2]
     unnamed = counting()
     said = callback_state.restore([unnamed], callback_state.collect([one], named))
-    assert said[0] == "Counting: seen begins anew"
+    assert said[0] == "Counting: seen is reset"
     assert unnamed.seen == []
 
 
@@ -178,8 +178,8 @@ def test_what_is_neither_is_said_with_what_it_holds(counting, flavour) -> None:
             self.mercy = 3
 
     first, second = callback_state.inexact([counting(), Patient()])
-    assert first.startswith("Counting begins anew in a training that is resumed (seen)")
-    assert second.startswith("Patient begins anew in a training that is resumed (mercy)")
+    assert first.startswith("Counting is reset when training resumes (seen)")
+    assert second.startswith("Patient is reset when training resumes (mercy)")
     assert callback_state.inexact([counting()], {"Counting": []}) == []
     patient, fresh = Patient(), Patient()
     patient.wait = 2
@@ -200,11 +200,13 @@ def test_what_every_epoch_begins_with_is_not_lost(flavour) -> None:
             self.batches += 1
 
     (said,) = callback_state.inexact([Told()])
-    assert said.startswith("Told begins anew in a training that is resumed (batches, turns)")
+    assert said.startswith("Told is reset when training resumes (batches, turns)")
 
 
 def test_a_name_that_fits_nothing_is_refused(counting) -> None:
-    with pytest.raises(TfckptError, match=r"no callback is a Countng\n  there are: Counting"):
+    with pytest.raises(
+        TfckptError, match=r"no callback is of class 'Countng'\n  the callbacks are: Counting"
+    ):
         callback_state.collect([counting()], {"Countng": ["seen"]})
     with pytest.raises(TfckptError, match=r"Counting has no attribute 'sen'\n  it has:.*seen"):
         callback_state.collect([counting()], {"Counting": ["sen"]})
@@ -216,7 +218,7 @@ def test_a_name_that_fits_nothing_is_refused(counting) -> None:
         ({1, 2}, r"\['seen'\] is a set"),
         ([0, object()], r"\['seen'\]\[1\] is a object"),
         (np.zeros(MAX_ELEMENTS + 1), "an array of 10001 elements"),
-        ("\ud800", "text that UTF-8 cannot write"),
+        ("\ud800", "string that UTF-8 cannot encode"),
         (1j, "is a complex"),
         (np.complex64(1), "is of complex64"),
         (b"", "is a bytes"),
@@ -237,5 +239,5 @@ def test_what_a_metric_gave_stops_no_training(flavour) -> None:
     history.history["odd"] = [object()]
     fresh = flavour.callbacks.History()
     (said,) = callback_state.restore([fresh], through_json(callback_state.collect([history])))
-    assert said == "History: history['odd'][0] is a object, so it begins anew"
+    assert said == "History: history['odd'][0] is a object, so it is reset"
     assert fresh.epoch == []

@@ -211,8 +211,14 @@ def test_the_model_in_the_place_of_the_source(model) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"exlude": ["value"]}, "exlude: no object that can be restored.*did you mean `exclude`?"),
-        ({"layers": ["value"]}, "layers: no object that can be restored, and no key of a policy"),
+        (
+            {"exlude": ["value"]},
+            "exlude: neither an object that can be restored.*did you mean `exclude`?",
+        ),
+        (
+            {"layers": ["value"]},
+            "layers: neither an object that can be restored nor a key of a policy",
+        ),
         ({"include": "value"}, r"the arguments: include: expected a list.*\['value'\]"),
         ({"policy": {"incude": ["value"]}}, "incude: unknown key.*did you mean `include`?"),
         ({"policy": "finetune"}, "expected a Policy or a mapping, found the text 'finetune'"),
@@ -241,7 +247,9 @@ def test_an_object_by_a_keyword_that_is_a_key_of_policies() -> None:
     value = tf.Variable(1.0)
     tfckpt.restore("runs/digits", include=value)
     assert float(value) == 2
-    with pytest.raises(tfckpt.PolicyError, match="include: objects and words in one list"):
+    with pytest.raises(
+        tfckpt.PolicyError, match="include: the list has both objects and other values"
+    ):
         tfckpt.restore("runs/digits", include=[value, "value"])
 
 

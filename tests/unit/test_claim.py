@@ -140,10 +140,12 @@ def test_a_directory_that_cannot_be_made_is_refused_before_the_first_step(
     model, one = run(every_epochs=1)
     counter = Counter(flavour)
     monkeypatch.setattr(LocalFiles, "makedirs", read_only)
-    with pytest.raises(tfckpt.SaveError, match="cannot hold checkpoints: Read-only file") as error:
+    with pytest.raises(
+        tfckpt.SaveError, match="checkpoints cannot be written: Read-only file"
+    ) as error:
         fit(model, 1, one.callback(verbose=0), counter.callback)
     assert f"{tmp_path}/run" in str(error.value)
-    assert "give a directory that this process can make and write" in str(error.value)
+    assert "use a directory that this process may create and write" in str(error.value)
     assert counter.batches == 0
 
 
@@ -156,7 +158,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_the_first_step(
     model, one = run(every_epochs=1)
     counter = Counter(flavour)
     monkeypatch.setattr(LocalFiles, "create", denied)
-    with pytest.raises(tfckpt.SaveError, match="cannot hold checkpoints: Permission denied"):
+    with pytest.raises(tfckpt.SaveError, match="checkpoints cannot be written: Permission denied"):
         fit(model, 1, one.callback(verbose=0), counter.callback)
     assert counter.batches == 0
 
@@ -165,7 +167,7 @@ def test_a_file_in_the_place_of_the_directory_is_refused(run, flavour, tmp_path)
     model, one = run(every_epochs=1)
     (tmp_path / "run").write_text("in the way")
     counter = Counter(flavour)
-    with pytest.raises(tfckpt.SaveError, match="cannot hold checkpoints: File exists"):
+    with pytest.raises(tfckpt.SaveError, match="checkpoints cannot be written: File exists"):
         fit(model, 1, one.callback(verbose=0), counter.callback)
     assert counter.batches == 0
 
@@ -246,7 +248,7 @@ def test_a_failed_save_is_survived_where_the_config_says_so(
     train(1)
     one.sync()
     assert saved(one) == ["ckpt-1", "ckpt-2"]
-    said = "a save failed, and the training goes on without it: "
+    said = "a save failed; the training continues without it: "
     assert warned(caplog).count(said) == 2
     assert "and 1000 B are free" in warned(caplog)
     assert tfckpt.Checkpoint(step=step).restore(one.manager.checkpoints[0]) is not None
@@ -260,7 +262,7 @@ def test_a_failure_at_the_very_end_is_said_too(loop, monkeypatch, caplog) -> Non
     with full(monkeypatch):
         one.save_if_due()
         one.sync()
-    assert warned(caplog).count("a save failed, and the training goes on without it") == 1
+    assert warned(caplog).count("a save failed; the training continues without it") == 1
 
 
 def test_by_hand_it_is_an_error_all_the_same(loop, monkeypatch) -> None:
@@ -294,7 +296,7 @@ def test_a_fit_survives_failed_saves(flavour, tmp_path, monkeypatch, caplog) -> 
     history = model.fit(X, Y, epochs=4, verbose=0, callbacks=[one.callback(verbose=0)])
     assert history.epoch == [0, 1, 2, 3]
     assert [tfckpt_epoch(path) for path in one.manager.checkpoints] == [1, 3, 4]
-    assert warned(caplog).count("a save failed, and the training goes on without it") == 1
+    assert warned(caplog).count("a save failed; the training continues without it") == 1
 
 
 def tfckpt_epoch(path: str) -> int:

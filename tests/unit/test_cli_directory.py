@@ -187,9 +187,13 @@ def test_what_others_wrote_is_never_pruned(runs: Path, foreign: Path) -> None:
     [
         (
             "best=1,monitor=los,mode=min",
-            "no checkpoint has the metric 'los' yet; there is loss; did you mean 'loss'?",
+            "no checkpoint has the metric 'los' yet; the checkpoints have loss; "
+            "did you mean 'loss'?",
         ),
-        ("best=1,monitor=nope,mode=max", "no checkpoint has the metric 'nope' yet; there is loss"),
+        (
+            "best=1,monitor=nope,mode=max",
+            "no checkpoint has the metric 'nope' yet; the checkpoints have loss",
+        ),
         ("pin=3,9", "has no checkpoint 9 to pin; it has 1, 2, 3, 4"),
     ],
 )
@@ -219,7 +223,7 @@ def test_rules_that_go_by_what_no_save_had_prune_nothing(tmp_path: Path) -> None
     assert "the metric 'loss' is NaN in every checkpoint so far" in ended.err
     ended = run("prune", directory, "--keep", "every_n_steps=100", "--yes")
     assert ended.status == 2
-    assert "no checkpoint has a step, which `every_n_steps` counts by" in ended.err
+    assert "no checkpoint has a step, which `every_n_steps` requires" in ended.err
     assert len(names(directory)) == 3
 
 
@@ -245,7 +249,7 @@ def test_prune_keeps_the_newest_of_the_run_before(runs: Path) -> None:
     fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), runs, None)
     fresh.save(about=RecordMetadata(step=10))
     found = document("prune", runs, "--keep", "latest=1")
-    assert found["kept"][f"{runs}/ckpt-4"] == ["newest of the run before"]
+    assert found["kept"][f"{runs}/ckpt-4"] == ["newest of the previous run"]
     assert found["delete"] == [f"{runs}/ckpt-{number}" for number in (1, 2, 3)]
 
 

@@ -167,9 +167,13 @@ def test_the_first_start_begins_and_every_later_one_resumes(flavour, zoo, tmp_pa
         (
             (1, 2),
             {"training_state": ["epoch", "seeds"]},
-            "after 1 epoch and 2 batches; epoch 2 begins anew, with its seeds",
+            "after 1 epoch and 2 batches; epoch 2 starts again, with its seeds",
         ),
-        ((1, 2), {"training_state": ["epoch"]}, "after 1 epoch and 2 batches; epoch 2 begins anew"),
+        (
+            (1, 2),
+            {"training_state": ["epoch"]},
+            "after 1 epoch and 2 batches; epoch 2 starts again",
+        ),
     ],
 )
 def test_it_says_where_the_training_resumes(flavour, tmp_path, stop, at, policy, said) -> None:
@@ -220,5 +224,5 @@ def test_a_loop_is_told_which_of_its_objects_came_back(tmp_path) -> None:
     assert own.training == "training resumes after step 40"
     second = objects()
     other = tfckpt.restore({"version": 1, **source}, **second)
-    assert other.training == "step and weight come back, nothing else of the training"
+    assert other.training == "step and weight only, no other training state"
     assert int(second["step"].numpy()) == 40

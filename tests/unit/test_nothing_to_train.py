@@ -59,8 +59,8 @@ def test_a_training_that_a_callback_has_ended_says_how_to_go_on(run, flavour, ca
     model, second = run(every_epochs=1)
     assert fit(model, 9, early(), second.callback()) == [0, 1]
     said = capsys.readouterr().out
-    assert "a callback ended the training after 2 of 9 epochs: nothing to train; to go on" in said
-    assert "give `training_state: [epoch, batch, iterator, seeds]` in the policy" in said
+    assert "a callback stopped the training after 2 of 9 epochs: nothing to train; to" in said
+    assert "set `training_state: [epoch, batch, iterator, seeds]` in the policy" in said
     policy = {"training_state": ["epoch", "batch", "iterator", "seeds"]}
     model, third = run(policy, every_epochs=1)
     assert fit(model, 9, early(), third.callback(verbose=0)) == [2, 3]
@@ -76,7 +76,7 @@ def test_a_cell_that_was_run_twice_resumes_when_it_is_run_twice_again(run, capsy
     callback = second.callback()
     again = whole(model, 5, callback)
     said = capsys.readouterr().out
-    assert "`fit` 1 of this program was over, nothing to train" in said
+    assert "`fit` 1 of this program was finished, nothing to train" in said
     assert "the checkpoint is of `fit` 2, 2 of 2 epochs done, which resumes when it is" in said
     assert "run it again, or start over with start_over=True" in said
     assert (again.history, again.epoch) == (histories[0], [0, 1])
@@ -133,10 +133,12 @@ def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
     assert fit(model, 2, callback) == [0, 1]
     np.testing.assert_equal(state(model), state(plain))
     said = capsys.readouterr().out
-    assert "start_over: nothing is restored; training begins with the values that the model" in said
-    assert f"saves go on after {first.manager.directory}/ckpt-3\n" in said
+    assert (
+        "start_over: nothing is restored; training starts from the model's current values" in said
+    )
+    assert f"saves continue after {first.manager.directory}/ckpt-3\n" in said
     assert "saved ckpt-4" in said
-    assert str(second.report).startswith("start_over: nothing is restored; training begins with")
+    assert str(second.report).startswith("start_over: nothing is restored; training starts from")
     assert fit(model, 1, callback) == [0]  # and is not restored now
     assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
     model, third = run(every_epochs=1)
@@ -148,7 +150,7 @@ def test_start_over_in_an_empty_directory_and_without_a_manager(flavour, tmp_pat
     model.compile("sgd", "mse")
     callback = tfckpt.callbacks.resume(model, tmp_path / "run", start_over=True)
     assert fit(model, 1, callback) == [0]
-    assert "training begins with the values that the model has\n" in capsys.readouterr().out
+    assert "training starts from the model's current values\n" in capsys.readouterr().out
     restore = {"directory": str(tmp_path / "run")}
     run = tfckpt.from_config({"version": 1, "restore": restore}, model=model)
     assert fit(model, 1, run.callback(verbose=0, start_over=True)) == [0]
@@ -160,7 +162,7 @@ def test_start_over_after_a_restore_is_a_contradiction(run) -> None:
     fit(model, 1, first.callback(verbose=0))
     model, second = run(every_epochs=1)
     second.restore()
-    with pytest.raises(tfckpt.TfckptError, match=r"is to restore nothing, and .*ckpt-1 has"):
+    with pytest.raises(tfckpt.TfckptError, match=r"restores nothing, but .*ckpt-1 is restored"):
         fit(model, 1, second.callback(verbose=0, start_over=True))
     assert saved(second) == ["ckpt-1"]
     assert int(model.optimizer.iterations.numpy()) == STEPS

@@ -22,7 +22,7 @@ def test_the_model_comes_first(model, tmp_path) -> None:
         tfckpt.callbacks.resume("runs/digits", model)
     with pytest.raises(TypeError, match="the model comes first, found the text '/"):
         tfckpt.callbacks.resume(tmp_path, model)
-    with pytest.raises(TypeError, match="the directory is a path, found a Sequential"):
+    with pytest.raises(TypeError, match="the directory must be a path, found Sequential"):
         tfckpt.callbacks.resume(model, model)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'directory'"):
         tfckpt.callbacks.resume(model)
@@ -31,13 +31,13 @@ def test_the_model_comes_first(model, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("save_best_only", "Keras's: `save_best=1` keeps the best besides the newest"),
-        ("save_weights_only", "Keras's: a restart needs the optimizer, too"),
-        ("filepath", "Keras's: the directory is the second argument"),
-        ("backup_dir", "Keras's: the directory is the second argument"),
-        ("period", "Keras's: `save_freq` is 'epoch' or a number of batches"),
-        ("best", "Keras's: `save_best=2` keeps the two best"),
-        ("save_before_preemption", r"Keras's: `on_signal=\['SIGTERM'\]`"),
+        ("save_best_only", "Keras: `save_best=1` keeps the best besides the newest"),
+        ("save_weights_only", "Keras: a restart also needs the optimizer"),
+        ("filepath", "Keras: the directory is the second argument"),
+        ("backup_dir", "Keras: the directory is the second argument"),
+        ("period", "Keras: `save_freq` is 'epoch' or a number of batches"),
+        ("best", "Keras: `save_best=2` keeps the two best"),
+        ("save_before_preemption", r"Keras: `on_signal=\['SIGTERM'\]`"),
         ("max_to_kep", "did you mean `max_to_keep`?"),
     ],
 )

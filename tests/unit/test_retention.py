@@ -42,7 +42,7 @@ def kept(saved: list[SavedCheckpoint], *rules: Keep, anchor: float = 0.0) -> lis
     """The numbers of those that the rules themselves keep, and not only what no rule may delete."""
     decision = decide(saved, rules, anchor=anchor)
     assert [*decision.kept, *decision.delete] != []
-    free = {"newest", "in use", "last with only finite values", "perhaps finite"}
+    free = {"newest", "in use", "last with only finite values", "last that may be finite"}
     return [int(p[5:]) for p, reasons in decision.kept.items() if not free >= set(reasons)]
 
 
@@ -277,7 +277,7 @@ def test_the_run_before_stays_until_this_one_has_come_as_far(
 ) -> None:
     saved = in_runs(*runs)
     decision = decide(saved, [Keep(latest=1)], anchor=0.0)
-    found = [p for p, why in decision.kept.items() if "newest of the run before" in why]
+    found = [p for p, why in decision.kept.items() if "newest of the previous run" in why]
     assert found == ([] if stays is None else [f"ckpt-{stays}"])
     assert list(decision.kept) == [*found, saved[-1].prefix]
 

@@ -204,7 +204,7 @@ def test_a_rule_that_is_none_is_refused(tmp_path, rule) -> None:
 @pytest.mark.parametrize("word", ["on_nonfinite", "on_unsavable", "if_busy"])
 def test_a_word_that_means_nothing_is_refused(tmp_path, word) -> None:
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
-    with pytest.raises(ValueError, match=f"{word} is .* found 'perhaps'"):
+    with pytest.raises(ValueError, match=f"{word} must be .* found 'perhaps'"):
         tfckpt.CheckpointManager(checkpoint, tmp_path, None, **{word: "perhaps"})
 
 
@@ -259,10 +259,7 @@ def test_checkpoints_of_another_name_are_named_where_none_is_found(tmp_path, cap
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
     tfckpt.CheckpointManager(checkpoint, tmp_path, 1, checkpoint_name="model").save()
     assert tfckpt.CheckpointManager(checkpoint, tmp_path, 1).restore_or_initialize() is None
-    assert (
-        f"no checkpoint called ckpt is there to restore\n  {tmp_path} holds 'model-1'"
-        in caplog.text
-    )
+    assert f"no checkpoint named 'ckpt' to restore\n  {tmp_path} holds 'model-1'" in caplog.text
     assert "`checkpoint_name: model`" in caplog.text
 
 

@@ -75,7 +75,7 @@ def test_every_trigger_and_every_rule_has_its_words(run, tmp_path, capsys) -> No
     trained, one = run(save=save, keep=keep)
     fit(trained, 1, one.callback())
     assert (
-        f"saves to {tmp_path}/run every 2 epochs, every minute and when SIGTERM or SIGINT comes; "
+        f"saves to {tmp_path}/run every 2 epochs, every minute and on SIGTERM or SIGINT; "
         "keeps the newest, one every 1,000 steps, one every 12 hours and ckpt-4 and ckpt-7\n"
     ) in capsys.readouterr().out
     trained, one = run(save={"every_steps": 1})
@@ -115,8 +115,8 @@ def test_validation_metrics_that_no_save_can_have_are_said(run, capsys) -> None:
     trained, one = run(save={"every_steps": 2}, keep=[{"latest": 1}, BY_VAL_LOS])
     fit(trained, 1, one.callback())
     assert (
-        "no checkpoint will have 'val_los', which `best` compares: it is known at the end of an "
-        "epoch, and nothing is saved there; add `every_epochs: 1`"
+        "no checkpoint will have 'val_los', which `best` compares: it is measured at the end of an "
+        "epoch, when nothing is saved; add `every_epochs: 1`"
     ) in capsys.readouterr().out
 
 
@@ -137,7 +137,7 @@ def test_a_callback_that_could_do_nothing_is_refused(run, manager) -> None:
     [
         (None, "no `manager` section", "manager: {directory"),
         ({}, "no `manager.save`", "save: {every_steps: 100}"),
-        ({"save": {"every_epochs": 1}}, "`every_epochs` alone", "run.save()"),
+        ({"save": {"every_epochs": 1}}, "only `every_epochs`", "run.save()"),
     ],
 )
 def test_a_loop_in_which_no_save_is_ever_due_is_refused(tmp_path, manager, says, hint) -> None:
@@ -159,7 +159,7 @@ def test_a_loop_hears_of_epochs_that_nobody_counts(tmp_path, caplog) -> None:
     one = tfckpt.from_config(config, step=tf.Variable(0))
     for _ in range(2):
         one.save_if_due()
-    assert warned(caplog).count("`every_epochs` counts in `fit` alone") == 1
+    assert warned(caplog).count("`every_epochs` counts only in `fit`") == 1
 
 
 @pytest.mark.parametrize("same_run", [True, False])
@@ -201,8 +201,8 @@ def test_a_misspelt_metric_deletes_nothing_and_is_said_with_those_there_are(run,
         "no checkpoint has the metric 'val_los' yet",
     )
     said = (
-        "nothing is deleted: no checkpoint has the metric 'val_los' yet; there is loss and "
-        "val_loss; did you mean 'val_loss'?"
+        "nothing is deleted: no checkpoint has the metric 'val_los' yet; the checkpoints have loss "
+        "and val_loss; did you mean 'val_loss'?"
     )
     assert warned(caplog).count(said) == 1
 
@@ -225,7 +225,7 @@ def test_a_manager_by_itself_keeps_and_says_the_same(tmp_path, caplog) -> None:
     for number in range(3):
         manager.save(about=RecordMetadata(metrics={"accuracy": number / 10}))
     assert [Path(path).name for path in manager.checkpoints] == ["ckpt-1", "ckpt-2", "ckpt-3"]
-    assert warned(caplog).count("there is accuracy; did you mean 'accuracy'?") == 1
+    assert warned(caplog).count("the checkpoints have accuracy; did you mean 'accuracy'?") == 1
 
 
 def test_metrics_that_nobody_gives_are_said_when_they_hold_something_back(tmp_path, caplog) -> None:
@@ -247,7 +247,7 @@ def test_steps_that_nobody_counts_are_said(tmp_path, caplog) -> None:
     manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
     for _ in range(2):
         manager.save()
-    assert warned(caplog).count("no checkpoint has a step, which `every_n_steps` counts by") == 1
+    assert warned(caplog).count("no checkpoint has a step, which `every_n_steps` requires") == 1
 
 
 @pytest.mark.parametrize("validates", [True, False])
@@ -263,7 +263,7 @@ def test_the_default_metric_counts_only_where_it_comes(
     assert there == {"ckpt-4"} | best
     assert "metric" not in warned(caplog)
     out = capsys.readouterr().out
-    assert "keeps the newest and the best by val_loss, where it is measured\n" in out
+    assert "keeps the newest and the best by val_loss, if it is measured\n" in out
 
 
 def test_the_same_metric_is_missed_where_it_was_asked_for(model, tmp_path, caplog) -> None:
@@ -272,7 +272,9 @@ def test_the_same_metric_is_missed_where_it_was_asked_for(model, tmp_path, caplo
     callback = tfckpt.callbacks.resume(trained, where, **asked)
     fit(trained, 3, callback)
     assert len([*where.glob("*.index")]) == 3
-    assert "no checkpoint has the metric 'val_loss' yet; there is loss" in warned(caplog)
+    assert "no checkpoint has the metric 'val_loss' yet; the checkpoints have loss" in warned(
+        caplog
+    )
 
 
 # A run that begins anew beside another one
@@ -288,23 +290,23 @@ def test_a_restart_without_a_restore_does_not_age_the_run_before_out(
     trained, second = run(**saves)
     fit(trained, 3, second.callback())
     said = (
-        f"{tmp_path}/run holds checkpoints of a run that this one does not go on from; the newest "
-        "of them, ckpt-6 (step 18), stays until this run has come as far\n"
+        f"{tmp_path}/run has checkpoints of another run, which this run does not resume; the "
+        "newest of them, ckpt-6 (step 18), is kept until this run reaches it\n"
     )
     out = capsys.readouterr().out
     assert out.count(said) == 1
     assert out.index(said) < out.index("saved ckpt-7")
     assert saved(second) == ["ckpt-6", "ckpt-7", "ckpt-8", "ckpt-9"]
     kept = second.manager.retention().kept
-    assert kept[second.manager.checkpoints[0]] == ("newest of the run before",)
+    assert kept[second.manager.checkpoints[0]] == ("newest of the previous run",)
 
     trained, third = run(restore=True, **saves)  # the new run is killed, and goes on from its own
     fit(trained, 5, third.callback())
-    assert "does not go on from" not in capsys.readouterr().out
+    assert "does not resume" not in capsys.readouterr().out
     assert saved(third) == ["ckpt-6", "ckpt-9", "ckpt-10", "ckpt-11"]
     fit(trained, 6, third.callback(), initial_epoch=5)  # step 18: as far
     assert saved(third) == ["ckpt-10", "ckpt-11", "ckpt-12"]
-    assert "does not go on from" not in warned(caplog)
+    assert "does not resume" not in warned(caplog)
 
 
 def test_a_run_that_goes_back_on_purpose_is_not_a_new_one(run, tmp_path, capsys) -> None:
@@ -316,7 +318,7 @@ def test_a_run_that_goes_back_on_purpose_is_not_a_new_one(run, tmp_path, capsys)
     config = {"version": 1, "manager": manager, "restore": restore}
     second = tfckpt.from_config(config, model=trained)
     fit(trained, 4, second.callback())
-    assert "does not go on from" not in capsys.readouterr().out
+    assert "does not resume" not in capsys.readouterr().out
     assert saved(second) == ["ckpt-8"]
 
 
@@ -334,7 +336,7 @@ def test_a_manager_by_itself_protects_the_run_before_by_saves(tmp_path, caplog) 
     second = manager()
     second.save()
     assert numbers(second) == [4, 5]
-    assert "the newest of them, ckpt-4, stays until this run has come as far" in warned(caplog)
+    assert "the newest of them, ckpt-4, is kept until this run reaches it" in warned(caplog)
     third = manager()
     third.restore_or_initialize()  # after a restart
     third.save()

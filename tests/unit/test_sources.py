@@ -69,8 +69,8 @@ def test_the_first_source_that_holds_one_wins(restored) -> None:
     [
         ({"directory": "none"}, ()),
         ({"directory": "empty"}, ()),
-        ({"path": "none/ckpt-1"}, ("nothing at none/ckpt-1",)),
-        ({"path": "empty/best"}, ("nothing at empty/best",)),
+        ({"path": "none/ckpt-1"}, ("no checkpoint at none/ckpt-1",)),
+        ({"path": "empty/best"}, ("no checkpoint at empty/best",)),
     ],
 )
 def test_a_source_that_holds_none_falls_through(restored, nothing, rejected) -> None:
@@ -85,7 +85,7 @@ def test_a_path_with_nothing_there_is_named_where_the_start_is_fresh(restored) -
     sources = [{"directory": "none"}, {"path": "zoo/imagnet/ckpt-900"}]
     value, report = restored(sources, if_none="initialize")
     assert value == -1
-    assert report.rejected == ("nothing at zoo/imagnet/ckpt-900",)
+    assert report.rejected == ("no checkpoint at zoo/imagnet/ckpt-900",)
     assert "zoo/imagnet/ckpt-900" in str(report)
     with pytest.raises(tfckpt.CheckpointNotFoundError, match="imagnet"):
         restored(sources)
@@ -174,7 +174,7 @@ def test_a_directory_whose_only_checkpoint_lost_its_index_is_damaged(restored) -
 def test_data_without_an_index_is_no_fresh_start(restored) -> None:
     Path("run").mkdir()
     Path("run/ckpt-1.data-00000-of-00001").write_bytes(b"debris")
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1: has data and no index"):
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1: has data but no index"):
         restored([{"directory": "run"}], if_none="initialize")
 
 
@@ -224,7 +224,7 @@ def test_one_whose_record_is_gone_comes_after_the_committed_one(restored) -> Non
     value, report = restored([{"directory": "run"}])
     assert value == 1
     (reason,) = report.rejected
-    assert "ckpt-2: tfckpt wrote it, and its commit record is missing" in reason
+    assert "ckpt-2: written by tfckpt, but its commit record is missing" in reason
     flip_a_bit("run/ckpt-1")
     value, report = restored([{"directory": "run"}])
     assert value == 2

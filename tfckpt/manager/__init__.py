@@ -1,1 +1,1 @@
-"""When to save, what to keep, which checkpoint a config means."""
+"""When to save, which checkpoints to keep, and which checkpoint a config selects."""

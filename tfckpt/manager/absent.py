@@ -1,7 +1,6 @@
-"""No source holds a checkpoint: what lies where it was looked for, and what was perhaps meant.
+"""What to say if no source has a checkpoint: what is at the paths instead, and similar paths.
 
-A person who starts a training reads it where the training begins from scratch, and where that is
-refused.
+It is shown where a training starts from scratch, and where that is refused.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ if TYPE_CHECKING:
     from tfckpt.policy import Config, Source
 
 
-def absent(config: Config, told: For = For.TRAINING) -> tuple[str, ...]:
-    """What there is to say of the places of a config that hold no checkpoint."""
+def absent(config: Config, reader: For = For.TRAINING) -> tuple[str, ...]:
+    """Lines about the paths of a config that have no checkpoint."""
     sources = config.restore.first_of if config.restore else ()
-    places = [place for one in sources for member in one.members for place in places_of(member)]
+    paths = [path for source in sources for member in source.members for path in paths_of(member)]
     lines = []
-    for place in dict.fromkeys(places):
-        own = told is For.CONFIG and _is_own(config, place)
-        lines += look(place, files_of(place)).lines(For.RUN if own else told)
+    for path in dict.fromkeys(paths):
+        own = reader is For.CONFIG and _is_own(config, path)
+        lines += look(path, files_of(path)).lines(For.RUN if own else reader)
     return (*lines, *filter(None, [directory_mismatch(config)]))
 
 
-def not_found(config: Config, places: str) -> CheckpointNotFoundError:
-    """The error for a restore that is not to go on without a checkpoint."""
+def not_found(config: Config, paths: str) -> CheckpointNotFoundError:
+    """The error of a restore that requires a checkpoint."""
     lines = absent(config, For.CONFIG)
     sources = config.restore.first_of if config.restore else ()
-    if any(one.directory and _is_own(config, one.directory) for one in sources):
+    if any(source.directory and _is_own(config, source.directory) for source in sources):
         lines += ("if this is the first start of the run, set if_none: initialize",)
-    return CheckpointNotFoundError(f"no checkpoint in {places}", hint="\n  ".join(lines))
+    return CheckpointNotFoundError(f"no checkpoint in {paths}", hint="\n  ".join(lines))
 
 
 def _is_own(config: Config, directory: str) -> bool:
@@ -43,17 +42,17 @@ def _is_own(config: Config, directory: str) -> bool:
     return config.manager is not None and same_directory(config.manager.directory, directory)
 
 
-def places_of(source: Source) -> tuple[str, ...]:
-    """The paths that a source names, be they of checkpoints or of directories."""
+def paths_of(source: Source) -> tuple[str, ...]:
+    """The paths of a source, of checkpoints or of directories."""
     if isinstance(source.average, Latest):
         return (source.average.directory,)
     if source.directory is not None:
         return (source.directory,)
-    return artefacts_of(source)
+    return checkpoint_paths(source)
 
 
-def artefacts_of(source: Source) -> tuple[str, ...]:
-    """The checkpoints that a source names."""
+def checkpoint_paths(source: Source) -> tuple[str, ...]:
+    """The paths of single checkpoints that a source names."""
     if source.path is not None:
         return (source.path,)
     return source.average if isinstance(source.average, tuple) else ()

@@ -1,8 +1,8 @@
-"""Commit records for checkpoints that others wrote: from then on they are listed, kept and deleted.
+"""Writes commit records for checkpoints of other tools, so that they are listed, kept and deleted.
 
-A record vouches for what it lies beside, so every checksum is checked first, and whether all
-numbers are finite is looked up. What the values are called is left to whoever opens the checkpoint,
-as it was before: only a live side can tell some of it.
+A record vouches for its checkpoint, so every checksum is checked first, and whether all numbers are
+finite. Canonical names are not recorded: some can be derived only beside a live model, so whoever
+opens the checkpoint derives them, as before.
 """
 
 from __future__ import annotations
@@ -31,39 +31,40 @@ _MAY_BE_INFINITE = (Role.METRIC, Role.SEED, Role.HYPERPARAMETER)
 
 
 def adopt(
-    found: ListedCheckpoint, advance: Callable[[int, int], None] = lambda done, of: None
+    listed: ListedCheckpoint, advance: Callable[[int, int], None] = lambda done, total: None
 ) -> CommitRecord:
     """Write the record of a local checkpoint whose directory this process has claimed.
 
     Raises:
-        DamagedCheckpointError: it cannot be vouched for.
+        DamagedCheckpointError: a file is missing, or a checksum is wrong.
+        UnsupportedCheckpointError: the name has no number.
     """
-    if found.number is None:
-        message = "has no number, by which those of a directory are ordered"
-        raise UnsupportedCheckpointError(message, path=found.prefix)
-    with open_checkpoint(found.prefix) as stored:
+    if listed.number is None:
+        message = "the name has no number, which orders the checkpoints of a directory"
+        raise UnsupportedCheckpointError(message, path=listed.prefix)
+    with open_checkpoint(listed.prefix) as stored:
         if stored.values.missing_files:
             message = "the file is missing"
             raise DamagedCheckpointError(message, path=stored.values.missing_files[0])
         finite = _read_all(stored, advance)
-        there = set(LOCAL.listdir(os.path.split(found.prefix)[0]))
-        time = datetime.datetime.fromtimestamp(found.time, datetime.timezone.utc)
+        names = set(LOCAL.listdir(os.path.split(listed.prefix)[0]))
+        time = datetime.datetime.fromtimestamp(listed.time, datetime.timezone.utc)
         record = CommitRecord(
-            number=found.number,
+            number=listed.number,
             inventory=stored.inventory,
-            index_sha256=record_file.index_digest(found.prefix),
+            index_sha256=record_file.index_digest(listed.prefix),
             created=time.isoformat(),
             step=_step(stored),
             finite=finite,
-            files=tuple(name for name in parts(found.prefix, there) if ".data-" in name),
+            files=tuple(name for name in parts(listed.prefix, names) if ".data-" in name),
             adopted=True,
         )
-    record_file.write(found.prefix, record)
+    record_file.write(listed.prefix, record)
     return record
 
 
 def _read_all(stored: StoredCheckpoint, advance: Callable[[int, int], None]) -> bool:
-    """Check every checksum; whether weights, slots, and what may be weights, are finite."""
+    """Verify all checksums; whether weights, slots and values of unknown role are finite."""
     entries = stored.inventory.entries.values()
     done, total, finite = 0, sum(entry.nbytes for entry in entries), True
     for entry in entries:
@@ -71,12 +72,12 @@ def _read_all(stored: StoredCheckpoint, advance: Callable[[int, int], None]) -> 
             continue
         try:
             if entry.role not in _MAY_BE_INFINITE:
-                found = statistics(stored.values.read(entry.key))
-                finite = finite and (found is None or not found.nonfinite)
+                measured = statistics(stored.values.read(entry.key))
+                finite = finite and (measured is None or not measured.nonfinite)
             else:
                 stored.values.verify([entry.key])
         except UnsupportedCheckpointError:
-            pass  # of a type that only TensorFlow reads
+            pass  # a dtype that only TensorFlow reads
         done += entry.nbytes
         advance(done, total)
     return finite
@@ -84,10 +85,10 @@ def _read_all(stored: StoredCheckpoint, advance: Callable[[int, int], None]) -> 
 
 def _step(stored: StoredCheckpoint) -> int | None:
     entries = stored.inventory.entries
-    found = [entry for entry in entries.values() if entry.role is Role.ITERATIONS]
-    if not found and _COUNTER in entries:
-        found = [entries[_COUNTER]]
-    if len(found) != 1 or found[0].shape != () or "int" not in found[0].dtype:
+    counters = [entry for entry in entries.values() if entry.role is Role.ITERATIONS]
+    if not counters and _COUNTER in entries:
+        counters = [entries[_COUNTER]]
+    if len(counters) != 1 or counters[0].shape != () or "int" not in counters[0].dtype:
         return None
-    step = int(stored.values.read(found[0].key).item())
+    step = int(stored.values.read(counters[0].key).item())
     return step if step >= 0 else None

@@ -1,9 +1,9 @@
-"""``tfckpt.CheckpointManager``: TensorFlow's, whose saves are commits.
+"""``tfckpt.CheckpointManager``: a drop-in for TensorFlow's, whose saves are commits.
 
-Constructor, methods, properties and return types are TensorFlow's. Different, each because a run
-was lost otherwise: what there is, is asked of the directory and not of the state file; a number is
-never used twice; a save that fails changes no counter, so that the retry saves; what plain
-TensorFlow wrote is listed and restored, and never deleted.
+Constructor, methods, properties and return types are TensorFlow's. The differences, each of which
+prevents the loss of a run: checkpoints are found by listing the directory, not from the state file;
+a number is never used twice; a failed save changes no counter, so the retry does save; checkpoints
+of plain TensorFlow are listed and restored, but never deleted.
 """
 
 from __future__ import annotations
@@ -50,28 +50,28 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     Args:
         checkpoint: a ``tfckpt.Checkpoint``.
-        directory: where they are; made with the first save.
+        directory: where the checkpoints are saved; created by the first save.
         max_to_keep: how many of the newest to keep; None keeps all.
-        keep_checkpoint_every_n_hours: of those that age out, one per so many hours is kept.
-        checkpoint_name: what their names begin with.
+        keep_checkpoint_every_n_hours: of those that age out, one is kept per this many hours.
+        checkpoint_name: file name of the checkpoints, before the number.
         step_counter: variable with the current step, for ``checkpoint_interval``.
-        checkpoint_interval: the least number of steps between two saves.
-        init_fn: called by ``restore_or_initialize`` where there is no checkpoint.
+        checkpoint_interval: minimum number of steps between two saves.
+        init_fn: called by ``restore_or_initialize`` if there is no checkpoint.
         last_checkpoint_step: the step that ``checkpoint_interval`` counts from.
         keep: further rules, as in YAML: ``[{"best": 2, "monitor": "val_loss", "mode": "min"}]``.
-            What one rule keeps stays; without any rule, all do.
+            What any rule keeps is kept; without rules, everything is.
         durable: whether a save waits until it would survive a loss of power.
         enable_async: whether files are written in the background.
-        if_busy: what a save does while one is being written: ``wait``, or ``skip`` it.
-        on_nonfinite: what follows where weights or slots hold an infinity or a NaN: ``warn``,
-            ``save``, or ``refuse`` to save.
-        on_unsavable: what follows where something cannot be saved, such as an iterator over a
-            generator: ``warn`` and leave it out, or ``error``.
+        if_busy: while the previous save is being written, ``wait`` for it or ``skip`` this one.
+        on_nonfinite: what to do if weights or slots have an infinity or a NaN: ``warn``, ``save``
+            silently, or ``refuse`` to save.
+        on_unsavable: what to do if an object cannot be saved, such as an iterator over a generator:
+            ``warn`` and leave it out, or ``error``.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: ``max_to_keep`` is not positive, ``checkpoint_name`` no plain file name, a rule
-            or a word is none, or an interval is given without a counter.
+        ValueError: ``max_to_keep`` is not positive, ``checkpoint_name`` is not a plain file name, a
+            rule or another argument is not valid, or an interval has no ``step_counter``.
 
     >>> import tempfile, tensorflow as tf, tfckpt
     >>> checkpoint = tfckpt.Checkpoint(step=tf.Variable(0))
@@ -83,7 +83,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     """
 
     def __new__(cls, checkpoint: Any, directory: Any, *args: Any, **kwargs: Any) -> Any:
-        """TensorFlow's own manager in graph mode."""
+        """Returns TensorFlow's own manager in graph mode."""
         if not executing_eagerly():
             return TensorFlowManager(checkpoint, directory, *args, **kwargs)
         return super().__new__(cls)
@@ -107,24 +107,25 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         on_nonfinite: str = "warn",
         on_unsavable: str = "warn",
     ) -> None:
-        # TensorFlow's own constructor would trust the state file; everything it sets is set here.
+        # Sets what TensorFlow's constructor sets, which would trust the state file.
         if not isinstance(checkpoint, Checkpoint):
             raise TypeError(
-                f"expected tfckpt.Checkpoint(model=model) first, found {type(checkpoint).__name__}"
+                "the first argument must be a tfckpt.Checkpoint, such as "
+                f"tfckpt.Checkpoint(model=model), found {type(checkpoint).__name__}"
             )
         if checkpoint_interval is not None and step_counter is None:
-            raise ValueError("checkpoint_interval needs a step_counter to count by")
+            raise ValueError("checkpoint_interval requires a step_counter")
         self._checkpoint = checkpoint
         self._directory = os.fspath(directory)
-        place = absolute(self._directory)
+        path = absolute(self._directory)
         files = files_of(self._directory, durable=durable)
-        self._terms = SaveOptions(
+        self._save_options = SaveOptions(
             files,
             arguments.one_of("on_nonfinite", on_nonfinite, ("save", "warn", "refuse")),
             arguments.one_of("on_unsavable", on_unsavable, ("warn", "error")),
         )
         name = arguments.checkpoint_name(checkpoint_name)
-        self._files = Directory(place, name, files)
+        self._files = Directory(path, name, files)
         self._checkpoint_prefix = join(self._directory, name)
         self._rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
         self._enable_async = enable_async
@@ -133,7 +134,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._checkpoint_interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
-        self._own: set[str] = set()  # what this manager has saved
+        self._own: set[str] = set()  # paths that this manager has saved
         self._run_began, self._preserved = self._files.history()
         self._remarks = Remarks(self._rules, self._directory)
 
@@ -145,10 +146,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     @property
     def checkpoints(self) -> list[str]:
         """The paths of all checkpoints of that name in the directory, oldest first."""
-        return [self._spelt(found.prefix) for found in self._files.checkpoints()]
+        return [self._as_given(each.prefix) for each in self._files.checkpoints()]
 
-    def _spelt(self, prefix: str) -> str:
-        """A path as the directory was given."""
+    def _as_given(self, prefix: str) -> str:
+        """The path of a checkpoint, relative if the caller's directory was."""
         return join(self._directory, os.path.split(prefix)[1])
 
     @in_turn("_checkpoint._tfckpt_background")
@@ -160,27 +161,27 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         *,
         about: RecordMetadata | None = None,
     ) -> str | None:
-        """Save, then delete what the rules release.
+        """Save, then delete the checkpoints that no rule keeps.
 
         Args:
             checkpoint_number: a number to use instead of the next one.
-            check_interval: whether ``checkpoint_interval`` holds this save back.
+            check_interval: whether to skip this save if ``checkpoint_interval`` says so.
             options: ``tf.train.CheckpointOptions``.
             about: step, epoch and metrics for the commit record.
 
         Returns:
-            The path; None where no save was due. It is complete and on disk, or, with
-            ``enable_async``, being written: it is there once ``sync`` or the next save returns.
+            The path; None if no save was due. The checkpoint is complete and on disk; with
+            ``enable_async``, it is once ``sync`` or the next save returns.
 
         Raises:
             InUseError: another process saves into the directory.
-            SaveError: it failed, or an argument is no number that a record can hold, or the one
-                before, in the background, failed; no file of what failed is left, no counter has
-                moved, and the next call saves.
+            SaveError: the save failed, an argument cannot be written into a record, or the previous
+                save in the background failed. No file of the failed save is left, no counter has
+                changed, and the next call saves.
         """
         with saving(self._checkpoint._tfckpt_workers()) as agreement:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
-            about = arguments.about(about or RecordMetadata())
+            about = arguments.record_metadata(about or RecordMetadata())
             background = self._checkpoint._tfckpt_background
             if not background.busy:
                 background.finish()
@@ -191,11 +192,11 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 background.finish()
             begun = self._begin(checkpoint_number) if agreement.chief else None
             with given_back(begun):
-                told = agreement.meet(begun and dataclasses.asdict(begun.numbers))[0]
-                if told is None:
+                agreed = agreement.meet(begun and dataclasses.asdict(begun.numbers))[0]
+                if agreed is None:
                     return None
                 background.finish()
-        numbers, give_back = Numbers(**told), partial(give_back_number, begun)
+        numbers, give_back = Numbers(**agreed), partial(give_back_number, begun)
         counter = self._checkpoint.save_counter
         before = as_int(counter), self._last_checkpoint_step
         path = f"{self._checkpoint_prefix}-{numbers.chosen}"
@@ -217,7 +218,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             path,
             f"{self._files.prefix}-{numbers.chosen}",
             self._with_async(options),
-            self._terms,
+            self._save_options,
             dataclasses.replace(
                 about,
                 sequence=begun.sequence if begun else None,
@@ -231,13 +232,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         return path
 
     def claim(self) -> None:
-        """Be the only process that saves into the directory, and see that a save can be made.
+        """Lock the directory for this process, and check that a save is possible.
 
-        Each save does the first; called before a training, this refuses what would fail later.
+        Every save locks the directory; call this before a training to fail before it starts.
 
         Raises:
             InUseError: another process saves into the directory.
-            SaveError: it cannot be made or written, or has no room for a save.
+            SaveError: the directory cannot be created or written, or the disk has too little space.
         """
         with saving(self._checkpoint._tfckpt_workers()) as agreement:
             if agreement.chief:
@@ -247,7 +248,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             agreement.meet(None)
 
     def beside(self, step: int | None) -> str:
-        """What is said of a run that begins at this step where another one left checkpoints."""
+        """The warning for a run that starts at this step beside checkpoints of another, if any."""
         workers = self._checkpoint._tfckpt_workers()
         begun = self._checkpoint._tfckpt_lineage.goes_on(f"{self._files.prefix}-1")
         if not self._rules or begun or not (workers is None or workers.chief):
@@ -256,18 +257,18 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         return "" if before is None else self._remarks.beside(before.prefix, before.step)
 
     def _begin(self, checkpoint_number: int | None) -> Begun | None:
-        """Take a number in the directory that this process claims; None where it is busy."""
+        """Lock the directory and take a number; None if a save is being written already."""
         if self._checkpoint._tfckpt_background.busy:
-            logging.info("no save: the one before is still being written")
+            logging.info("save skipped: the previous one is still being written")
             return None
         counter = as_int(self._checkpoint.save_counter)
         with failing_as_save(self._checkpoint_prefix):
-            tidied = self._files.claim()
+            recovered = self._files.claim()
             found = self._files.checkpoints()
             preserved = tuple(sorted(self._decide(found).preserved))
             last = self._files.order(found[-1]) if found else (0, -1)
-            above = max(counter, last[0], tidied)
-            number = Number(self._files.prefix, above, self._terms.files, checkpoint_number)
+            above = max(counter, last[0], recovered)
+            number = Number(self._files.prefix, above, self._save_options.files, checkpoint_number)
         chosen = number.value if checkpoint_number is None else checkpoint_number
         counted = number.value if checkpoint_number is None else counter + 1
         sequence = None if (chosen, 0) > last else (last[0], last[1] + 1)
@@ -289,8 +290,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         )
 
     def retention(self) -> Decision:
-        """What the rules keep, each with its reason, and what the next save deletes: a dry run."""
-        return self._files.sure(self._decide(self._files.checkpoints()))
+        """A dry run: what the rules keep and why, and what the next save deletes."""
+        return self._files.deletable(self._decide(self._files.checkpoints()))
 
     def _decide(self, checkpoints: Sequence[Candidate]) -> Decision:
         return self._files.decide(
@@ -302,7 +303,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         )
 
     def _in_use(self, checkpoints: Sequence[Candidate]) -> set[str]:
-        """What was restored, where somebody preferred it to newer ones that are still there."""
+        """The restored checkpoint, if it was preferred to newer ones that still exist."""
         source = self._checkpoint._tfckpt_lineage.prefix
         if source is None or not same_directory(source, self._files.path):
             return set()
@@ -317,20 +318,20 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         return {chosen.prefix}
 
     def _sweep(self, path: str) -> None:
-        """Delete what the rules release; the checkpoint is committed, whatever fails here."""
+        """Delete what no rule keeps; the checkpoint is committed even if this fails."""
         self._own.add(path)
-        self._files.forget(path)  # an older one of that number is known by another record
+        self._files.forget(path)  # a record of the same number may be cached
         try:
             found = self._files.checkpoints()
-            decision = self._files.sure(self._decide(found))
+            decision = self._files.deletable(self._decide(found))
             self._preserved = decision.preserved
         except CheckpointError as error:
-            logging.warning("%s is saved, and nothing was deleted: %s", path, error)
+            logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
             return
         failed = self._files.release(found, decision)
         for prefix in decision.delete:
             if prefix in failed:
-                logging.warning("%s: the next save goes on deleting it: %s", prefix, failed[prefix])
+                logging.warning("%s: not deleted, the next save tries: %s", prefix, failed[prefix])
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
         staying = [one for one in found if one.prefix not in decision.delete]
@@ -339,32 +340,32 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     @in_turn("_checkpoint._tfckpt_background")
     def restore_or_initialize(self) -> str | None:
-        """Restore the newest checkpoint that can be read, or call ``init_fn`` where there is none.
+        """Restore the newest checkpoint that can be read, or call ``init_fn`` if there is none.
 
-        What the checkpoint does not have keeps its values, as in TensorFlow; a warning names it,
-        since no status is returned.
+        Variables that the checkpoint does not have keep their values, as in TensorFlow; a warning
+        names them, since no status is returned.
 
         Returns:
-            The path restored from; None where there was no checkpoint.
+            The path restored from; None if there was no checkpoint.
 
         Raises:
-            DamagedCheckpointError: there are checkpoints, and none can be read.
-            RefusedError: the newest readable one does not fit.
+            DamagedCheckpointError: there are checkpoints, but none can be read.
+            RefusedError: the newest readable one does not match the objects.
         """
         self._checkpoint._tfckpt_background.failure()
         workers = self._checkpoint._tfckpt_workers()
-        if path := chosen(workers, self._restore_newest, self._restore_told, lambda _: None):
+        if path := chosen(workers, self._restore_newest, self._restore_as_chief, lambda _: None):
             return path
-        found = look(self._directory, self._terms.files)
+        found = look(self._directory, self._save_options.files)
         if found.notable:
-            nothing = f"no checkpoint called {self._files.checkpoint_name} is there to restore"
+            nothing = f"no checkpoint named {self._files.checkpoint_name!r} to restore"
             logging.warning("%s", "\n  ".join([nothing, *found.lines(For.TRAINING)]))
         if self._init_fn is not None:
             self._init_fn()
         return None
 
     def _restore_newest(self) -> str | None:
-        """Restore the newest checkpoint that can be read, None where there is none."""
+        """Restore the newest checkpoint that can be read; None if there is none."""
         rejected: list[str] = []
         for path, reason in self._files.restorable():
             if reason:
@@ -380,12 +381,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             raise DamagedCheckpointError(
                 "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
                 path=self._directory,
-                hint="to start anew, use another directory",
+                hint="to start from scratch, use another directory",
             )
         return None
 
-    def _restore_told(self, name: str | None) -> str | None:
-        """Restore what the chief restores."""
+    def _restore_as_chief(self, name: str | None) -> str | None:
+        """Restore the checkpoint that the chief chose."""
         return None if name is None else self._restore_one(join(self._files.path, name))
 
     def _restore_one(self, path: str, choice: str | None = None) -> str:
@@ -396,4 +397,4 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         ).expect_partial()
         if self._checkpoint_interval is not None:
             self._last_checkpoint_step = as_int(self._step_counter)
-        return self._spelt(path)
+        return self._as_given(path)

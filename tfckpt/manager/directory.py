@@ -1,12 +1,11 @@
-"""The checkpoints of one directory: found by the directory itself, deleted record first.
+"""The checkpoints of one directory: found by listing it, deleted record first.
 
-TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools and read for nothing but
-the times that they are told: a damaged one costs nothing, and one that points elsewhere is not
-followed.
+TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools; only its timestamps are
+ever read. So a damaged one does no harm, and one that points to another directory is not followed.
 
-Names tell what there is and in which order, so that a directory of very many checkpoints is listed
-and its newest one found without reading their records. A record is read once, when a rule asks for
-what only it says, or before its checkpoint is kept or deleted by a rule.
+File names say which checkpoints exist and in which order, so that a directory of very many is
+listed, and its newest one found, without reading records. A record is read once: when a rule needs
+its content, or before a rule keeps or deletes its checkpoint.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Directory:
-    """A directory, and the name that its checkpoints begin with."""
+    """A directory, and the name of its checkpoints."""
 
     path: str
     checkpoint_name: str
@@ -47,52 +46,53 @@ class Directory:
 
     @property
     def prefix(self) -> str:
-        """What the paths of all of them begin with."""
+        """The path of a checkpoint up to the dash before its number."""
         return join(self.path, self.checkpoint_name)
 
     def checkpoints(self) -> list[Candidate]:
-        """In the order of their saves, oldest first; those with no index and no record are none."""
-        return [one for one in self._in_order() if one.kind is not CheckpointKind.TORN]
+        """Oldest save first, without those that have neither an index nor a record."""
+        ordered = self._in_order()
+        return [each for each in ordered if each.kind is not CheckpointKind.TORN]
 
     def _in_order(self) -> list[Candidate]:
-        found = discovery.candidates(self.path, self.checkpoint_name, self.files)
-        return sorted(found, key=lambda one: (self.order(one), one.prefix))
+        candidates = discovery.candidates(self.path, self.checkpoint_name, self.files)
+        return sorted(candidates, key=lambda each: (self.order(each), each.prefix))
 
-    def order(self, one: Candidate) -> tuple[int, int]:
-        """The place of a checkpoint in the order of saves: its number, unless its record differs.
+    def order(self, checkpoint: Candidate) -> tuple[int, int]:
+        """The sort key in the order of saves: the number, unless the record says otherwise.
 
-        It does where numbers were given by hand and went down.
+        A record does if a caller passed a lower number than the last one.
         """
-        in_order = one.kind is not CheckpointKind.COMMITTED or not one.out_of_order
-        head = None if in_order else self.head(one.prefix)
-        return (one.number, 0) if head is None else head.order
+        committed = checkpoint.kind is CheckpointKind.COMMITTED
+        head = self.head(checkpoint.prefix) if committed and checkpoint.out_of_order else None
+        return (checkpoint.number, 0) if head is None else head.order
 
     def restorable(self) -> Iterator[tuple[str, str]]:
         """Prefixes in the order in which to try them, ``""`` with the reason not to try one.
 
-        The newest first, but last one that tfckpt wrote and whose record is gone, since nobody says
-        what it is. Where all have been tried and a writer has meanwhile saved more, those follow.
+        The newest comes first, and last a newer one that tfckpt wrote and whose record is missing,
+        since it may be incomplete. Checkpoints saved while the others were tried follow.
         """
         tried: set[str] = set()
         while fresh := [one for one in reversed(self._in_order()) if one.prefix not in tried]:
             committed = (self.order(one) for one in fresh if one.kind is CheckpointKind.COMMITTED)
             acknowledged = next(committed, None)
-            doubtful = []
+            unrecorded = []
             for one in fresh:
                 tried.add(one.prefix)
                 newer = acknowledged is not None and self.order(one) > acknowledged
                 if one.kind is CheckpointKind.TORN:
-                    yield "", f"{one.prefix}: has data and no index, which was lost or not copied"
+                    yield "", f"{one.prefix}: has data but no index, which was lost or not copied"
                 elif (
                     newer
                     and one.kind is CheckpointKind.FOREIGN
                     and self._without_record(one.prefix)
                 ):
-                    doubtful.append(one.prefix)
-                    yield "", f"{one.prefix}: tfckpt wrote it, and its commit record is missing"
+                    unrecorded.append(one.prefix)
+                    yield "", f"{one.prefix}: written by tfckpt, but its commit record is missing"
                 else:
                     yield one.prefix, ""
-            for prefix in doubtful:
+            for prefix in unrecorded:
                 yield prefix, ""
 
     def _without_record(self, prefix: str) -> bool:
@@ -100,30 +100,40 @@ class Directory:
             with open_checkpoint(prefix, files=self.files) as stored:
                 return stored.kind == "uncommitted"
         except CheckpointError:
-            return False  # whoever tries it will say what is wrong with it
+            return False  # trying it raises the error
 
     def head(self, prefix: str) -> CommitRecord | None:
-        """What the record of a checkpoint says but its values, None where there is none."""
+        """The record of a checkpoint without its values; None if there is no readable one."""
         try:
             return self._heads[prefix]
         except KeyError:
             pass
         try:
-            found = record_file.read_head(record_file.path_of(prefix), prefix, self.files)
-        except CheckpointError:  # whoever restores it will say what is wrong with it
-            found = None
-        self._heads[prefix] = found
-        return found
+            head = record_file.read_head(record_file.path_of(prefix), prefix, self.files)
+        except CheckpointError:  # restoring it raises the error
+            head = None
+        self._heads[prefix] = head
+        return head
 
     def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
-        """Those that tfckpt committed, as the rules of what to keep see them."""
+        """Those that tfckpt committed, as the retention rules see them."""
         result = []
         for one in checkpoints:
             head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
             if head is not None:
-                facts = head.time, head.step, head.metrics, head.finite, head.sequence
-                run = head.run_first, head.mid_epoch
-                result.append(SavedCheckpoint(one.prefix, one.number, *facts, *run))
+                result.append(
+                    SavedCheckpoint(
+                        one.prefix,
+                        one.number,
+                        head.time,
+                        head.step,
+                        head.metrics,
+                        head.finite,
+                        head.sequence,
+                        head.run_first,
+                        head.mid_epoch,
+                    )
+                )
         return result
 
     def decide(
@@ -135,16 +145,10 @@ class Directory:
         preserved: Collection[int],
         in_use: Collection[str],
     ) -> Decision:
-        """What to keep of those that tfckpt committed; one without a readable record is none.
+        """:func:`tfckpt.manager.retention.decide`, of those that tfckpt committed.
 
-        What is to be deleted is still to be made :meth:`sure` of.
-
-        Args:
-            checkpoints: what there is.
-            rules: what is kept.
-            anchor: as :func:`tfckpt.manager.retention.decide` has it, like the other two.
-            preserved: numbers that are kept for good.
-            in_use: prefixes that are never deleted.
+        One whose record cannot be read counts as not committed. Pass the result through
+        :meth:`deletable` before deleting anything.
         """
         unread = [_Unread(self, one) for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
         while True:
@@ -155,8 +159,8 @@ class Directory:
                 return decision
             unread = [one for one in unread if self._heads.get(one.prefix, ...) is not None]
 
-    def sure(self, decision: Decision) -> Decision:
-        """The same without deleting what has no readable record; those records are read now."""
+    def deletable(self, decision: Decision) -> Decision:
+        """The same without deletions of checkpoints that have no readable record."""
         readable = tuple(prefix for prefix in decision.delete if self.head(prefix) is not None)
         return dataclasses.replace(decision, delete=readable)
 
@@ -166,7 +170,7 @@ class Directory:
         return head
 
     def history(self) -> tuple[float, frozenset[int]]:
-        """When the run began, and which numbers `every_n_hours` keeps for good, as records say."""
+        """Unix time at which the run began, and the numbers that `every_n_hours` keeps for good."""
         preserved: frozenset[int] | None = None
         for one in reversed(self.checkpoints()):
             head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
@@ -178,59 +182,53 @@ class Directory:
                 return min(head.run_began, time.time()), preserved
         return time.time(), preserved or frozenset()
 
-    def release(self, found: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
-        """Delete what no rule keeps, once TensorFlow's tools are told what stays.
-
-        Args:
-            found: all checkpoints there are.
-            decision: which of them to delete.
-
-        Returns:
-            Prefix → why it is still there; the next call goes on deleting it.
-        """
-        going = set(decision.delete)
+    def release(self, checkpoints: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
+        """Write the state file, then delete what no rule keeps; prefix → why it is not deleted."""
+        deleted = set(decision.delete)
         try:
-            staying = [one for one in found if one.prefix not in going]
-            self.write_state(staying, decision.last_preserved)
+            kept = [each for each in checkpoints if each.prefix not in deleted]
+            self.write_state(kept, decision.last_preserved)
         except OSError as error:
-            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
+            logging.warning(
+                "could not write the state file `checkpoint` for TensorFlow's tools: %s", error
+            )
         failed = {}
         for prefix in decision.delete:
             try:
                 self.delete(prefix)
-            except OSError as error:  # noqa: PERF203 (one that stays keeps no other from going)
+            except OSError as error:  # noqa: PERF203 (one failure does not stop the others)
                 failed[prefix] = error
         return failed
 
     def run_before(self, step: int | None) -> Committed | None:
-        """What would stay of the runs before one that begins now, at this step."""
+        """The checkpoint of a previous run that is kept if a run begins now, at this step."""
         saved = self.saved(self.checkpoints())
         number = saved[-1].order[0] + 1 if saved else 1
         coming = SavedCheckpoint("", number, 0.0, step, {}, None, run_first=(number, 0))
         return run_before([*saved, coming])
 
     def claim(self) -> int:
-        """Be the only process that saves here, and tidy what a dead one left.
+        """Lock the directory for this process and recover interrupted saves.
 
         Returns:
-            A number that the next one is to be above.
+            A number; the next save must have a higher one.
 
         Raises:
-            InUseError: another process is.
-            OSError: the directory cannot be made or written.
+            InUseError: another process saves into the directory.
+            OSError: the directory cannot be created or written.
         """
         return recovery.claim(self.path, self.checkpoint_name, self.files)
 
     def claim_for(self, nbytes: int) -> None:
-        """The same before a training, and see that a save of so many bytes could be made.
+        """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible.
 
         Raises:
             InUseError: another process saves into the directory.
-            SaveError: it cannot be made or written, or has no room.
+            SaveError: it cannot be created or written, or the disk has too little space.
         """
         try:
             self.claim()
-            if self.files.renames:  # a store without renames keeps what was tried
+            if self.files.renames:  # other stores may keep what was only a test
                 with temporary(self._file(".tfckpt.probe")) as probe:
                     self.files.create(probe).close()
                     self.files.remove(probe)
@@ -238,25 +236,25 @@ class Directory:
             raise
         except OSError as error:
             raise SaveError(
-                f"{self.path}: cannot hold checkpoints: {error.strerror or error}",
-                hint="nothing was trained; give a directory that this process can make and write",
+                f"{self.path}: checkpoints cannot be written: {error.strerror or error}",
+                hint="nothing was trained; use a directory that this process may create and write",
             ) from error
         free = self.files.free(self.path)
         if free is not None and free < nbytes:
             raise SaveError(
                 f"{self.path}: {no_space(nbytes, free)}",
-                hint="make room, or save into a directory on another disk; old checkpoints are "
-                "deleted only after a new one is saved",
+                hint="free disk space, or save into a directory on another disk; old checkpoints "
+                "are deleted only after a new one is saved",
             )
 
     def forget(self, prefix: str) -> None:
-        """Read its record anew: it was saved again under the same number."""
+        """Drop the cached record: the checkpoint was saved again under the same number."""
         self._heads.pop(prefix, None)
 
     def write_state(self, checkpoints: Iterable[Candidate], last_preserved: float) -> None:
-        """Tell TensorFlow's tools which checkpoints there are, the newest last.
+        """Write the state file for TensorFlow's tools, the newest last.
 
-        One that lost its index is none to them: `latest_checkpoint` would answer None for all.
+        One without an index is left out: `latest_checkpoint` would return None because of it.
         """
         whole = [one.prefix for one in checkpoints if one.kind is not CheckpointKind.DAMAGED]
         if not whole:
@@ -264,9 +262,9 @@ class Directory:
         names, now = [os.path.split(prefix)[1] for prefix in whole], time.time()
         heads = [self._heads.get(prefix) for prefix in whole]
         known = self._stamps() if None in heads else {}
-        for place, name in enumerate(names):
-            if heads[place] is None and name not in known:
-                heads[place] = self.head(whole[place])
+        for index, name in enumerate(names):
+            if heads[index] is None and name not in known:
+                heads[index] = self.head(whole[index])
         times = [
             min(known.get(name, now) if head is None else head.time, now)
             for name, head in zip(names, heads, strict=True)
@@ -275,11 +273,11 @@ class Directory:
         self.files.write_atomic(self._file(STATE_FILE), render(state).encode())
 
     def _stamps(self) -> dict[str, float]:
-        """Name → Unix time, of what the state file tells, which may be damaged or older."""
+        """Name → Unix time, from the state file; {} if it is missing or damaged."""
         try:
             state = read_state(self._file(STATE_FILE), self.files)
         except CheckpointError as error:
-            logging.warning("%s; it is written anew", error)
+            logging.warning("%s; it will be rewritten", error)
             state = None
         if state is None:
             return {}
@@ -287,7 +285,7 @@ class Directory:
         return dict(zip(names, state.all_model_checkpoint_timestamps, strict=False))
 
     def delete(self, prefix: str) -> None:
-        """Delete a checkpoint of this directory: its record, then its index, then its data."""
+        """Delete a checkpoint: its record, then its index, then its data."""
         recovery.delete(prefix, self.files)
         self.forget(prefix)
 
@@ -296,11 +294,11 @@ class Directory:
 
 
 class _UnreadableError(Exception):
-    """There is no record that can be read where a rule needs what it says."""
+    """A rule needs a record that cannot be read."""
 
 
 class _Unread:
-    """A committed checkpoint as the rules see it: its record is read when one of them asks."""
+    """A committed checkpoint whose record is read when a rule first needs it."""
 
     def __init__(self, directory: Directory, one: Candidate) -> None:
         self.prefix, self.number, self.order = one.prefix, one.number, directory.order(one)

@@ -1,4 +1,4 @@
-"""What a save is called, as the chief of several workers finds it out and tells it."""
+"""The number of a save, which the chief of several workers takes and sends to the others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Numbers:
     """The same in all workers.
 
     Attributes:
-        chosen: of the save, the end of its name.
-        counted: what ``save_counter`` is to be.
+        chosen: the number in the checkpoint's name.
+        counted: the value that ``save_counter`` gets.
     """
 
     chosen: int
@@ -27,12 +27,12 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True)
 class Begun:
-    """A save that has a number, where it is made.
+    """A save that has taken its number, on the chief.
 
     Attributes:
-        number: what nobody else in the process gets.
-        numbers: what is told.
-        sequence: its place in the order of saves, where its number does not say it.
+        number: reserved in this process.
+        numbers: what the other workers receive.
+        sequence: its sort key in the order of saves, if its number does not say it.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps for good.
     """
 
@@ -43,14 +43,14 @@ class Begun:
 
 
 def give_back_number(begun: Begun | None) -> None:
-    """The number is free again, or told by the files; nothing where another worker has it."""
+    """Free the number; does nothing on workers other than the chief."""
     if begun is not None:
         begun.number.give_back()
 
 
 @contextlib.contextmanager
 def given_back(begun: Begun | None) -> Iterator[None]:
-    """Where what is inside fails, the number is free again."""
+    """Free the number if the body raises."""
     try:
         yield
     except BaseException:

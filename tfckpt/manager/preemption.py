@@ -1,20 +1,20 @@
-"""Preemption: a signal that asks the process to end does so after one more save.
+"""Preemption: on a signal that asks the process to end, save once more, then end.
 
-The first signal is remembered until the next step boundary. From then on a second one ends the
-process at once, and so does the end of the grace time, even where a step hangs in C++: Python's own
-handlers run only between two instructions of the main thread, so a thread listens on
-``signal.set_wakeup_fd`` and gives the signals their default meaning back in C. A save that is
-killed is none, by the commit protocol.
+The first signal is remembered until the current step is over. After it, a second signal ends the
+process at once, and so does the end of the grace time, even if a step hangs in C++: Python runs its
+signal handlers only between two instructions of the main thread, so a thread listens on
+``signal.set_wakeup_fd`` and restores the default handlers in C. A save that is killed leaves no
+checkpoint, by the commit protocol.
 
-After the save the signal means what it meant before: a handler from Python is called, and training
-goes on under its control; the default of SIGINT is KeyboardInterrupt, that of the others becomes
-SystemExit with the status that a shell shows for the signal, so that ``finally`` blocks and
-``atexit`` run; one that was ignored only saves.
+After the save, the signal's previous handler applies. A Python handler is called, and decides
+whether training continues. The default of SIGINT is KeyboardInterrupt; that of the others becomes
+SystemExit with the exit status that a shell shows for the signal, so that ``finally`` blocks and
+``atexit`` run. A signal that was ignored only saves.
 
-What remains: Python code that holds the interpreter's lock for ever stops the listening thread,
-too. Where asyncio has the wakeup descriptor it keeps it, and a hanging step is not ended. Process 1
-of a container, for which the kernel ignores default meanings, is not ended by a second signal but
-by the end of the grace time. A forked child has the handlers from before.
+Limits: Python code that never releases the GIL also stops the listening thread. If asyncio uses the
+wakeup descriptor, it keeps it, and a hanging step is not ended. Process 1 of a container, for which
+the kernel ignores default handlers, is not ended by a second signal, only by the end of the grace
+time. A forked child has the previous handlers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Signals:
 
     Args:
         names: as in Python's ``signal`` module.
-        grace: seconds from the first signal to the end of the process, saved or not.
+        grace: seconds from the first signal until the process is ended, saved or not.
 
     >>> import signal
     >>> signals = Signals(["SIGTERM"], grace=25)
@@ -61,16 +61,16 @@ class Signals:
 
     @property
     def received(self) -> tuple[signal.Signals, ...]:
-        """What has come and waits for a step boundary."""
+        """The signals that wait for the end of the step."""
         return () if self._watch is None or self._watch.ended else tuple(self._watch.received)
 
     @property
     def watching(self) -> bool:
-        """Whether a signal would wait for a step boundary."""
+        """Whether a signal would wait for the end of the step."""
         return self._watch is not None and not self._watch.ended
 
     def received_elsewhere(self, names: Iterable[str]) -> None:
-        """What another worker of the same training has received is received here, too."""
+        """Take signals that another worker of the same training has received."""
         watch = self._watch
         if watch is None or watch.ended:
             return
@@ -79,26 +79,26 @@ class Signals:
                 watch.take(number)
 
     def install(self) -> None:
-        """Watch from here on; nothing where it is so already, or there is nothing to watch.
+        """Install the handlers, unless they are installed or there are no signals to watch.
 
         Raises:
-            TfckptError: this is not the main thread, or a handler could not be put back.
+            TfckptError: this is not the main thread, or a handler could not be restored later.
         """
         if not self._numbers:
             return
         if os.name != "posix" or not _in_main_thread():
             names = ", ".join(number.name for number in self._numbers)
             raise TfckptError(
-                f"manager.save.on_signal: {names} cannot be handled here: Python handles signals "
-                "in the main thread only, and tfckpt on POSIX systems only",
-                hint="train in the main thread, or leave on_signal out",
+                f"manager.save.on_signal: cannot handle {names}: Python handles signals only in "
+                "the main thread, and tfckpt only on POSIX systems",
+                hint="train in the main thread, or remove on_signal",
             )
         if self._watch is None or self._watch.ended:
             self._watch = _Handlers(self._numbers, self._grace)
         self._watch.abandoned = False
 
     def leave(self) -> None:
-        """Put the handlers back; what was received now means what it meant before.
+        """Restore the previous handlers, and pass them what was received.
 
         Raises:
             SystemExit: a signal was received that ends the process by default.
@@ -118,10 +118,10 @@ class Signals:
                 raise SystemExit(128 + number)
 
     def abandon(self) -> None:
-        """Put the handlers back where nobody will ask for them any more, from any thread.
+        """Restore the previous handlers when no step will follow; from any thread.
 
-        A signal that was received before ends the process when its grace is over. In another thread
-        the handlers cannot be put back: the next signal does that, and then means what it meant.
+        A signal that was received before ends the process when its grace time is over. Outside the
+        main thread handlers cannot be restored: the next signal does that, and is then passed on.
         """
         watch = self._watch
         if watch is None or watch.received:
@@ -172,10 +172,12 @@ class _Handlers:
             signal.raise_signal(number)
 
     def take(self, number: signal.Signals) -> None:
-        """It is received, and waits for a step boundary."""
+        """Record a signal, which waits for the end of the step."""
         self.received.append(number)
-        with contextlib.suppress(BlockingIOError):  # full of what will be read
-            os.write(self.writer, b"\0")  # where another has the wakeup descriptor
+        with contextlib.suppress(
+            BlockingIOError
+        ):  # the pipe is full, so the thread wakes up anyway
+            os.write(self.writer, b"\0")  # in case the wakeup descriptor is not ours
 
     def _listen(self) -> None:
         while numbers := os.read(self._reader, 64):
@@ -198,10 +200,10 @@ class _Handlers:
                     self._set_in_c(each, None)  # SIG_DFL
         limit = ""
         if ends:
-            limit = f", at most {self._grace:g} s"
-            # Its own thread, since a log may block.
+            limit = f", within {self._grace:g} s"
+            # In a thread of its own, since logging may block.
             threading.Thread(target=self._count_down, args=(number,), daemon=True).start()
-        logging.warning("%s: saving at the next step%s", number.name, limit)
+        logging.warning("%s received: saving after this step%s", number.name, limit)
 
     def _count_down(self, number: signal.Signals) -> None:
         if self._over.wait(self._grace):
@@ -209,11 +211,11 @@ class _Handlers:
         with self._lock:
             if not self.ended:
                 os.kill(os.getpid(), number)
-                time.sleep(1)  # only process 1 of a container lives on
+                time.sleep(1)  # only process 1 of a container survives
                 os._exit(128 + number)
 
     def end(self) -> None:
-        """Put everything back; in the main thread."""
+        """Restore everything; call it in the main thread."""
         with self._lock:
             if self.ended:
                 return
@@ -225,7 +227,7 @@ class _Handlers:
         self._over.set()
 
     def end_in_child(self) -> None:
-        """The same after a fork, where locks and threads are as dead as they were held."""
+        """The same after a fork, where threads are gone and locks may be held for ever."""
         self._put_back()
         self.ended = True
         _take_wakeup_from(self.writer)
@@ -234,12 +236,12 @@ class _Handlers:
 
     def _put_back(self) -> None:
         for number, previous in self.previous.items():
-            if signal.getsignal(number) == self._handle:  # else another stands on top of it
-                signal.signal(number, _still_meant(number, previous))
+            if signal.getsignal(number) == self._handle:  # else a later handler replaced it
+                signal.signal(number, _live_handler(number, previous))
 
 
 _active: list[_Handlers] = []
-"""Installed and not put back; the last one has the wakeup descriptor."""
+"""Installed ones; the last has the wakeup descriptor."""
 
 
 def _in_main_thread() -> bool:
@@ -250,18 +252,18 @@ def _handler(number: signal.Signals) -> Any:
     handler = signal.getsignal(number)
     if handler is None:
         raise TfckptError(
-            f"manager.save.on_signal: {number.name} has a handler that Python did not install, "
-            "and could not put back",
-            hint=f"leave {number.name} out",
+            f"manager.save.on_signal: {number.name} has a handler that Python did not install "
+            "and could not restore",
+            hint=f"remove {number.name} from on_signal",
         )
     return handler
 
 
-def _still_meant(number: signal.Signals, handler: Any) -> Any:
-    """The handler itself, or what was under it where it belongs to a watch that ended before."""
+def _live_handler(number: signal.Signals, handler: Any) -> Any:
+    """The handler, or the one it replaced if it belongs to an installation that has ended."""
     owner = getattr(handler, "__self__", None)
     if isinstance(owner, _Handlers) and owner.ended:
-        return _still_meant(number, owner.previous[number])
+        return _live_handler(number, owner.previous[number])
     return handler
 
 
@@ -280,7 +282,7 @@ def _take_wakeup_from(writer: int) -> None:
 
 
 class _Fork(threading.local):
-    """Between fork and handlers put back, a signal for the child would reach this process."""
+    """Blocks signals around a fork: the child would write them into this process's pipe."""
 
     mask: Any = ()
 

@@ -1,7 +1,7 @@
-"""What is said of saves, so that none is missed: when they come, what stays, and what cannot work.
+"""Messages about the saves of a run: when they happen, what is kept, and which rules cannot work.
 
-A rule that looks for a metric may misspell it, and a run may begin anew in the directory of another
-one. Both are said once, when they first show, and name what there is.
+A rule may misspell a metric, and a run may start in the directory of another one. Each is reported
+once, when it is first noticed, with the names that exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def outlook(manager: Manager) -> str:
-    """When a run saves and where, and what it keeps.
+    """One line: where and when a run saves, and what it keeps.
 
     >>> from tfckpt.policy import Keep, Manager, Save
     >>> save = Save(every_epochs=1, every_steps=100)
@@ -39,7 +39,7 @@ def outlook(manager: Manager) -> str:
 
 
 def nothing_saved(manager: Manager | None) -> tuple[str, str]:
-    """Why ``fit`` saves nothing, and what to do; two empty texts where it does."""
+    """Why ``fit`` saves nothing, and what to do; two empty strings if it saves."""
     if manager is None:
         message = "nothing is saved: the config has no `manager` section"
         return message, "add `manager: {directory: …, save: {every_epochs: 1}}`"
@@ -59,24 +59,24 @@ def never_due(manager: Manager | None) -> tuple[str, str]:
         return "", ""
     reason = "the config has no `manager.save`"
     if manager.save.every_epochs is not None:
-        reason = "it counts steps and minutes, and `manager.save` has `every_epochs` alone"
-    return message + reason, "add `save: {every_steps: 100}`, or save by `run.save()`"
+        reason = "it counts steps and minutes, but `manager.save` has only `every_epochs`"
+    return message + reason, "add `save: {every_steps: 100}`, or call `run.save()`"
 
 
 def out_of_reach(manager: Manager) -> Iterator[str]:
-    """What is declared and cannot come in ``fit``."""
+    """Rules of the config that cannot take effect in ``fit``."""
     save = manager.save
     if save.every_epochs is None and save.every_minutes is None:
         for rule in manager.rules:
             if rule.monitor is not None and rule.monitor.startswith("val_"):
                 yield (
-                    f"no checkpoint will have {rule.monitor!r}, which `best` compares: it is known "
-                    "at the end of an epoch, and nothing is saved there; add `every_epochs: 1`"
+                    f"no checkpoint will have {rule.monitor!r}, which `best` compares: it is "
+                    "measured at the end of an epoch, when nothing is saved; add `every_epochs: 1`"
                 )
 
 
 def idle(rule: Keep, saved: Sequence[Committed]) -> str:
-    """Why a rule keeps nothing in particular: none has what it goes by; "" where one has."""
+    """Why a rule keeps nothing: no checkpoint has its metric or step; "" if one has."""
     if rule.best is not None and rule.monitor is not None:
         values = (one.metrics.get(rule.monitor, math.nan) for one in saved)
         if not all(map(math.isnan, values)):
@@ -89,49 +89,39 @@ def idle(rule: Keep, saved: Sequence[Committed]) -> str:
             return f"{reason}: save with `metrics={{{rule.monitor!r}: …}}`"
         near = difflib.get_close_matches(rule.monitor, names, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        return f"{reason}; there is {_listed(names)}{meant}"
+        return f"{reason}; the checkpoints have {_listed(names)}{meant}"
     if rule.every_n_steps is not None and all(one.step is None for one in saved):
         return (
-            "no checkpoint has a step, which `every_n_steps` counts by: save an optimizer, or give "
-            "the run a variable as `step`"
+            "no checkpoint has a step, which `every_n_steps` requires: save an optimizer, or pass "
+            "a variable as `step`"
         )
     return ""
 
 
 class Remarks:
-    """What a manager says after its saves, each thing once.
-
-    Args:
-        rules: what is kept.
-        directory: as the manager calls it.
-    """
+    """Warnings of a manager after its saves, each given once."""
 
     def __init__(self, rules: Iterable[Keep], directory: str) -> None:
-        asking = [rule for rule in rules if rule.best is not None or rule.every_n_steps is not None]
-        self._untried = [rule for rule in asking if rule.expected]
+        selective = [
+            rule for rule in rules if rule.best is not None or rule.every_n_steps is not None
+        ]
+        self._unchecked = [rule for rule in selective if rule.expected]
         self._directory = directory
         self._begun = False
 
     def beside(self, prefix: str, step: int | None) -> str:
-        """What a run hears that begins anew beside another one, which came as far as this."""
+        """The warning for a new run in a directory with checkpoints of another one."""
         self._begun = True
         at = "" if step is None else f" (step {step:,})"
         return (
-            f"{self._directory} holds checkpoints of a run that this one does not go on from; the "
-            f"newest of them, {os.path.split(prefix)[1]}{at}, stays until this run has come as far"
+            f"{self._directory} has checkpoints of another run, which this run does not resume; "
+            f"the newest of them, {os.path.split(prefix)[1]}{at}, is kept until this run reaches it"
         )
 
     def after(
         self, prefix: str, decision: Decision, files: Directory, found: Sequence[Candidate]
     ) -> Iterator[str]:
-        """What a save has shown.
-
-        Args:
-            prefix: of the checkpoint that was saved.
-            decision: what the rules say of all that there are.
-            files: the directory.
-            found: what it holds.
-        """
+        """The warnings after a save of the checkpoint ``prefix``."""
         if (own := files.head(prefix)) is None:
             return
         if not self._begun and own.run_first == own.order:
@@ -139,19 +129,19 @@ class Remarks:
                 head = files.head(other)
                 yield self.beside(other, None if head is None else head.step)
         self._begun = True
-        saved = files.saved(found) if self._untried else ()
-        for rule in list(self._untried):
+        saved = files.saved(found) if self._unchecked else ()
+        for rule in list(self._unchecked):
             reason = idle(rule, saved)
             if reason and not _is_due(rule, own, saved, decision):
                 continue
-            self._untried.remove(rule)
+            self._unchecked.remove(rule)
             if reason:
                 kept = "nothing is deleted: " if rule.best is not None else ""
                 yield f"{self._directory}: {kept}{reason}"
 
 
 def _is_due(rule: Keep, own: CommitRecord, saved: Sequence[Committed], decision: Decision) -> bool:
-    """Whether the save was to bring what the rule goes by, or another would be deleted by now."""
+    """Whether the save should have had the metric, or the rule should have deleted one by now."""
     if rule.monitor is None:
         return True
     if own.metrics and may_have(own.mid_epoch, rule.monitor):
@@ -168,7 +158,7 @@ def _times(save: Save) -> Iterator[str]:
         plural = "minute" if save.every_minutes == 1 else f"{save.every_minutes:g} minutes"
         yield f"every {plural}"
     if save.on_signal:
-        yield f"when {' or '.join(save.on_signal)} comes"
+        yield f"on {' or '.join(save.on_signal)}"
 
 
 def _kept(rule: Keep, name: str) -> str:
@@ -176,7 +166,7 @@ def _kept(rule: Keep, name: str) -> str:
         return "the newest" if rule.latest == 1 else f"the newest {rule.latest}"
     if rule.best is not None:
         best = "the best" if rule.best == 1 else f"the best {rule.best}"
-        return f"{best} by {rule.monitor}" + ("" if rule.expected else ", where it is measured")
+        return f"{best} by {rule.monitor}" + ("" if rule.expected else ", if it is measured")
     if rule.every_n_steps is not None:
         return f"one every {rule.every_n_steps:,} steps"
     if rule.every_n_hours is not None:

@@ -1,19 +1,18 @@
-"""Which checkpoints to delete: a pure function of what there is and of the rules.
+"""Which checkpoints to delete: a pure function of the committed checkpoints and the rules.
 
-What any rule keeps is kept, and so is what no rule may delete. ``every_n_steps`` and
-``every_n_hours`` keep for good: oldest first, each decision depends only on what the rule itself
-kept before. So it comes out the same after the others are deleted, after a restart, and whenever
-more are saved. ``best`` gives one up for a better one only, and gives up none before it has a value
-to compare: its metric may be misspelt. Nothing depends on the order in which the directory lists
-its files, or on the clock.
+A checkpoint is kept if any rule keeps it, or if no rule may delete it. ``every_n_steps`` and
+``every_n_hours`` keep permanently: going from the oldest to the newest, each decision depends only
+on what the same rule kept before. So the result is the same after the others are deleted, after a
+restart, and when more are saved. ``best`` deletes one only for a better one, and none before it has
+a value to compare, since its metric may be misspelt. Nothing depends on the order in which the
+directory lists its files, or on the clock.
 
-A run that begins anew in the directory of another one has nothing yet, and must not age the other
-one out: of the runs before it, the checkpoint that came furthest stays until the new run has come
-as far.
+A new run in the directory of another one must not delete the other's checkpoints before it has made
+as much progress: of the previous runs, the checkpoint that got furthest is kept until then.
 
 ``every_n_hours`` means what ``keep_checkpoint_every_n_hours`` means in TensorFlow's
 CheckpointManager (tensorflow/python/checkpoint/checkpoint_management.py): of those that age out,
-one is kept for ever whenever that many hours have passed since the last one that was.
+one is kept permanently whenever that many hours have passed since the last one kept.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 
     from tfckpt.policy import Keep
 
-RUN_BEFORE = "newest of the run before"
+RUN_BEFORE = "newest of the previous run"
 _SECONDS = 3600.0
 
 
 class Committed(Protocol):
-    """What the rules ask of a committed checkpoint, as :class:`SavedCheckpoint` describes it."""
+    """The attributes of a committed checkpoint that rules use; see :class:`SavedCheckpoint`."""
 
     @property
     def prefix(self) -> str: ...
@@ -69,14 +68,11 @@ class SavedCheckpoint:
     """A committed checkpoint, as the rules see it.
 
     Attributes:
-        prefix: its path.
-        number: of the checkpoint.
-        time: Unix time of the save as its record says, even where that is in the future.
-        step: of training, where known.
-        metrics: what ``best`` compares.
-        finite: whether all weights and slots are finite, None where that is not known.
-        sequence: a later save has a higher one; None where the number says it.
-        run_first: the order of the first save of its run, None where that is not known.
+        time: Unix time of the save as its record says, even if that is in the future.
+        step: training step; None if unknown.
+        finite: whether all weights and slots are finite; None if unknown.
+        sequence: increases with each save; None if the number does.
+        run_first: ``order`` of the first save of its run; None if unknown.
         mid_epoch: whether ``fit`` saved it before the end of an epoch.
     """
 
@@ -97,13 +93,13 @@ class SavedCheckpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What stays and what goes.
+    """What is kept and what is deleted.
 
     Attributes:
-        kept: prefix → the reasons why it stays, oldest first.
+        kept: prefix → the reasons why it is kept, oldest first.
         delete: the other prefixes, oldest first.
-        preserved: numbers of those that ``every_n_hours`` keeps for good.
-        last_preserved: time of the newest of those, else the anchor.
+        preserved: numbers of those that ``every_n_hours`` keeps permanently.
+        last_preserved: Unix time of the newest of those, else the anchor.
     """
 
     kept: Mapping[str, tuple[str, ...]]
@@ -127,10 +123,10 @@ def decide(
 
     Args:
         saved: the committed checkpoints, in any order.
-        rules: what is kept; without any, everything.
+        rules: without any, everything is kept.
         anchor: Unix time at which the run began; ``every_n_hours`` counts from there.
-        preserved: numbers that ``every_n_hours`` has kept, as far as is known; they stay even
-            where that rule was dropped since, as in TensorFlow.
+        preserved: numbers that ``every_n_hours`` has kept so far; they are kept even if that rule
+            was removed since, as in TensorFlow.
         in_use: prefixes that are never deleted.
 
     >>> from tfckpt.policy import Keep
@@ -151,7 +147,7 @@ def decide(
             if rule.every_n_hours is not None:
                 for_good.append(one)
     for one in for_good:
-        reasons.setdefault(one.prefix, ["kept for good"])
+        reasons.setdefault(one.prefix, ["kept permanently"])
     for one, reason in _protected(ordered, in_use):
         reasons.setdefault(one.prefix, []).append(reason)
     if rules and (before := run_before(ordered)) is not None:
@@ -190,24 +186,21 @@ def _kept_by(rule: Keep, saved: list[Committed], anchor: float) -> Iterator[tupl
 
 
 def may_have(mid_epoch: bool, monitor: str) -> bool:
-    """Whether a save can bring this metric: validation comes at the end of an epoch."""
+    """Whether a save can have this metric: validation runs at the end of an epoch."""
     return not (mid_epoch and monitor.startswith("val_"))
 
 
 def without_metric(saved: Iterable[Committed], monitor: str) -> str:
-    """Why nothing can be compared by a metric of which no checkpoint has a number."""
+    """Why a metric that is missing or NaN in every checkpoint cannot be compared."""
     if any(monitor in one.metrics for one in saved):
         return f"the metric {monitor!r} is NaN in every checkpoint so far"
     return f"no checkpoint has the metric {monitor!r} yet"
 
 
 def run_before(saved: Sequence[Committed]) -> Committed | None:
-    """What came furthest before the run of the newest began, until that run has come as far.
+    """The checkpoint of a previous run that got furthest; None if the newest got as far.
 
-    By step, else by the number of saves.
-
-    Args:
-        saved: in the order of saves.
+    Compared by step, else by the number of saves; ``saved`` is in the order of saves.
     """
     newest = saved[-1] if saved else None
     if newest is None or newest.run_first is None:
@@ -223,13 +216,13 @@ def _is_ahead(one: Committed, newest: Committed) -> bool:
 
 
 def _saves(one: Committed) -> int:
-    """How many saves its run had made, by the numbers."""
+    """How many saves its run had made, judged by the numbers."""
     first = (1, 0) if one.run_first is None else one.run_first
     return one.order[0] - first[0] + 1
 
 
 def _best(saved: list[Committed], count: int, monitor: str, *, greatest: bool) -> list[Committed]:
-    """Of equals the newer, which has been trained longer; an infinite one after all others."""
+    """Of equal values the newer, which was trained longer, first; infinite values last."""
     sign = 1.0 if greatest else -1.0
     known = [
         (math.isfinite(value), sign * value, one.order, one.prefix, one)
@@ -240,11 +233,10 @@ def _best(saved: list[Committed], count: int, monitor: str, *, greatest: bool) -
 
 
 def _by_steps(saved: list[Committed], steps: int) -> Iterator[Committed]:
-    """The first at or after each multiple, counted anew where the steps go back.
+    """The first at or after each multiple; the count restarts when the steps go back.
 
-    A run that was restored from an earlier step passes the multiples again, and its checkpoints
-    are not those of the run that was given up. Whether the steps went back shows only against the
-    last that was kept, since others may be deleted.
+    A run that was restored from an earlier step passes the multiples again, with checkpoints of its
+    own. Steps are compared with those of the last kept checkpoint, since others may be deleted.
     """
     last = 0
     for one in saved:
@@ -257,7 +249,7 @@ def _by_steps(saved: list[Committed], steps: int) -> Iterator[Committed]:
 def _by_hours(saved: list[Committed], hours: float, anchor: float) -> Iterator[Committed]:
     """One whenever the hours have passed, in either direction.
 
-    A clock that was wrong by years, and then set right, would else keep none for years.
+    Otherwise a clock that was years ahead, then corrected, would keep none for years.
     """
     span = hours * _SECONDS
     last = anchor
@@ -268,16 +260,19 @@ def _by_hours(saved: list[Committed], hours: float, anchor: float) -> Iterator[C
 
 
 def _protected(saved: list[Committed], in_use: Collection[str]) -> Iterator[tuple[Committed, str]]:
-    """What no rule may delete.
+    """What no rule may delete: the newest, those in use, and the newest with finite values.
 
-    Where none is known to be finite, the newest of which nothing is known may be.
+    If none is known to be finite, the newest whose values were not checked is kept instead.
     """
     if saved:
         yield saved[-1], "newest"
     for one in saved:
         if one.prefix in in_use:
             yield one, "in use"
-    for finite, reason in ((True, "last with only finite values"), (None, "perhaps finite")):
+    for finite, reason in (
+        (True, "last with only finite values"),
+        (None, "last that may be finite"),
+    ):
         for one in reversed(saved):
             if one.finite is finite:
                 yield one, reason

@@ -1,8 +1,8 @@
-"""From the plan of a rewrite to a checkpoint: which key each value gets, what the record says.
+"""Writes the checkpoint of a rewrite plan: the key of each value, and the commit record.
 
-A checkpoint with an object graph keeps it and its keys; whatever the inventory does not name (the
-parts of a lookup table) goes along with what it belongs to. All others get keys and a graph made of
-their canonical names.
+A checkpoint with an object graph keeps its graph and keys; values that the inventory does not name
+(the parts of a lookup table) are kept or dropped with their object. Others get keys and a graph
+made of their canonical names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.commits.record import CommitRecord
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 
-_HINT = "leave it out: --exclude with its name"
+_HINT = "exclude it: --exclude with its name"
 _PART = 1 << 20
 _NUMBERED = re.compile(r".*-([0-9]{1,18})", re.DOTALL)
 
@@ -45,23 +45,20 @@ _NUMBERED = re.compile(r".*-([0-9]{1,18})", re.DOTALL)
 def rewrite(
     reader: StepReader, plan: Plan, target: str, shard_bytes: int | None = None
 ) -> CommitRecord:
-    """Make a checkpoint of another.
+    """Write a new checkpoint from another.
 
-    Args:
-        reader: of the source.
-        plan: without errors, of :func:`tfckpt.planning.rewrite.derive`.
-        target: prefix of what is made.
-        shard_bytes: a data file ends before it would have more; None makes a single one.
+    The plan is one of :func:`tfckpt.planning.rewrite.derive` without errors; ``target`` is the
+    prefix of the new checkpoint; ``shard_bytes`` limits the size of a data file.
 
     Raises:
-        SaveError: something is at the target already, or it cannot be written there.
-        UnsupportedCheckpointError: a value cannot be carried over.
+        SaveError: the target exists already, or cannot be written.
+        UnsupportedCheckpointError: a value cannot be copied.
         DamagedCheckpointError: a value of the source is damaged.
     """
     stored = reader.stored
     for step in plan.assignments:
         if step.entry.shape is not None and step.entry.dtype in OPAQUE:
-            message = f"a {step.entry.dtype} can be read only by the TensorFlow that wrote it"
+            message = f"values of dtype {step.entry.dtype} can be read only by TensorFlow"
             raise UnsupportedCheckpointError(
                 message, path=stored.prefix, name=step.source, hint=_HINT
             )
@@ -84,7 +81,7 @@ def rewrite(
         entries = [_written(step, keys[step.name], bundle) for step in plan.assignments]
         inventory = structure(stored.inventory, plan, entries, target)
         number = _NUMBERED.fullmatch(target)
-        found = record.CommitRecord(
+        described = record.CommitRecord(
             number=int(number[1]) if number else 0,
             inventory=inventory,
             index_sha256=bundle.digest,
@@ -94,22 +91,21 @@ def rewrite(
             files=files,
             lineage=(*before, Restored(plan.origins, counts)),
         )
-        return _told(stored, plan, found)
+        return _with_source_metadata(stored, plan, described)
 
     return write_checkpoint(target, list(values.values()), describe, shard_bytes=shard_bytes)
 
 
 class StepReader:
-    """Reads values as a plan wants them.
+    """Reads the values of a plan in the dtypes that they are to have.
 
     Args:
-        stored: the source, open.
+        stored: the open source.
         plan: which of its values will be read.
-        advance: is told how many bytes have been read, and how many there are.
+        advance: called with the number of bytes read and their total.
 
     Attributes:
-        stored: the source.
-        finite: whether all weights and slots read so far are finite numbers.
+        finite: whether all weights and slots read so far are finite.
     """
 
     def __init__(
@@ -126,7 +122,7 @@ class StepReader:
         return CheckpointValue(key, step.entry.nbytes, partial(self.read, step))
 
     def read(self, step: Step) -> np.ndarray:
-        """The value in the type that it is to have."""
+        """The value, cast if the step says so."""
         entry = _stored(step)
         array = self.stored.values.read(entry.key)
         self._done += entry.nbytes
@@ -139,7 +135,7 @@ class StepReader:
 
 
 def _keys(plan: Plan, taken: Container[str], *, kept: bool) -> dict[str, str]:
-    """New name → key: the source's where it is kept, and for one of several names of one value."""
+    """New name → key: the source's if kept, each used once; else one made of the name."""
     keys: dict[str, str] = {}
     used = set[str]()
     for step in plan.assignments:
@@ -154,9 +150,9 @@ def _keys(plan: Plan, taken: Container[str], *, kept: bool) -> dict[str, str]:
 
 
 def _graphed(stored: StoredCheckpoint) -> tuple[Bundle | None, Inventory]:
-    """The files whose object graph and keys the result has, and what they hold.
+    """The bundle whose object graph and keys are kept, if any, and its inventory.
 
-    Those of an average are its first member's.
+    For an average it is that of the first member.
     """
     while isinstance(stored.values, AveragedValues):
         stored = stored.values.members[0]
@@ -167,36 +163,36 @@ def _graphed(stored: StoredCheckpoint) -> tuple[Bundle | None, Inventory]:
 def _with_graph(
     bundle: Bundle, inventory: Inventory, plan: Plan, values: Mapping[str, CheckpointValue]
 ) -> Iterator[tuple[str, CheckpointValue]]:
-    """Everything that is not left out, in the order of the source's files."""
+    """All values that are not dropped, in the order of the source's files."""
     text = bytes(bundle.read(OBJECT_GRAPH).item())
     graph = parse_object_graph(text, path=bundle.prefix, name=OBJECT_GRAPH)
     if any(node.registered_saver and node.registered_saver.name for node in graph.nodes):
-        message = "holds what a registered saver wrote, which alone can write it anew"
+        message = "has values of a registered saver, which only that saver can write"
         raise UnsupportedCheckpointError(message, path=bundle.prefix)
     taken = {_stored(step).name for step in plan.assignments}
-    lost = [entry for entry in inventory.entries.values() if entry.name not in taken]
-    left_out = {entry.key for entry in lost}
-    owners = {e.key.rpartition(ATTRIBUTES)[0] for e in lost if e.shape is None} - {""}
-    left_out |= {key for key in bundle.entries if key.rpartition(ATTRIBUTES)[0] in owners}
-    without = pruned(graph, left_out)
+    dropped = [entry for entry in inventory.entries.values() if entry.name not in taken]
+    dropped_keys = {entry.key for entry in dropped}
+    owners = {e.key.rpartition(ATTRIBUTES)[0] for e in dropped if e.shape is None} - {""}
+    dropped_keys |= {key for key in bundle.entries if key.rpartition(ATTRIBUTES)[0] in owners}
+    without = pruned(graph, dropped_keys)
     if without is not graph:
         text = encode_object_graph(without)
     rest = dict(values)
     for key, entry in sorted(bundle.entries.items(), key=lambda item: item[1][2:4]):
-        made = rest.pop(key, None)
+        written = rest.pop(key, None)
         if key == OBJECT_GRAPH:
             yield key, _text(key, text)
-        elif made is not None:
-            yield key, made
-        elif key not in left_out and entry.dtype in OPAQUE:  # the state of an iterator
+        elif written is not None:
+            yield key, written
+        elif key not in dropped_keys and entry.dtype in OPAQUE:  # the state of an iterator
             yield key, CheckpointValue(key, entry.nbytes, partial(bundle.read_raw, key), entry)
-        elif key not in left_out:
+        elif key not in dropped_keys:
             yield key, CheckpointValue(key, entry.nbytes, partial(bundle.read, key))
     yield from rest.items()
 
 
 def _stored(step: Step) -> Entry:
-    assert step.stored is not None, "what is assigned is stored"  # noqa: S101 (narrows the type)
+    assert step.stored is not None, "assignments have a stored value"  # noqa: S101 (narrows the type)
     return step.stored
 
 
@@ -207,24 +203,24 @@ def _text(key: str, content: bytes) -> CheckpointValue:
 
 
 def _written(step: Step, key: str, bundle: Bundle) -> Entry:
-    """A value as the record has it."""
-    found = bundle.entries.get(key)
-    nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, None)
+    """The entry of a value in the record."""
+    stored = bundle.entries.get(key)
+    nbytes, crc32c = (stored.nbytes, stored.crc32c) if stored else (0, None)
     if step.entry.shape is None:
         crc32c = None
     return step.entry._replace(key=key, nbytes=nbytes, crc32c=crc32c)
 
 
-def _told(stored: StoredCheckpoint, plan: Plan, told: CommitRecord) -> CommitRecord:
-    """With what the source's record says that is true of the result as well."""
+def _with_source_metadata(stored: StoredCheckpoint, plan: Plan, new: CommitRecord) -> CommitRecord:
+    """The record with the source's metadata that is still true of the result."""
     old = stored.record
     if old is None:
-        return told
-    told = dataclasses.replace(told, step=old.step, epoch=old.epoch)
+        return new
+    new = dataclasses.replace(new, step=old.step, epoch=old.epoch)
     whole = len(plan.assignments) == len(stored.inventory.entries)
     if Status.CAST in plan.counts or not whole:
-        return told
-    return dataclasses.replace(told, metrics=old.metrics, training=old.training)
+        return new
+    return dataclasses.replace(new, metrics=old.metrics, training=old.training)
 
 
 def _finite(array: np.ndarray) -> bool:

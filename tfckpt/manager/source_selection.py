@@ -1,15 +1,15 @@
-"""Which checkpoint a config means: the first source that holds one, its newest readable one.
+"""Which checkpoint a config selects: the newest readable one of the first source that has any.
 
-"None exists" and "none is readable" are different answers: a source falls through to the next only
-where it holds no checkpoint at all, or says ``on_damaged: next`` and its checkpoints are damaged or
-do not fit: a damaged run must not quietly become a fine-tune. A directory may well be empty when a
-run begins; a ``path`` names an artefact that somebody knew of, and may be misspelt. Where the name
-only goes on, or another number of it is there, it is an error; with nothing of the kind there, it
-is passed over like an empty directory, and what comes out names it among what was rejected.
+"None exists" and "none is readable" are different: the next source is tried only if a source has no
+checkpoint at all, or if it says ``on_damaged: next`` and its checkpoints are damaged or do not
+match; a damaged run must not silently become a fine-tune. A directory may be empty when a run
+begins, but a ``path`` names a known checkpoint, and may be misspelt: if a longer name or another
+number of the same name exists, it is an error. If not, the path is passed over like an empty
+directory, and the result lists it as rejected.
 
-The sources of an ``all_of`` are one: where all are absent, so is it, and where some are, that is an
-error, lest half a model start from its initial values. Of each directory among them the newest
-readable checkpoint is taken.
+The sources of an ``all_of`` count as one: if none has a checkpoint, it has none; if only some have,
+it is an error, so that half a model does not start from initial values. Of each directory among
+them the newest readable checkpoint is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfckpt.errors import (
 )
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.restoring.restore import Choice
-from tfckpt.manager.absent import artefacts_of, not_found, places_of
+from tfckpt.manager.absent import checkpoint_paths, not_found, paths_of
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Latest
 from tfckpt.stored.average import Average
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
     from tfckpt.policy import Config, Policy, Source
 
-    Place: TypeAlias = str | Average
+    _Location: TypeAlias = str | Average
     _Attempt: TypeAlias = Callable[[Sequence[Choice], tuple[str, ...]], object]
-    _Candidates: TypeAlias = Iterator[tuple[Place, str]]
+    _Candidates: TypeAlias = Iterator[tuple[_Location, str]]
 
 _NUMBER = re.compile(r"[0-9]+$")
 
 
 class Selected(NamedTuple):
-    """Something restored or planned, None where nothing was, and what was passed over."""
+    """What was restored or planned, None if nothing was, and why others were passed over."""
 
     result: object | None
     rejected: tuple[str, ...]
@@ -57,21 +57,16 @@ class Selected(NamedTuple):
 def first_readable(config: Config, attempt: _Attempt) -> Selected:
     """Try the sources of a config in order.
 
-    Args:
-        config: what was declared.
-        attempt: called with what to restore from, each with its policy, and what was passed over
-            so far; what it returns is the result, a CheckpointError rejects that checkpoint, a
-            RefusedError the whole source, since its older checkpoints fit no better.
-
-    Returns:
-        The first result, or none where no source holds a checkpoint and ``if_none: initialize``;
-        and what was passed over, a path with nothing there included.
+    ``attempt`` is called with what to restore, each with its policy, and the reasons why others
+    were passed over; its return value is the result. A CheckpointError rejects that checkpoint; a
+    RefusedError rejects the whole source, since older checkpoints match no better. The result is
+    None if no source has a checkpoint and ``if_none: initialize``.
 
     Raises:
         RestoreError: the config has no ``restore`` section.
-        CheckpointNotFoundError: no source holds one, and ``if_none: error``.
-        DamagedCheckpointError: a source holds checkpoints and none can be read.
-        RefusedError: a source's checkpoint does not fit.
+        CheckpointNotFoundError: no source has one, and ``if_none: error``.
+        DamagedCheckpointError: a source has checkpoints, but none can be read.
+        RefusedError: a source's checkpoint does not match.
     """
     restore = config.restore
     if restore is None:
@@ -82,33 +77,36 @@ def first_readable(config: Config, attempt: _Attempt) -> Selected:
     rejected: list[str] = []
     absent = 0
     for source in restore.first_of:
-        found = [_some(member) for member in source.members]
-        if not any(found):
-            nothing = [f"nothing at {p}" for one in source.members for p in artefacts_of(one)]
+        candidates = [_candidates_if_any(member) for member in source.members]
+        if not any(candidates):
+            nothing = [
+                f"no checkpoint at {p}" for one in source.members for p in checkpoint_paths(one)
+            ]
             rejected += nothing
             absent += len(nothing)
             continue
-        if not all(found):
-            raise _incomplete(source, found)
+        if not all(candidates):
+            raise _incomplete(source, candidates)
         before = len(rejected)
-        for result in _attempts(source, config, list(filter(None, found)), attempt, rejected):
+        present = list(filter(None, candidates))
+        for result in _attempts(source, config, present, attempt, rejected):
             return Selected(result, tuple(rejected))
         if rejected[before:] and source.on_damaged == "error":
             raise _none_readable(
                 rejected[before:],
                 _shown(source),
-                "to go on with the next source all the same, set on_damaged: next",
+                "to try the next source instead, set on_damaged: next",
             )
     places = ", ".join(map(_shown, restore.first_of))
     if len(rejected) > absent:
-        raise _none_readable(rejected, places, "if_none is for where no source holds a checkpoint")
+        raise _none_readable(rejected, places, "if_none applies only if no source has a checkpoint")
     if restore.if_none == "initialize":
         return Selected(None, tuple(rejected))
     raise not_found(config, places)
 
 
-def told_of(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Any:
-    """What the chief of several workers tells the others of its choice, as JSON holds it."""
+def choice_to_json(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Any:
+    """The choice of the chief, as JSON values for the other workers."""
     places = [
         one.place if isinstance(one.place, str) else [one.place.paths, one.place.weights]
         for one in choices
@@ -119,13 +117,13 @@ def told_of(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]
     return {"source": number, "places": places, "rejected": list(rejected)}
 
 
-def as_told(config: Config, told: Any) -> tuple[Sequence[Choice], tuple[str, ...]]:
+def choice_from_json(config: Config, sent: Any) -> tuple[Sequence[Choice], tuple[str, ...]]:
     """What the chief has chosen, with the policies of this worker's config; () for nothing."""
-    places = [p if isinstance(p, str) else Average(*map(tuple, p)) for p in told["places"]]
-    rejected = tuple(told["rejected"])
+    places = [p if isinstance(p, str) else Average(*map(tuple, p)) for p in sent["places"]]
+    rejected = tuple(sent["rejected"])
     if not places or config.restore is None:
         return (), rejected
-    policies = _policies(config, config.restore.first_of[told["source"]])
+    policies = _policies(config, config.restore.first_of[sent["source"]])
     return list(map(Choice, places, policies)), rejected
 
 
@@ -136,16 +134,16 @@ def _policies(config: Config, source: Source) -> list[Policy]:
 def _attempts(
     source: Source,
     config: Config,
-    found: Sequence[_Candidates],
+    candidates: Sequence[_Candidates],
     attempt: _Attempt,
     rejected: list[str],
 ) -> Iterator[object]:
-    """What the checkpoints of a source give; the reasons of those that give nothing are added."""
+    """The result of the first checkpoint that works; the reasons of the others are appended."""
     members = source.members
-    chosen: list[Place | None] = [None] * len(members)
+    chosen: list[_Location | None] = [None] * len(members)
     while True:
-        for number, candidates in enumerate(found):
-            chosen[number] = chosen[number] or _next(candidates, rejected)
+        for number, untried in enumerate(candidates):
+            chosen[number] = chosen[number] or _next(untried, rejected)
         places = [place for place in chosen if place is not None]
         if len(places) < len(members):
             return
@@ -175,7 +173,7 @@ def _with_hint(error: RefusedError, hint: str) -> RefusedError:
     return RefusedError(str(error), plan=error.plan, hint=hint) if hint else error
 
 
-def _next(candidates: _Candidates, rejected: list[str]) -> Place | None:
+def _next(candidates: _Candidates, rejected: list[str]) -> _Location | None:
     for place, reason in candidates:
         if not reason:
             return place
@@ -184,9 +182,9 @@ def _next(candidates: _Candidates, rejected: list[str]) -> Place | None:
 
 
 def _at_fault(
-    error: CheckpointError, places: Sequence[Place], members: Sequence[Source]
+    error: CheckpointError, places: Sequence[_Location], members: Sequence[Source]
 ) -> list[int]:
-    """The members in whose directory another checkpoint may be tried."""
+    """The indices of members whose directory may have another checkpoint to try."""
     return [
         number
         for number, (place, member) in enumerate(zip(places, members, strict=True))
@@ -195,7 +193,7 @@ def _at_fault(
 
 
 def _is_of(path: str, prefix: str) -> bool:
-    """Whether a file is of that checkpoint; ``ckpt-12.index`` is not of ``ckpt-1``."""
+    """Whether a file belongs to a checkpoint; ``ckpt-12.index`` does not belong to ``ckpt-1``."""
     return path.startswith(prefix) and not path[len(prefix) : len(prefix) + 1].isdigit()
 
 
@@ -210,51 +208,51 @@ def _none_readable(rejected: list[str], places: str, hint: str) -> DamagedCheckp
 def _incomplete(source: Source, found: Sequence[object]) -> CheckpointNotFoundError:
     pairs = list(zip(source.members, found, strict=True))
     absent = ", ".join(_shown(member) for member, one in pairs if not one)
-    there = ", ".join(_shown(member) for member, one in pairs if one)
+    present = ", ".join(_shown(member) for member, one in pairs if one)
     return CheckpointNotFoundError(
-        f"all_of: there is no checkpoint in {absent}, while there is one in {there}",
-        hint="all of them are restored, or none; if_none is for where there is none at all",
+        f"all_of: no checkpoint in {absent}, but there is one in {present}",
+        hint="all of them must have one; if_none applies only if none of them has",
     )
 
 
 def _shown(source: Source) -> str:
     if source.all_of is not None:
         return " with ".join(map(_shown, source.all_of))
-    return ", ".join(places_of(source))
+    return ", ".join(paths_of(source))
 
 
-def _some(source: Source) -> _Candidates | None:
-    """What to try of a source, None where it holds no checkpoint."""
+def _candidates_if_any(source: Source) -> _Candidates | None:
+    """What to try of a source; None if it has no checkpoint."""
     candidates = iter(_candidates(source))
     first = next(candidates, None)
     return None if first is None else itertools.chain((first,), candidates)
 
 
-def _candidates(source: Source) -> Iterable[tuple[Place, str]]:
-    """What to try of a source, in that order, each with what speaks against it."""
+def _candidates(source: Source) -> Iterable[tuple[_Location, str]]:
+    """What to try of a source, in order, each with the reason to reject it, if any."""
     if isinstance(source.average, Latest):
         return _latest(source.average)
     if source.directory is None:
-        if not any(map(_anything, artefacts_of(source))):
+        if not any(map(_exists_or_resembles, checkpoint_paths(source))):
             return []
-        return [(source.path or Average(artefacts_of(source), source.weights or ()), "")]
+        return [(source.path or Average(checkpoint_paths(source), source.weights or ()), "")]
     path = source.directory
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
         return directory.restorable()
-    found = directory.checkpoints()
-    chosen = [(one.prefix, "") for one in found if one.number == source.select]
-    if found and not chosen:
-        numbers = ", ".join(str(one.number) for one in found)
+    existing = directory.checkpoints()
+    chosen = [(each.prefix, "") for each in existing if each.number == source.select]
+    if existing and not chosen:
+        numbers = ", ".join(str(each.number) for each in existing)
         raise CheckpointNotFoundError(
-            f"there is no checkpoint {source.checkpoint_name}-{source.select}",
+            f"no checkpoint {source.checkpoint_name}-{source.select}",
             path=directory.path,
-            hint=f"there are {numbers}",
+            hint=f"the directory has {numbers}",
         )
     return chosen
 
 
-def _latest(average: Latest) -> Iterator[tuple[Place, str]]:
+def _latest(average: Latest) -> Iterator[tuple[_Location, str]]:
     """The average of the newest checkpoints of a directory."""
     files = files_of(average.directory)
     directory = Directory(average.directory, average.checkpoint_name, files)
@@ -269,17 +267,16 @@ def _latest(average: Latest) -> Iterator[tuple[Place, str]]:
             return
     if prefixes:
         raise CheckpointNotFoundError(
-            f"holds {len(prefixes)} checkpoints, and {average.latest} are to be averaged",
+            f"has {len(prefixes)} checkpoints, but `latest: {average.latest}` was asked for",
             path=directory.path,
-            hint="lower `latest`, or save more; manager.keep says how many are kept",
+            hint="lower `latest`, or keep more checkpoints with `manager.keep`",
         )
 
 
-def _anything(prefix: str) -> bool:
-    """Whether there is a checkpoint of that name, or something else that was meant as one.
+def _exists_or_resembles(prefix: str) -> bool:
+    """Whether a checkpoint has that name, or a similar one for which it may be a mistake.
 
-    That is a name which only goes on (``ckpt-9.index``, or ``ckpt-90``), and a checkpoint of the
-    same name with another number.
+    That is a longer name (``ckpt-9.index``, or ``ckpt-90``), or the same name with another number.
     """
     files = files_of(prefix)
     if files.exists(prefix) or shards_of(prefix, files):
@@ -287,12 +284,12 @@ def _anything(prefix: str) -> bool:
     directory, name = os.path.split(prefix)
     with reading(directory):
         try:
-            beside = files.listdir(directory)
+            names = files.listdir(directory)
         except (FileNotFoundError, NotADirectoryError):
             return False
     stem = _NUMBER.sub("", name)
     return any(
         other.startswith(name)
         or (other.endswith(".index") and _NUMBER.sub("", other.removesuffix(".index")) == stem)
-        for other in beside
+        for other in names
     )

@@ -1,9 +1,9 @@
-"""When a save is due: so many steps or minutes after the last one, or every so many epochs.
+"""When a save is due: some steps or minutes after the last one, or every few epochs.
 
-Pure: steps and epochs are given, the clock is one of the arguments. What is counted begins anew
-with a save that succeeded, or a restore. The retry of a save that failed is due at once, unless its
-failure is survived, which counts as a save. Minutes go on between one training and the next: many
-short ones must not put a save off for ever.
+Pure: steps, epochs and the clock are arguments. Counting restarts with a successful save or a
+restore. After a failed save the next one is due at once, unless the config says to ignore failures
+(``on_save_error: warn``), when it counts as a save. Minutes also count between two trainings, so
+that many short ones cannot delay a save for ever.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Triggers:
-    """What ``manager.save`` says, and what has been counted since the last save.
+    """The intervals of ``manager.save``, and the counts since the last save.
 
     Attributes:
-        every_steps: from the last save, or from the step that was restored.
-        every_epochs: whenever it divides the number of epochs finished.
+        every_steps: since the last save, or since the restored step.
+        every_epochs: a save is due when it divides the number of finished epochs.
         every_minutes: since the last save, or since training began.
-        clock: seconds, never set back.
+        clock: monotonic, in seconds.
 
     >>> due = Triggers(every_steps=100)
     >>> due.begin(step=250)
@@ -45,29 +45,28 @@ class Triggers:
 
     @property
     def by_the_clock(self) -> bool:
-        """Whether it is not steps and epochs alone that say when a save is due."""
+        """Whether time, too, decides when a save is due."""
         return self.every_minutes is not None
 
     def restored(self, step: int | None) -> None:
-        """Steps count from the one that was restored, minutes from when training begins."""
+        """Count steps from the restored one, minutes from when training begins."""
         self._step, self._moment, self._at_most = step, None, 0
 
     def begin(self, step: int | None) -> None:
-        """Training begins, or goes on: what does not count yet counts from here."""
+        """Training begins or continues: start the counts that have not started."""
         if self._step is None:
             self._step = step
         if self._moment is None:
             self._moment = self.clock()
 
     def saved(self, step: int | None) -> None:
-        """A save succeeded, or its failure is survived: all counts from here."""
+        """A save succeeded, or its failure is ignored: restart all counts."""
         self._step, self._moment, self._at_most = step, self.clock(), 0
 
     def step_matters(self, taken: int | None) -> bool:
-        """Whether a save may be due by steps, so that it is worth reading which step it is.
+        """Whether a save may be due by steps, so that the step counter must be read.
 
-        Args:
-            taken: steps since the last question, at most; None where that is not known.
+        ``taken`` is the maximum number of steps since the last call; None if unknown.
         """
         if self.every_steps is None or taken is None or self._step is None:
             return self.every_steps is not None
@@ -75,7 +74,7 @@ class Triggers:
         return self._at_most >= self.every_steps
 
     def at_step(self, step: int | None) -> bool:
-        """Whether one is due after a step; where nothing has begun to count, step 0 was first."""
+        """Whether a save is due after a step; counts from step 0 if ``begin`` was not called."""
         self.begin(0)
         if step is not None:
             self._at_most = step - (self._step or 0)
@@ -87,14 +86,14 @@ class Triggers:
         return by_steps or self._by_minutes()
 
     def at_batches(self, taken: int) -> bool:
-        """Whether one is due after so many more batches, which count in place of steps."""
+        """Whether a save is due after ``taken`` more batches, which count as steps."""
         self.begin(0)
         self._at_most += taken
         by_batches = self.every_steps is not None and self._at_most >= self.every_steps
         return by_batches or self._by_minutes()
 
     def at_epoch(self, epoch: int) -> bool:
-        """Whether one is due at the end of an epoch, given how many are finished."""
+        """Whether a save is due at the end of an epoch; ``epoch`` counts the finished ones."""
         self.begin(0)
         by_epochs = self.every_epochs is not None and epoch % self.every_epochs == 0
         return by_epochs or self._by_minutes()

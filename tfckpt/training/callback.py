@@ -65,28 +65,28 @@ class Resumable(Protocol):
 
 
 _INTERRUPTED = (
-    "the last `fit` of this callback was interrupted; this one restores nothing, and begins with "
-    "the values that the model has now: to resume, make the model and the callback again"
+    "the last `fit` of this callback was interrupted; this `fit` restores nothing and starts from "
+    "the model's current values: to resume, create the model and the callback again"
 )
 _AGAIN = (
-    "the last `fit` of this model was interrupted: this one goes on from the last save; it is "
-    "exact where the data is made anew, and after keras.utils.set_random_seed if it is drawn"
+    "the last `fit` of this model was interrupted: this one resumes from the last save; that is "
+    "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
 )
 _AGAIN_WITHOUT_A_SAVE = (
-    "the last `fit` of this model was interrupted before its first save, and the model still has "
-    "what that trained: make the model again to begin anew"
+    "the last `fit` of this model was interrupted before its first save, and the model keeps what "
+    "it learned since: create the model again to start from scratch"
 )
 _OF_ANOTHER_MODEL = (
-    "{} was trained into by another model of this process, to the end: this model gets what was "
-    "saved of that one, weights and History; give each model a directory of its own, or start over "
-    "with start_over=True"
+    "{} has the checkpoints of another model that this process has trained to the end: this model "
+    "restores the weights and History of that one; use one directory per model, or start over with "
+    "start_over=True"
 )
 _COMPILED_AGAIN = (
-    "the model was compiled after the restore: its new optimizer begins without the state that was "
-    "restored; compile the model first"
+    "the model was compiled after the restore, so its new optimizer does not have the restored "
+    "state; compile the model before the restore"
 )
 _NOTHING_RESTORED = (
-    "nothing is restored: the callback restores when `fit` begins; before `evaluate` or `predict` "
+    "nothing is restored: the callback restores when `fit` begins; before `evaluate` or `predict`, "
     "call tfckpt.restore(path, model), or run.restore()"
 )
 
@@ -220,7 +220,7 @@ def _check_alone(callback: Any) -> None:
             raise TfckptError(
                 "two callbacks of this `fit` "
                 + (f"save into {where}" if where else "restore the same run"),
-                hint="give `fit` one of them",
+                hint="pass only one of them to `fit`",
             )
 
 
@@ -287,13 +287,13 @@ def _numbers(logs: Any) -> dict[str, float]:
 def _started_over(run: Resumable) -> str:
     if run.report is not None and run.report.path:
         raise TfckptError(
-            f"start_over=True is to restore nothing, and {run.report.path} has been restored",
-            hint="leave out start_over=True, or the call of run.restore()",
+            f"start_over=True restores nothing, but {run.report.path} is restored already",
+            hint="remove start_over=True, or the call of run.restore()",
         )
-    said = "start_over: nothing is restored; training begins with the values that the model has"
+    said = "start_over: nothing is restored; training starts from the model's current values"
     run.report = RestoreReport(Plan("", "", ()), "", nothing=said)
     latest = run.manager.latest_checkpoint if run.manager else None
-    return said + (f", and saves go on after {latest}" if latest else "")
+    return said + (f"; saves continue after {latest}" if latest else "")
 
 
 def _summary(report: RestoreReport | None) -> str:

@@ -111,7 +111,7 @@ class Feed:
         else:
             missing = target.pulled - self.taken
             if missing - iterators.pull(self.iterator, missing) >= target.steps_per_execution:
-                raise refusals.of_the_data(f"the data ends before batch {target.pulled}")
+                raise refusals.of_the_data(f"the dataset ends before batch {target.pulled}")
         self.pulled = self.taken = target.pulled
 
     def resolve(self, target: Position, arrays: Mapping[str, Any]) -> None:

@@ -23,18 +23,18 @@ def about_data(iterator: Any, found: Captured) -> Iterator[str]:
     kind = iterators.kind_of(iterator, found, seeded=seeded)
     if kind == iterators.REPLAYED:
         yield (
-            "the data has a state that cannot be saved (Python's own, a strategy's, of a shuffle "
-            "within a shuffle or repetition, or of operations that draw beside variables): "
-            "training that is resumed asks for every batch again, and is exact if the same come "
-            "in the same order"
+            "the dataset has a state that cannot be saved (of Python code, of a distribution "
+            "strategy, of a shuffle inside a shuffle or repeat, or of random operations beside "
+            "variables): a resumed training reads every batch again, and is exact if the same "
+            "batches come in the same order"
         )
     elif iterators.draws(iterator, found, seeded=seeded):
         yield (
-            "the data is drawn without a seed: training that is resumed completes the epoch it is "
-            "in, and draws later ones anew; keras.utils.set_random_seed makes it exact"
+            "the dataset is random without a seed: a resumed training completes its epoch exactly, "
+            "but draws later epochs anew; call keras.utils.set_random_seed to make it exact"
             if kind == iterators.SAVED
-            else "the data is drawn without a seed and cannot be saved: training that is resumed "
-            "is not exact; keras.utils.set_random_seed makes it exact"
+            else "the dataset is random without a seed and cannot be saved, so a resumed training "
+            "is not exact; call keras.utils.set_random_seed to make it exact"
         )
 
 
@@ -42,10 +42,10 @@ def about_calls(found: Captured) -> Iterator[str]:
     """That the functions of the data are called at the same time, and draw from the same state."""
     if found.races:
         yield (
-            "a function of the data draws or counts, and is called for several elements at once "
-            "(num_parallel_calls), in an order that changes from run to run: training that is "
-            "resumed is not exact, nor is one that starts again; leave num_parallel_calls out, or "
-            "call tf.config.experimental.enable_op_determinism()"
+            "a function of the dataset draws random numbers or counts, and num_parallel_calls runs "
+            "it for several elements at once, in an order that changes from run to run: neither a "
+            "resumed nor a repeated training is exact; remove num_parallel_calls, or call "
+            "tf.config.experimental.enable_op_determinism()"
         )
 
 
@@ -59,9 +59,9 @@ def about_model(model: Any) -> Iterator[str]:
     if layers:
         more = f" and {len(layers) - _SHOWN} more" if len(layers) > _SHOWN else ""
         yield (
-            f"{', '.join(layers[:_SHOWN])}{more}: draws by an operation whose state cannot be "
-            "saved, so that training that is resumed is not exact; call "
-            "tf_keras.backend.experimental.enable_tf_random_generator() before the model is made"
+            f"{', '.join(layers[:_SHOWN])}{more}: uses a random operation whose state cannot be "
+            "saved, so a resumed training is not exact; call "
+            "tf_keras.backend.experimental.enable_tf_random_generator() before creating the model"
         )
 
 
@@ -69,9 +69,9 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
     """What of the model the run does not know of."""
     if own_variables(model, objects):
         yield (
-            f"the run was not given {model.name!r}, which `fit` trains: what it alone has, such as "
-            "its optimizer and metrics, is in no checkpoint, so that training that is resumed is "
-            "not exact; give it to the run"
+            f"`fit` trains {model.name!r}, which was not passed to the run: what only this model "
+            "has, such as its optimizer and metrics, is not saved, so a resumed training is not "
+            "exact; pass the model to the run"
         )
 
 
@@ -80,8 +80,8 @@ def about_end(done: int, epochs: int, fit: int) -> str:
     of = f"{done:,} of {epochs:,} epochs" + (f" of `fit` {fit + 1}" if fit else "")
     if done < epochs:
         return (
-            f"a callback ended the training after {of}: nothing to train; to go on all the same, "
-            f"give `training_state: [epoch, batch, iterator, seeds]` in the policy, or {_ANEW}"
+            f"a callback stopped the training after {of}: nothing to train; to continue anyway, "
+            f"set `training_state: [epoch, batch, iterator, seeds]` in the policy, or {_ANEW}"
         )
     return f"{of} are done: nothing to train; raise `epochs`, or {_ANEW}"
 
@@ -89,8 +89,8 @@ def about_end(done: int, epochs: int, fit: int) -> str:
 def about_another(fit: int, position: Position) -> str:
     """That the checkpoint is of a ``fit`` that comes after this one."""
     return (
-        f"`fit` {fit + 1} of this program was over, nothing to train: the checkpoint is of `fit` "
-        f"{position.fit + 1}, {position.finished:,} of {position.epochs:,} epochs done, which "
-        "resumes when it is called; where it was one cell that was run again, run it again, or "
+        f"`fit` {fit + 1} of this program was finished, nothing to train: the checkpoint is of "
+        f"`fit` {position.fit + 1}, {position.finished:,} of {position.epochs:,} epochs done, "
+        "which resumes when it is called; if one notebook cell was run twice, run it again, or "
         f"{_ANEW}"
     )

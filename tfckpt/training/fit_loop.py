@@ -152,7 +152,7 @@ class Loop:
         with self._or_as_before():
             if not target.ended or self._calls != target.calls:
                 raise refusals.of_the_data(
-                    f"epoch {self._epoch} has {self._calls} steps, and the checkpoint is of step "
+                    f"epoch {self._epoch} has {self._calls} steps, but the checkpoint is of step "
                     f"{target.calls}"
                 )
             self._arrive(target)
@@ -164,8 +164,8 @@ class Loop:
             if (target := self._target) is not None:
                 if not self._direct:
                     raise refusals.of_the_data(
-                        f"training ended before it was at epoch {target.epoch}, step "
-                        f"{target.calls}, where it was saved"
+                        f"training ended before epoch {target.epoch}, step {target.calls}, where "
+                        "the checkpoint was saved"
                     )
                 self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
                 self._go_on(target)
@@ -259,7 +259,7 @@ class Loop:
             raise refusals.in_mid_epoch(other)
         self._direct = bool(other or not needed <= parts or not (position.calls or position.ended))
         if other:
-            self._tell(f"{other}: epoch {position.finished} begins with data of its own")
+            self._tell(f"{other}: epoch {position.finished} starts at the beginning of the dataset")
         self._target = position
         self._list.callbacks = [self._callback]
         self._functions.evaluate_nothing()
@@ -325,8 +325,8 @@ class Loop:
         """At the place: if the data is as it was, so is now everything but the callbacks."""
         if self._feed.iterators != target.iterators:
             raise refusals.of_the_data(
-                f"Keras made {target.iterators} iterators up to this place and makes "
-                f"{self._feed.iterators} now"
+                f"Keras created {target.iterators} iterators up to this point, and now creates "
+                f"{self._feed.iterators}"
             )
         # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")

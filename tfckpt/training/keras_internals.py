@@ -117,8 +117,8 @@ def list_of(callback: Any) -> Any:
         if callback in getattr(owner, "callbacks", ()) and owner is not callback:
             return owner
     raise TfckptError(
-        "the callback was called by something else than Keras's list of callbacks",
-        hint="give it to `fit`, or put it into a CallbackList with the others",
+        "the callback was not called by Keras's CallbackList",
+        hint="pass it to `fit`, or put it into a CallbackList with the others",
     )
 
 

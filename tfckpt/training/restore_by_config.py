@@ -15,7 +15,12 @@ from absl import logging
 from tfckpt.live.distribution.agreement import Restoring, chosen, workers_among
 from tfckpt.live.restoring.restore import Prepared, carry_out, check, prepare
 from tfckpt.manager.absent import absent
-from tfckpt.manager.source_selection import Selected, as_told, first_readable, told_of
+from tfckpt.manager.source_selection import (
+    Selected,
+    choice_from_json,
+    choice_to_json,
+    first_readable,
+)
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.training.state.resumption import Restoration, Resumption, for_fit, without_training
 from tfckpt.training.state.training_state import in_words, training_state_of
@@ -69,11 +74,11 @@ def restore_first(
 
     def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Restoration:
         state = training_state_of(config, choices)
-        told = {**told_of(config, choices, rejected), "training_state": state}
+        told = {**choice_to_json(config, choices, rejected), "training_state": state}
         return restore(choices, rejected, state, told)
 
     def follow(told: Any) -> Selected:
-        choices, rejected = as_told(config, told)
+        choices, rejected = choice_from_json(config, told)
         if not choices:
             return Selected(None, rejected)
         state = tuple(told["training_state"])
@@ -83,7 +88,7 @@ def restore_first(
         workers_among(objects),
         lambda: first_readable(config, attempt),
         follow,
-        lambda found: told_of(config, (), found.rejected),
+        lambda found: choice_to_json(config, (), found.rejected),
     )
     if isinstance(found.result, Restoration):
         return found.result

@@ -213,7 +213,7 @@ class Saves:
                 logging.info("%s", line)
             if not self._fits and self._config.save.every_epochs is not None:
                 warnings.append(
-                    "`every_epochs` counts in `fit` alone; in a loop, call run.save(epoch=…) at "
+                    "`every_epochs` counts only in `fit`; in a loop, call run.save(epoch=…) at "
                     "the end of an epoch"
                 )
             for warning in warnings:
@@ -227,8 +227,8 @@ class Saves:
         """Say that a step of the program's own never moves, so that no save is ever due."""
         if self._first_step is not None and self._step() == self._first_step:
             logging.warning(
-                "`step` is %s after %s calls of run.save_if_due(), so `every_steps` asks for no "
-                "save; count with step.assign_add(1) after each step",
+                "`step` is %s after %s calls of run.save_if_due(), so `every_steps` never saves; "
+                "call step.assign_add(1) after each step",
                 self._first_step,
                 self._calls,
             )
@@ -295,7 +295,7 @@ class Saves:
             if not self._survives:
                 raise
             self._triggers.saved(self._step())  # it is not tried again before the next one is due
-            logging.warning("a save failed, and the training goes on without it: %s", error)
+            logging.warning("a save failed; the training continues without it: %s", error)
 
     def _resolve(self) -> None:
         """Where a failed save is survived, one in the background must not cost the next one."""
@@ -314,7 +314,7 @@ class Saves:
     def _save(self, moment: Moment, *, wait: bool) -> str | None:
         manager = self._writer()
         if self.ahead:
-            logging.warning("not saved: the next `fit` goes on from %s", self.ahead)
+            logging.warning("not saved: the next `fit` resumes from %s", self.ahead)
             return self.ahead
         step, self._saved_at = self._step(), None
         if wait:
@@ -349,7 +349,7 @@ class Saves:
         step = self._step()
         if step is None and self._triggers.every_steps is not None:
             raise TfckptError(
-                "`every_steps` is declared, and nothing that was given counts steps",
-                hint="give the optimizer, a compiled model, or a variable as `step`",
+                "`every_steps` is set, but none of the objects counts steps",
+                hint="pass the optimizer, a compiled model, or a variable as `step`",
             )
         return step

@@ -41,8 +41,8 @@ def check_step(counter: Any) -> None:
         as_int(counter)
     except (TypeError, ValueError, OverflowError) as error:
         raise TfckptError(
-            f"`step` is to hold the number of the training step: {error}",
-            hint="give an object that holds something else another keyword",
+            f"`step` must hold the number of the training step: {error}",
+            hint="pass an object that holds something else by another keyword",
         ) from None
 
 
@@ -61,7 +61,7 @@ def check_stored_step(prepared: Prepared) -> None:
             as_int(source.values.read(step.stored.key))
         except (TypeError, ValueError, OverflowError) as error:
             raise RestoreError(
-                f"{source.prefix}: what is stored as `step` is not the number of a training step: "
-                f"{error}",
+                f"{source.prefix}: the stored value of `step` is not the number of a training "
+                f"step: {error}",
                 hint="exclude `step` in the policy, or restore another checkpoint",
             ) from None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
 Y = np.stack([X.sum(1), X.prod(1)], 1)
 STEPS, EPOCHS = 3, 3
-SAID = "training that is resumed is not exact; give it to the run"
+SAID = "so a resumed training is not exact; pass the model to the run"
 
 
 def network(keras: Any) -> Any:
@@ -138,7 +138,7 @@ def test_steps_that_nothing_counts_are_refused(flavour, tmp_path) -> None:
     model.compile("sgd", "mse")
     manager = {"directory": str(tmp_path), "save": {"every_steps": 2}}
     run = tfckpt.from_config({"version": 1, "manager": manager}, model=inner)
-    with pytest.raises(tfckpt.TfckptError, match="nothing that was given counts steps"):
+    with pytest.raises(tfckpt.TfckptError, match="none of the objects counts steps"):
         fit(model, run.callback(verbose=0))
-    with pytest.raises(tfckpt.TfckptError, match="nothing that was given counts steps"):
+    with pytest.raises(tfckpt.TfckptError, match="none of the objects counts steps"):
         run.save_if_due()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
 Y = np.stack([X.sum(1), X.prod(1)], 1)
 STEPS = 3
-AGAIN = "the last `fit` of this model was interrupted: this one goes on from the last save"
+AGAIN = "the last `fit` of this model was interrupted: this one resumes from the last save"
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_cell_that_was_interrupted_before_its_first_save_is_told(
     fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"))
     said = capsys.readouterr().out
     assert AGAIN not in said
-    assert "was interrupted before its first save, and the model still has what that" in said
+    assert "was interrupted before its first save, and the model keeps what it learned" in said
 
 
 def test_a_later_fit_that_was_interrupted_counts_once(build, flavour, tmp_path, stop) -> None:
@@ -119,7 +119,7 @@ def test_two_phases_may_each_have_a_callback(build, flavour, tmp_path, stop, cap
     whole = two_phases(flavour, build(), tmp_path / "whole")
     said = capsys.readouterr().out
     assert "nothing to train" not in said
-    assert "does not go on from" not in said
+    assert "does not resume" not in said
     for places in ([stop(3, 1)], [None, stop(0, 1)], [None, stop(3, 1)]):
         with pytest.raises(KeyboardInterrupt):
             two_phases(flavour, build(), tmp_path / "run", *places)
@@ -141,7 +141,7 @@ def test_a_phase_after_one_that_was_ended_by_hand_is_another(
     if own:
         callback = tfckpt.callbacks.resume(model, tmp_path / "run")
     assert fit(model, callback, epochs=2).epoch == [0, 1]
-    assert "begins with the values that the model has now" in capsys.readouterr().out
+    assert "starts from the model's current values" in capsys.readouterr().out
     assert steps(model) == 2 * STEPS
 
 
@@ -154,9 +154,11 @@ def test_another_model_that_gets_what_the_last_one_learnt_is_told(build, tmp_pat
         )
         histories.append(fit(model, tfckpt.callbacks.resume(model, tmp_path / "run")).history)
         said = capsys.readouterr().out
-        assert ("was trained into by another model of this process, to the end" in said) == fold
+        assert (
+            "has the checkpoints of another model that this process has trained" in said
+        ) == fold
     assert "5 of 5 epochs are done: nothing to train; raise `epochs`, or start over" in said
-    assert "give each model a directory of its own, or start over with start_over=True" in said
+    assert "use one directory per model, or start over with start_over=True" in said
     assert histories[0] == histories[1]
     assert "loss" in histories[1]
     again = fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), epochs=6)

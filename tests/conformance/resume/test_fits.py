@@ -137,7 +137,7 @@ def test_a_fit_that_was_over_is_skipped_and_said(program, tmp_path, capsys) -> N
     killed.killed(1, 1, 1, verbose=1)
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.startswith(
-        "`fit` 1 of this program was over, nothing to train: the checkpoint is of"
+        "`fit` 1 of this program was finished, nothing to train: the checkpoint is of"
     )
     assert "is of `fit` 2, 1 of 3 epochs done, which resumes when it is called" in first
     assert second.startswith(f"restored {latest} (epoch 1)")
@@ -202,4 +202,4 @@ def test_what_is_saved_between_two_fits_hides_no_later_checkpoint(program, flavo
     killed.killed(1, 1, 1)
     assert paths[1] == latest
     assert killed.run.manager.latest_checkpoint == latest
-    assert f"not saved: the next `fit` goes on from {latest}" in caplog.text
+    assert f"not saved: the next `fit` resumes from {latest}" in caplog.text

@@ -22,14 +22,14 @@ from tfckpt.training.state import callback_state
 from tfckpt.training.state.extra_state import Beginning, ExtraState
 
 CANNOT = (
-    "changes in training and cannot be saved: it begins anew in a training that is resumed, which "
-    "is not exact"
+    "changes during training and cannot be saved: it is reset when training resumes, which is not "
+    "exact"
 )
 ANOTHER = (
-    "is another object now than before the first epoch: it begins anew in a training that is "
-    "resumed, which is not exact"
+    "has been replaced by another object since before the first epoch: it is reset when training "
+    "resumes, which is not exact"
 )
-LOST = "begins anew, since the checkpoint does not have it like this: training is not exact"
+LOST = "is reset, since the checkpoint has no matching value: training is not exact"
 count = 0
 
 
@@ -226,8 +226,8 @@ def test_there_is_an_end_to_it(flavour, monkeypatch) -> None:
     monkeypatch.setattr(reachable, "MOST_OBJECTS", 50)
     first = training(flavour, [Stage(0.1) for _ in range(100)])
     assert first.collect()[2] == [
-        "the program's code holds more than 200,000 objects or values: of those beyond, what "
-        "changes begins anew in a training that is resumed, which is not exact"
+        "the program's code holds more than 200,000 objects or values: changes of the "
+        "others are not saved, so a resumed training is not exact"
     ]
 
 
@@ -244,8 +244,8 @@ def test_of_large_variables_those_that_change_are_saved(flavour) -> None:
     np.testing.assert_array_equal(fresh[1], held[1])
     other = [tf.Variable(tf.zeros(20_000)), *variables()[1:]]
     assert resumed(flavour, first, other)[1] == [
-        "LambdaCallback.on_epoch_end:held[0]: is not what it was in the training that was saved, "
-        "and the checkpoint does not have it: training is not exact"
+        "LambdaCallback.on_epoch_end:held[0]: differs from the saved training, and the "
+        "checkpoint does not have its value: training is not exact"
     ]
 
 

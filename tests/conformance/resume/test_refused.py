@@ -66,7 +66,7 @@ def interrupt(begin: Any, stop: Any, at: tuple[int, int], **more: Any) -> None:
 def test_another_global_seed_is_refused(begin, stop, seed) -> None:
     interrupt(begin, stop, (1, 2))
     model, callback = begin(seed=seed)
-    with pytest.raises(tfckpt.RestoreError, match=f"global seed was 1 and is {seed}"):
+    with pytest.raises(tfckpt.RestoreError, match=f"global seed was 1 and is now {seed}"):
         fit(model, callback)
     assert int(model.optimizer.iterations.numpy()) == 0  # nothing was restored
 
@@ -74,7 +74,7 @@ def test_another_global_seed_is_refused(begin, stop, seed) -> None:
 def test_another_batch_size_is_refused_in_the_middle_of_an_epoch(begin, stop) -> None:
     interrupt(begin, stop, (1, 2))
     model, callback = begin()
-    with pytest.raises(tfckpt.RestoreError, match="steps of an epoch were 3 and are 6"):
+    with pytest.raises(tfckpt.RestoreError, match="steps per epoch changed from 3 to 6"):
         fit(model, callback, batch_size=2)
 
 
@@ -82,7 +82,10 @@ def test_another_batch_size_is_taken_at_the_end_of_an_epoch_and_said(begin, stop
     interrupt(begin, stop, (2, 0))
     model, callback = begin(verbose=1)
     history = fit(model, callback, batch_size=2)
-    assert "were 3 and are 6: epoch 2 begins with data of its own" in capsys.readouterr().out
+    assert (
+        "changed from 3 to 6: epoch 2 starts at the beginning of the dataset"
+        in capsys.readouterr().out
+    )
     assert history.epoch == [0, 1, 2, 3]
     assert int(model.optimizer.iterations.numpy()) == 2 * STEPS + 2 * 6
 
@@ -90,14 +93,14 @@ def test_another_batch_size_is_taken_at_the_end_of_an_epoch_and_said(begin, stop
 def test_another_steps_per_execution_is_refused(begin, stop) -> None:
     interrupt(begin, stop, (1, 2))
     model, callback = begin(steps_per_execution=2)
-    with pytest.raises(tfckpt.RestoreError, match="steps_per_execution were 1 and are 2"):
+    with pytest.raises(tfckpt.RestoreError, match="steps_per_execution changed from 1 to 2"):
         fit(model, callback)
 
 
 def test_another_initial_epoch_is_refused_unless_it_says_the_same(begin, stop) -> None:
     interrupt(begin, stop, (2, 0))
     model, callback = begin()
-    with pytest.raises(tfckpt.RestoreError, match="`initial_epoch` was 0 and is 1"):
+    with pytest.raises(tfckpt.RestoreError, match="`initial_epoch` changed from 0 to 1"):
         fit(model, callback, initial_epoch=1)
     model, callback = begin()
     assert fit(model, callback, initial_epoch=2).epoch == [0, 1, 2, 3]
@@ -142,7 +145,7 @@ def test_data_that_is_drawn_without_a_seed_is_said_before_it_trains(begin, capsy
     model, callback = begin(seed=None, verbose=1)
     fit(model, callback, epochs=1)
     out = capsys.readouterr().out
-    assert "the data is drawn without a seed" in out
+    assert "the dataset is random without a seed" in out
     assert out.index("without a seed") < out.index("saved")
     model, callback = begin(seed=None, verbose=1)
     fit(model, callback, epochs=2, shuffle=False)
@@ -203,7 +206,7 @@ def test_dropout_whose_state_cannot_be_saved_is_said(tmp_path, capsys) -> None:
     )
     model.compile("sgd", "mse")
     fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), epochs=1)
-    assert "drop: draws by an operation whose state cannot be saved" in capsys.readouterr().out
+    assert "drop: uses a random operation whose state cannot be saved" in capsys.readouterr().out
 
 
 # Without a config
@@ -255,7 +258,9 @@ def test_data_of_other_values_is_refused_in_mid_epoch_and_said_at_its_end(
     interrupt(begin, stop, (1, 2), **given(X))
     model, callback = begin(verbose=1)
     before = model.get_weights()
-    with pytest.raises(tfckpt.RestoreError, match="of other values: the data is not what it was"):
+    with pytest.raises(
+        tfckpt.RestoreError, match="with other values: the dataset is not the one of"
+    ):
         fit(model, callback, **given(X + 1))
     np.testing.assert_equal(model.get_weights(), before)
     assert int(model.optimizer.iterations.numpy()) == 0
@@ -264,4 +269,7 @@ def test_data_of_other_values_is_refused_in_mid_epoch_and_said_at_its_end(
     capsys.readouterr()
     model, callback = begin(verbose=1)
     assert fit(model, callback, **given(X + 1)).epoch == [0, 1, 2, 3]
-    assert "the data has other values than then: epoch 2 is of them" in capsys.readouterr().out
+    assert (
+        "the dataset has other values than before: epoch 2 uses the new ones"
+        in capsys.readouterr().out
+    )

@@ -34,8 +34,7 @@ def test_a_callback_that_counts_from_a_default_of_its_class_is_named(flavour, tm
     words = ("arrays", "by_class", "dense", "adam", "alone")
     _, said = stopped_twice(flavour, words, str(tmp_path / "run"), random.Random(1))
     assert (
-        "Moving begins anew in a training that is resumed (level): it offers no get_state and "
-        "set_state"
+        "Moving is reset when training resumes (level): it has no get_state and set_state"
     ) in said
 
 
@@ -43,8 +42,8 @@ def test_functions_that_draw_for_several_elements_at_once_are_no_secret(flavour,
     words = ("at_once", "nothing", "dense", "adam", "alone")
     _, said = stopped_twice(flavour, words, str(tmp_path / "run"), random.Random(1))
     assert (
-        "a function of the data draws or counts, and is called for several elements at once "
-        "(num_parallel_calls), in an order that changes from run to run: training that is resumed "
-        "is not exact, nor is one that starts again; leave num_parallel_calls out, or call "
+        "a function of the dataset draws random numbers or counts, and num_parallel_calls runs it "
+        "for several elements at once, in an order that changes from run to run: neither a "
+        "resumed nor a repeated training is exact; remove num_parallel_calls, or call "
         "tf.config.experimental.enable_op_determinism()"
     ) in said

@@ -23,7 +23,7 @@ X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
 Y = np.stack([X.sum(1), X.prod(1)], 1)
 STEPS, EPOCHS = 3, 4
 AGAIN = (
-    "to begin that epoch again, give `training_state: [epoch, callbacks, seeds]` in the policy "
+    "to restart that epoch, set `training_state: [epoch, callbacks, seeds]` in the policy "
     '(resume(…, policy={"training_state": ["epoch", "callbacks", "seeds"]}))'
 )
 
@@ -127,39 +127,42 @@ def look(flavour) -> Any:
     return Look()
 
 
-DATA = f"give `fit` the same data as then, made anew since it has been read; or, {AGAIN}"
+DATA = f"pass the same dataset to `fit`, created again since it has been read; or, {AGAIN}"
 # What is given to `fit` at first, and after the restart; what is refused.
 REFUSED: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "batch size": (
         arrays,
         lambda: arrays(2),
-        f"the middle of an epoch was saved, and the steps of an epoch were 3 and are 6\n  {AGAIN}",
+        "the checkpoint was saved in the middle of an epoch, and steps per epoch changed from 3 to "
+        f"6\n  {AGAIN}",
     ),
     "initial epoch": (
         arrays,
         lambda: arrays(initial_epoch=1),
-        "`initial_epoch` was 0 and is 1, and the middle of the training was saved, at epoch 1\n",
+        "`initial_epoch` changed from 0 to 1, but the checkpoint was saved in the middle of the "
+        "training, at epoch 1\n",
     ),
     "another type": (
         lambda: {"x": shuffled()},
         lambda: {"x": shuffled().map(lambda x, y: (x, tf.cast(y, tf.float64)))},
-        f"tf.float64, name=None)'): the data is not what it was\n  {DATA}",
+        f"tf.float64, name=None)'): the dataset is not the one of the checkpoint\n  {DATA}",
     ),
     "another pipeline": (
         lambda: {"x": shuffled()},
         lambda: {"x": shuffled().take(STEPS)},
-        "the data does not take the iterator's state",
+        "the dataset does not accept the saved iterator",
     ),
     "an end in the epoch": (
         lambda: {"x": generated()},
         lambda: {"x": generated([1, 1])},
-        "epoch 1 has 1 steps, and the checkpoint is of step 2: the data is not what it was\n"
+        "epoch 1 has 1 steps, but the checkpoint is of step 2: the dataset is not the one of the "
+        "checkpoint\n"
         f"  {DATA}",
     ),
     "an end before the epoch": (
         lambda: {"x": shuffled().repeat(), "steps_per_epoch": STEPS},
         lambda: {"x": shuffled(), "steps_per_epoch": STEPS},
-        "the data is not what it was",
+        "the dataset is not the one of the checkpoint",
     ),
     "a failure": (
         lambda: {"x": generated()},
@@ -254,9 +257,10 @@ def test_another_seed_is_refused_before_anything_is_assigned(begin, stop) -> Non
     with pytest.raises(tfckpt.RestoreError) as error:
         fit(model, run.callback(verbose=0), **arrays())
     assert str(error.value) == (
-        "the global seed was 1 and is 2: the data of later epochs would come in another order\n"
-        "  call keras.utils.set_random_seed(1) before the data is made, as then; or, to begin that "
-        "epoch again with another seed, give `training_state: [epoch, callbacks]` in the policy "
+        "the global seed was 1 and is now 2: the data of later epochs would come in another "
+        "order\n  call keras.utils.set_random_seed(1) before creating the dataset, as before; or, "
+        "to restart that epoch with another seed, set `training_state: [epoch, callbacks]` in the "
+        "policy "
         '(resume(…, policy={"training_state": ["epoch", "callbacks"]}))'
     )
     np.testing.assert_equal([np.array(variable) for variable in there], values)
@@ -283,7 +287,9 @@ def test_a_damaged_record_is_refused_before_anything_is_assigned(begin, stop, pa
     model, run = begin()
     there = variables(model)
     values = [np.array(variable) for variable in there]
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="the record's 'training' has no"):
+    with pytest.raises(
+        tfckpt.DamagedCheckpointError, match="the commit record's 'training' has an invalid"
+    ):
         fit(model, run.callback(verbose=0), **arrays())
     np.testing.assert_equal([np.array(variable) for variable in there], values)
     assert run.report is None

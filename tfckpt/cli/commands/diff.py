@@ -19,7 +19,8 @@ from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.diff import DifferenceKind, ValueChecksum, diff
-from tfckpt.stored.inspection.checksums import checksum, checksums, is_telling
+from tfckpt.stored.inspection.checksums import checksum, is_telling
+from tfckpt.stored.inspection.checksums import checksums as checksums_of
 from tfckpt.stored.inspection.statistics import difference
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: An
     print_rejected(found)
     entries = checkpoint.inventory.entries
     with progress(checkpoint.prefix) as advance:
-        crcs = checksums(checkpoint, entries.values(), advance)
+        crcs = checksums_of(checkpoint, entries.values(), advance)
     checksums = {
         name: ValueChecksum(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()
     }

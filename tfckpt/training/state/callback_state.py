@@ -141,16 +141,16 @@ def restore(
     said = []
     for key, entry in saved.items():
         if key not in here:
-            said.append(f"{key} was in the training that was saved, and is not in this one")
+            said.append(f"{key} was in the saved training, but is not in this one")
             continue
         try:
             objection = here[key].restore(entry, arrays or {})
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            objection = f"what was saved of it does not fit: {error!r}"
+            objection = f"its saved state is not valid: {error!r}"
         if objection:
             said.append(f"{key}: {objection}")
     said += [
-        f"{one.key} was not in the training that was saved, so it begins anew"
+        f"{one.key} was not in the saved training, so it is reset"
         for one in described
         if one.key not in saved and one.has_state()
     ]
@@ -173,7 +173,7 @@ def inexact(
     >>> class Silent:
     ...     def __init__(self): self.calls = 0
     >>> print(*inexact([Silent()]))
-    Silent begins anew in a training that is resumed (calls): it offers no get_state and set_state
+    Silent is reset when training resumes (calls): it has no get_state and set_state
     """
     return [sentence for one in _described(callbacks, named or {}) for sentence in one.inexact()]
 
@@ -218,17 +218,17 @@ class _Described:
             if not why:
                 attributes[name] = encoded
             elif name in (self.named or ()):
-                raise self._refused(f"{name}{why}", "name other attributes")
+                raise self._refused(f"{name}{why}", "list other attributes")
             else:  # a metric may give anything, and is no reason to stop a training
-                lost[name] = f"{name}{why}, so it begins anew"
+                lost[name] = f"{name}{why}, so it is reset"
         found["attributes"] = attributes
         if lost:
             found["lost"] = lost
         if self.offers_state():
             found["state"], why = _attempt(self.callback.get_state())
             if why:
-                hint = "let it return numbers, text, lists and mappings"
-                raise self._refused(f"what get_state() returns{why}", hint)
+                hint = "return numbers, strings, lists and dicts"
+                raise self._refused(f"the value of get_state(){why}", hint)
         if held := self.held():
             found["arrays"] = len(held)
         return found
@@ -239,49 +239,50 @@ class _Described:
     def restore(self, entry: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
         """Why it, or a part of it, cannot be as it was; "" if it is."""
         if entry["flavour"] != self.flavour:
-            then = _FLAVOURS.get(entry["flavour"], "a class of no Keras")
-            return f"it was saved by {then} and is of {_FLAVOURS.get(self.flavour, 'none')} here"
+            then = _FLAVOURS.get(entry["flavour"], "other code")
+            now = _FLAVOURS.get(self.flavour, "other code")
+            return f"it was saved as a callback of {then} and is now one of {now}"
         for name, then in entry["settings"].items():
             now = self.settings().get(name)
             if now != then:
-                return f"its {name} was {then!r} and is {now!r}, so it begins anew"
+                return f"its {name} changed from {then!r} to {now!r}, so it is reset"
         allowed = {*_ATTRIBUTES.get(self.base, ()), *(self.named or ())}
         values = {a: decode(v) for a, v in entry["attributes"].items() if a in allowed}
         count = min(entry.get("arrays", 0), len(arrays) + 1)  # whatever a record may claim
         keys = [f"{self.key}/{self.array}/{place}" for place in range(count)]
-        said = [f"{name} begins anew" for name in entry["attributes"] if name not in allowed]
+        said = [f"{name} is reset" for name in entry["attributes"] if name not in allowed]
         said += list(entry.get("lost", {}).values())
         if "state" in entry:
             if self.offers_state():
                 self.callback.set_state(decode(entry["state"]))
             else:
-                said.append("it offers no get_state and set_state any more, so it begins anew")
+                said.append("it no longer has get_state and set_state, so it is reset")
         for name, value in values.items():
             _set(self.callback, name, value)
         if "best" in values:
             _keep_best(self.callback)
         if not arrays.keys() >= set(keys):
-            said.append(f"its {self.array} were not saved; it may put back those of a worse epoch")
+            said.append(f"its {self.array} were not saved; it may restore those of a worse epoch")
         elif self.array:
             setattr(self.callback, self.array, [np.array(arrays[key]) for key in keys] or None)
         return "; ".join(said)
 
     def inexact(self) -> Iterator[str]:
         if self.base == "BackupAndRestore":
-            yield f"{self.key} puts back weights and an epoch of its own: use one of the two"
+            yield f"{self.key} restores weights and an epoch of its own: use one of the two"
         elif self.base == "CSVLogger" and not self.callback.append:
-            yield f"{self.key} begins its file anew in a training that is resumed: give append=True"
+            yield f"{self.key} overwrites its file when training resumes: pass append=True"
         elif self.base == "CSVLogger":
             yield (
-                f"{self.key} may write the epoch twice in which training was interrupted: "
-                "of equal epochs, the later row counts"
+                f"{self.key} may write two rows for the epoch in which training was interrupted: "
+                "the later one counts"
             )
         elif getattr(self.callback, "load_weights_on_restart", False):
-            yield f"{self.key} loads weights of its own: leave out load_weights_on_restart"
+            yield f"{self.key} loads weights of its own: remove load_weights_on_restart"
         elif not self.offers_state() and self.named is None and (own := self._own()):
             yield (
-                f"{self.key} begins anew in a training that is resumed ({', '.join(own)}): "
-                "it offers no get_state and set_state"
+                f"{self.key} is reset when training resumes ({', '.join(own)}): "
+                "it has no get_state and set_state"
             )
 
     def _own(self) -> list[str]:
@@ -343,7 +344,8 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
                 raise TfckptError(f"{key} has no attribute {attribute!r}", hint=f"it has: {there}")
     if absent := sorted(named.keys() - seen.keys()):
         raise TfckptError(
-            f"no callback is a {absent[0]}", hint=f"there are: {', '.join(sorted(seen))}"
+            f"no callback is of class {absent[0]!r}",
+            hint=f"the callbacks are: {', '.join(sorted(seen))}",
         )
     return found
 

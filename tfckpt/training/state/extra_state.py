@@ -32,17 +32,17 @@ KEY = "values"
 _ARRAYS = "extra/"
 _NOT_SAVED, _UNCHANGED = "not saved", "unchanged"  # no path is like these
 _LARGE = 1 << 16  # bytes, of a variable
-_LOST = "begins anew, since the checkpoint does not have it like this: training is not exact"
+_LOST = "is reset, since the checkpoint has no matching value: training is not exact"
 _OTHER = (
-    "is not what it was in the training that was saved, and the checkpoint does not have it: "
-    "training is not exact"
+    "differs from the saved training, and the checkpoint does not have its value: training is not "
+    "exact"
 )
-_REPLACED = "is another object now than before the first epoch"
-_CHANGES = "changes in training and cannot be saved"
-_ANEW = "begins anew in a training that is resumed, which is not exact"
+_REPLACED = "has been replaced by another object since before the first epoch"
+_CHANGES = "changes during training and cannot be saved"
+_RESET = "is reset when training resumes, which is not exact"
 _TOO_MANY = (
-    f"the program's code holds more than {MOST_OBJECTS:,} objects or values: of those beyond, what "
-    "changes begins anew in a training that is resumed, which is not exact"
+    f"the program's code holds more than {MOST_OBJECTS:,} objects or values: changes of the others "
+    "are not saved, so a resumed training is not exact"
 )
 _COUNTERS = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_execution")
 
@@ -143,8 +143,8 @@ class ExtraState:
         changed = {n for n, mark in marks.items() if mark != beginning.marks.get(n, _NOTHING)}
         if lost := sorted(changed | beginning.replaced):
             values[_NOT_SAVED] = lost
-        said = [f"{name} {_REPLACED}: it {_ANEW}" for name in self._new(beginning.replaced)]
-        said += [f"{name} {_CHANGES}: it {_ANEW}" for name in self._new(changed)]
+        said = [f"{name} {_REPLACED}: it {_RESET}" for name in self._new(beginning.replaced)]
+        said += [f"{name} {_CHANGES}: it {_RESET}" for name in self._new(changed)]
         return values, arrays, said + [_TOO_MANY] * found.too_many
 
     def restore(self, values: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:

@@ -98,7 +98,7 @@ def _text(value: str, _: int) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise NoJSONError(" is text that UTF-8 cannot write") from None
+        raise NoJSONError(" is a string that UTF-8 cannot encode") from None
     return value
 
 
@@ -141,14 +141,14 @@ def _number(value: Any) -> Any:
     if dtype.kind in "biu":
         return value.item()
     if dtype.kind not in "fV" or dtype.itemsize > 8 or dtype.names:
-        raise NoJSONError(f" is of {dtype.name}")
+        raise NoJSONError(f" has dtype {dtype.name}")
     number = float(value)
     return number if math.isfinite(number) else repr(number)
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
     if not isinstance(name, str) or name not in _DTYPES:
-        raise ValueError(f"{name!r} is no type of numbers")
+        raise ValueError(f"{name!r} is not a supported dtype")
     return _DTYPES[name]
 
 
@@ -156,28 +156,30 @@ def _element(item: Any) -> Any:
     if isinstance(item, str):
         return _to_float(item)
     if not isinstance(item, (int, float)):
-        raise TypeError(f"a number is wanted, found a {type(item).__name__}")
+        raise TypeError(f"expected a number, found a {type(item).__name__}")
     return item
 
 
 def _to_float(text: Any, _: int = 0) -> float:
     if not isinstance(text, str) or text not in _NONFINITE:
-        raise ValueError("'inf', '-inf' or 'nan' is wanted")
+        raise ValueError("expected 'inf', '-inf' or 'nan'")
     return _NONFINITE[text]
 
 
 def _to_int(digits: Any, _: int) -> int:
     if not isinstance(digits, str) or len(digits) > MAX_BITS // 4 + len("-0x"):
-        raise ValueError(f"a number of at most {MAX_BITS} bits is wanted, in hexadecimal")
+        raise ValueError(f"expected a hexadecimal number of at most {MAX_BITS} bits")
     return int(digits, 16)
 
 
 def _to_array(parts: Any, _: int) -> np.ndarray[Any, Any]:
     name, shape, flat = parts
     if len(flat) > MAX_ELEMENTS or len(shape) > MAX_RANK:
-        raise ValueError(f"an array of {len(flat)} elements and {len(shape)} dimensions")
+        raise ValueError(
+            f"an array of {len(flat)} elements and {len(shape)} dimensions is too large"
+        )
     if any(type(side) is not int or not 0 <= side <= MAX_ELEMENTS for side in shape):
-        raise ValueError(f"{shape} is no shape of a small array")
+        raise ValueError(f"{shape} is not a valid shape of a small array")
     return np.array([_element(item) for item in flat], _dtype(name)).reshape(shape)
 
 

@@ -115,10 +115,10 @@ def position_in(training: Mapping[str, Any], path: str) -> Position | None:
     if isinstance(found, dict):
         found = {"content": "", **found}  # which older records do not have
     if not isinstance(found, dict) or found.keys() != _TYPES.keys():
-        raise DamagedCheckpointError("the record's 'training' is not complete", path=path)
+        raise DamagedCheckpointError("the commit record's 'training' is not complete", path=path)
     for name, types in _TYPES.items():
         if type(found[name]) not in types or not _is_valid(name, found[name]):
-            message = f"the record's 'training' has no valid {name!r}"
+            message = f"the commit record's 'training' has an invalid {name!r}"
             raise DamagedCheckpointError(message, path=path)
     return Position(**found)
 

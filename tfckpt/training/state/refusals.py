@@ -19,12 +19,12 @@ def begin_again(*parts: str) -> str:
     listed = ", ".join(parts)
     quoted = ", ".join(f'"{part}"' for part in parts)
     return (
-        f"give `training_state: [{listed}]` in the policy "
+        f"set `training_state: [{listed}]` in the policy "
         f'(resume(…, policy={{"training_state": [{quoted}]}}))'
     )
 
 
-_BEGIN_AGAIN = f"to begin that epoch again, {begin_again('epoch', 'callbacks', 'seeds')}"
+_BEGIN_AGAIN = f"to restart that epoch, {begin_again('epoch', 'callbacks', 'seeds')}"
 
 
 def check_seed(position: Position, now: int | None) -> None:
@@ -34,37 +34,39 @@ def check_seed(position: Position, now: int | None) -> None:
         return
     call = "set no seed" if then is None else f"call keras.utils.set_random_seed({then})"
     raise RestoreError(
-        f"the global seed was {then} and is {now}: the data of later epochs would come in another "
-        "order",
-        hint=f"{call} before the data is made, as then; or, to begin that epoch again with another "
-        f"seed, {begin_again('epoch', 'callbacks')}",
+        f"the global seed was {then} and is now {now}: the data of later epochs would come in "
+        "another order",
+        hint=f"{call} before creating the dataset, as before; or, to restart that epoch with "
+        f"another seed, {begin_again('epoch', 'callbacks')}",
     )
 
 
 def other_steps(position: Position, steps: int | None, of_a_call: int, model: Any) -> str:
     """How the steps of an epoch differ from what they were; "" where they do not."""
     now = {
-        "steps of an epoch": (position.steps, steps),
+        "steps per epoch": (position.steps, steps),
         "steps_per_execution": (position.steps_per_execution, of_a_call),
     }
-    differ = [f"the {what} were {a} and are {b}" for what, (a, b) in now.items() if a != b]
+    differ = [f"{what} changed from {a} to {b}" for what, (a, b) in now.items() if a != b]
     if getattr(model, "autotune_steps_per_execution", False):
-        differ.append("steps_per_execution is tuned while it trains")
+        differ.append("steps_per_execution is tuned during training")
     return ", ".join(differ)
 
 
 def other_initial_epoch(position: Position, epoch: int) -> RestoreError:
     """``fit`` is to begin in the middle of what was trained."""
     return RestoreError(
-        f"`initial_epoch` was {position.initial_epoch} and is {epoch}, and the middle of the "
-        f"training was saved, at epoch {position.finished}",
-        hint="leave it as it was: the callback resumes the epoch by itself",
+        f"`initial_epoch` changed from {position.initial_epoch} to {epoch}, but the checkpoint was "
+        f"saved in the middle of the training, at epoch {position.finished}",
+        hint="leave it as it was: the callback goes to the right epoch by itself",
     )
 
 
 def in_mid_epoch(differs: str) -> RestoreError:
     """The steps of the epoch in which it was saved are others."""
-    return RestoreError(f"the middle of an epoch was saved, and {differs}", hint=_BEGIN_AGAIN)
+    return RestoreError(
+        f"the checkpoint was saved in the middle of an epoch, and {differs}", hint=_BEGIN_AGAIN
+    )
 
 
 def other_data(position: Position, element: str, content: str) -> str:
@@ -74,18 +76,18 @@ def other_data(position: Position, element: str, content: str) -> str:
         RestoreError: its batches are of another kind, or the epoch that was saved is not over.
     """
     if element != position.element:
-        raise of_the_data(f"a batch was {position.element} and is {element}")
+        raise of_the_data(f"a batch was {position.element} and is now {element}")
     if not (position.content and content) or content == position.content:
         return ""
     if not position.ended:
-        raise of_the_data("the middle of an epoch was saved, of other values")
-    return f"the data has other values than then: epoch {position.finished} is of them"
+        raise of_the_data("the checkpoint was saved in the middle of an epoch, with other values")
+    return f"the dataset has other values than before: epoch {position.finished} uses the new ones"
 
 
 def of_the_data(what: str) -> RestoreError:
     """The data is not what it was, as it turned out when it was gone through."""
     return RestoreError(
-        f"{what}: the data is not what it was",
-        hint="give `fit` the same data as then, made anew since it has been read; or, "
+        f"{what}: the dataset is not the one of the checkpoint",
+        hint="pass the same dataset to `fit`, created again since it has been read; or, "
         + _BEGIN_AGAIN,
     )

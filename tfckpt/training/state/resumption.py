@@ -98,11 +98,11 @@ class Resumption:
             RestoreError: none was saved, or it is one of other data.
         """
         if self._iterator is None:
-            raise refusals.of_the_data(f"{self.prefix}: the iterator could not be saved")
+            raise refusals.of_the_data(f"{self.prefix}: the checkpoint has no iterator")
         try:
             iterators.place(self.prefix, self._iterator.key, iterator, mark)
         except Exception as error:
-            what = f"{self.prefix}: the data does not take the iterator's state ({error})"
+            what = f"{self.prefix}: the dataset does not accept the saved iterator ({error})"
             raise refusals.of_the_data(what) from error
 
     def keep(self) -> None:
@@ -179,7 +179,9 @@ class Resumption:
         try:
             return random_state.checked(saved)
         except (TypeError, ValueError, KeyError) as error:
-            message = f"the record's 'training' has no state of a random generator: {error}"
+            message = (
+                f"the commit record's 'training' has an invalid random generator state: {error}"
+            )
             raise DamagedCheckpointError(message, path=self.prefix) from None
 
 
@@ -242,8 +244,8 @@ def check_keywords(objects: Mapping[str, Any]) -> None:
     """
     if KEYWORD in objects:
         raise TfckptError(
-            f"the keyword {KEYWORD!r} is what the callback keeps the data's position under",
-            hint="give the object another keyword",
+            f"the keyword {KEYWORD!r} is reserved for the state of `fit`",
+            hint="pass the object by another keyword",
         )
 
 

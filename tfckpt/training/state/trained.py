@@ -33,9 +33,9 @@ def check_trained(model: Any, objects: Mapping[str, Any]) -> None:
     weights = {n: v for n, v in its.variables.items() if entries[n].role is Role.WEIGHT}
     if held.isdisjoint(_identities(weights) | {id(layer) for layer in model._flatten_layers()}):
         raise TfckptError(
-            f"`fit` trains {model.name!r}, which shares no weights with what the run was given "
+            f"`fit` trains {model.name!r}, which shares no weights with the objects of the run "
             f"({', '.join(objects) or 'nothing'})",
-            hint="give the run the model that is trained",
+            hint="pass the trained model to the run",
         )
 
 
@@ -50,14 +50,15 @@ def check_fit(objects: Mapping[str, Any]) -> None:
         if strategy and keras3:
             raise TfckptError(
                 f"Keras 3 has no `fit` under {strategy} (keras#20585)",
-                hint="train in a loop of your own, with `run.restore()` before it and "
-                "`run.save_if_due()` after each step, or use tf_keras, whose `fit` runs there",
+                hint="train in a custom loop, with `run.restore()` before it and "
+                "`run.save_if_due()` after each step, or use tf_keras, whose `fit` works there",
             )
         if strategy:
             raise TfckptError(
-                f"tf_keras's `fit` takes no callback that is called for batches under {strategy}",
-                hint="call `run.restore()` before, give `fit` initial_epoch=run.epoch, and as a "
-                "callback LambdaCallback(on_epoch_end=lambda epoch, _: run.save(epoch=epoch + 1))",
+                f"tf_keras's `fit` does not support batch-level callbacks under {strategy}",
+                hint="call `run.restore()` before `fit`, and pass it initial_epoch=run.epoch and "
+                "callbacks=[LambdaCallback(on_epoch_end="
+                "lambda epoch, _: run.save(epoch=epoch + 1))]",
             )
 
 

@@ -61,7 +61,7 @@ def in_words(prepared: Prepared, choices: Sequence[Choice], resumption: Resumpti
         return f"training resumes {_after(resumption, record.step if record else None)}"
     kinds, others = _values(prepared.plan)
     if others:  # of a loop, which goes by its own counters
-        return f"{_listed([*kinds, *others])} come back, nothing else of the training"
+        return f"{_listed([*kinds, *others])} only, no other training state"
     what = f"{kinds[0]} only" if len(kinds) == 1 else _listed(kinds) or "no values"
     sentence = f"{what}: a new training begins"
     listed = "training_state" in choices[0].policy.model_fields_set
@@ -96,7 +96,7 @@ def _place(position: Position, *, whole: bool) -> str:
     batches = 0 if position.ended else position.calls * position.steps_per_execution
     done = [_many(position.finished, "epoch")] if position.finished or not batches else []
     done += [_many(batches, "batch")] if batches else []
-    anew = f"; epoch {position.epoch + 1} begins anew" if batches and whole else ""
+    anew = f"; epoch {position.epoch + 1} starts again" if batches and whole else ""
     return f"{fit}after {' and '.join(done)}{anew}"
 
 
