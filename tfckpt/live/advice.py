@@ -42,7 +42,7 @@ class PolicyCall:
     """The call that restores the same checkpoint into the same objects with a policy."""
 
     prefix: str
-    given: tuple[str, ...]
+    arguments: tuple[str, ...]
 
     @classmethod
     def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> PolicyCall:
@@ -59,8 +59,8 @@ class PolicyCall:
         >>> print(PolicyCall("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
         `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
         """
-        arguments = repr(self.prefix), *self.given, f"policy={{{policy}}}"
-        return f"`tfckpt.restore({', '.join(arguments)})`"
+        call_arguments = repr(self.prefix), *self.arguments, f"policy={{{policy}}}"
+        return f"`tfckpt.restore({', '.join(call_arguments)})`"
 
 
 @contextlib.contextmanager
@@ -86,11 +86,11 @@ def say_replaced(report: RestoreReport, call: PolicyCall) -> None:
         logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
 
 
-def say(status: LoadStatus, call: PolicyCall, told: set[str], *, returned: bool) -> None:
+def say(status: LoadStatus, call: PolicyCall, logged: set[str], *, returned: bool) -> None:
     """Log what a restore replaced and what it left out.
 
-    Texts in ``told`` were logged before and are not repeated; new ones are added. ``returned`` says
-    whether the caller gets the status and can assert on it.
+    Texts in ``logged`` are not repeated, and new ones are added. ``returned`` is whether the caller
+    gets the status and can assert on it.
     """
     report = status.report
     say_replaced(report, call)
@@ -101,16 +101,16 @@ def say(status: LoadStatus, call: PolicyCall, told: set[str], *, returned: bool)
             f". If layers were renamed: {rename}. To fail when a value is missing: "
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
-        _say_once(told, report.path, left, advice)
+        _say_once(logged, report.path, left, advice)
     elif (left := layers_in_part(report.plan, status.waiting)) or (
         left := slots_by_number(report.plan)
     ):
-        _say_once(told, report.path, left)
+        _say_once(logged, report.path, left)
     elif not returned and (text := missing(report.plan)):
-        _say_once(told, report.path, text)
+        _say_once(logged, report.path, text)
 
 
-def say_other_keyword(prepared: Prepared, told: set[str]) -> None:
+def say_other_keyword(prepared: Prepared, logged: set[str]) -> None:
     """Log once that the only model was saved under another keyword."""
     saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
     if saved and live and saved != live:
@@ -118,17 +118,17 @@ def say_other_keyword(prepared: Prepared, told: set[str]) -> None:
             f"the model was saved as `{saved}=` and restored as `{live}=`, since it is the only "
             "model in the checkpoint and among the objects given; TensorFlow restores nothing here"
         )
-        _say_once(told, prepared.stored.prefix, text)
+        _say_once(logged, prepared.stored.prefix, text)
 
 
-def _say_once(told: set[str], path: str, text: str, advice: str = "") -> None:
+def _say_once(logged: set[str], path: str, text: str, advice: str = "") -> None:
     """Log a text unless it was logged before: an evaluation restores hundreds of checkpoints."""
-    if text not in told:
-        told.add(text)
+    if text not in logged:
+        logged.add(text)
         logging.warning("%s: %s%s", path, text, advice)
 
 
 def _lone_model(side: Inventory | Live) -> str:
     """The keyword of the only model; "" if there are several, or it has no keyword."""
-    found = [k for k, root in side.roots.items() if root.kind == root.component == MODEL]
-    return found[0] if len(found) == 1 else ""
+    keywords = [k for k, root in side.roots.items() if root.kind == root.component == MODEL]
+    return keywords[0] if len(keywords) == 1 else ""

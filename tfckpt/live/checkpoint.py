@@ -24,7 +24,7 @@ from tfckpt.live.advice import PolicyCall, advising, say
 from tfckpt.live.distribution.agreement import saving, workers_among
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.io.tf_paths import eager_prefix, eager_source, place_of
+from tfckpt.live.io.tf_paths import absolute_prefix, eager_prefix, eager_source
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.restoring.lineage import Lineage
 from tfckpt.live.saving.background import Background, in_turn
@@ -32,8 +32,8 @@ from tfckpt.live.saving.coverage import EXTRA
 from tfckpt.live.saving.name_cache import NameCache
 from tfckpt.live.saving.save import (
     SaveOptions,
-    about_now,
-    failing_as_save,
+    as_save_errors,
+    completed_metadata,
     run_callbacks,
     synchronous,
     write,
@@ -112,16 +112,18 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
         with saving(self._tfckpt_workers()) as agreement:
             self._tfckpt_background.finish()
-            place, counter = place_of(prefix), self.save_counter
-            terms, before = SaveOptions(files_of(place)), as_int(counter)
-            directory, name = os.path.split(place)
-            with failing_as_save(prefix), contextlib.ExitStack() as taken:
+            target, counter = absolute_prefix(prefix), self.save_counter
+            save_options, before = SaveOptions(files_of(target)), as_int(counter)
+            directory, name = os.path.split(target)
+            with as_save_errors(prefix), contextlib.ExitStack() as cleanup:
                 if agreement.chief:
-                    tidied = claim(directory, name, terms.files)
-                    above = max(before, tidied, last_in_order(place, terms.files))
-                    taken.callback((number := Number(place, above, terms.files)).give_back)
+                    recovered = claim(directory, name, save_options.files)
+                    highest = max(before, recovered, last_in_order(target, save_options.files))
+                    cleanup.callback(
+                        (number := Number(target, highest, save_options.files)).give_back
+                    )
                 value = agreement.meet(number.value if agreement.chief else None)[0]
-                give_back = taken.pop_all().close
+                give_back = cleanup.pop_all().close
 
         def undo() -> None:
             give_back()
@@ -129,11 +131,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
         def then() -> None:
             give_back()
-            write_state(directory, f"{name}-{value}", terms.files)
+            write_state(directory, f"{name}-{value}", save_options.files)
 
-        counted = partial(counter.assign, value)
-        path, place = (f"{where}-{value}" for where in (prefix, place))
-        self._tfckpt_save(path, place, options, terms, first=counted, then=then, undo=undo)
+        count = partial(counter.assign, value)
+        path, target = (f"{base}-{value}" for base in (prefix, target))
+        self._tfckpt_save(path, target, options, save_options, first=count, then=then, undo=undo)
         return path
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
@@ -161,16 +163,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
         self._tfckpt_background.finish()
-        self._tfckpt_save(prefix, place_of(prefix), options, SaveOptions(files_of(prefix)))
+        self._tfckpt_save(prefix, absolute_prefix(prefix), options, SaveOptions(files_of(prefix)))
         return prefix
 
     def _tfckpt_save(
         self,
         prefix: str,
-        place: str,
+        target: str,
         options: Any,
-        terms: SaveOptions,
-        about: RecordMetadata | None = None,
+        save_options: SaveOptions,
+        metadata: RecordMetadata | None = None,
         *,
         first: Callable[[], object] | None = None,
         then: Callable[[], object] | None = None,
@@ -180,41 +182,48 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
         Args:
             prefix: the path as the caller spells it, for messages and callbacks.
-            place: the same path, absolute.
+            target: the same path, absolute.
             options: ``tf.train.CheckpointOptions``.
-            terms: how to save.
-            about: what the commit record says besides the values.
+            save_options: how to save.
+            metadata: what the commit record says besides the values.
             first: called before the snapshot; advances counters that are saved too.
             then: called after the commit, by the thread that wrote.
             undo: called by the thread that wrote if the save fails before the commit.
         """
-        with _or(undo), saving(self._tfckpt_workers(), meetings=2) as agreement, live_objects():
+        with (
+            _undo_on_error(undo),
+            saving(self._tfckpt_workers(), meetings=2) as agreement,
+            live_objects(),
+        ):
             if first is not None:
                 first()
             in_background = options is not None and options.experimental_enable_async_checkpoint
             options = synchronous(options)
             callbacks = options.experimental_write_callbacks or ()
             options.experimental_write_callbacks = None
-            with failing_as_save(prefix):
+            with as_save_errors(prefix):
                 if agreement.workers is not None:
                     agreement.same(self._tfckpt_known.live(*self._tfckpt_objects()).inventory)
                 snapshot = self._tfckpt_known.snapshot(
                     self._saver,
                     *self._tfckpt_objects(),
-                    leave_out=terms.on_unsavable == "warn",
+                    leave_out=save_options.on_unsavable == "warn",
                     by_tensorflow=by_tensorflow(options),
                 )
-                about = about_now(about, snapshot, self._tfckpt_lineage, place)
+                metadata = completed_metadata(metadata, snapshot, self._tfckpt_lineage, target)
             agreement.meet(None)
 
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:
-            terms = dataclasses.replace(terms, pace=BACKGROUND)
+            save_options = dataclasses.replace(save_options, chunk_sizes=BACKGROUND)
 
         def commit() -> None:
             # Registered savers read live objects while they write.
-            with _or(undo), live_objects() if snapshot.savers else contextlib.nullcontext():
-                write(place, snapshot, options, terms, about)
+            with (
+                _undo_on_error(undo),
+                live_objects() if snapshot.savers else contextlib.nullcontext(),
+            ):
+                write(target, snapshot, options, save_options, metadata)
             if then is not None:
                 then()
             run_callbacks(callbacks, prefix)
@@ -300,9 +309,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if type(self) is Checkpoint and "_saver" in self.__dict__ and name[0] != "_":
             check_attribute(name, value)
         super().__setattr__(name, value)
-        late = self.__dict__.get("_tfckpt_late")
-        if late is not None and self._root is None:
-            late.take(name, getattr(self, name))
+        deferred = self.__dict__.get("_tfckpt_deferred")
+        if deferred is not None and self._root is None:
+            deferred.take(name, getattr(self, name))
 
     def _tfckpt_restore(
         self,
@@ -316,7 +325,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """Restore, in step with the other workers if there are any."""
         with advising(call := PolicyCall.of(prefix, *self._tfckpt_objects())):
             status = restore(self, prefix, policy, options, workers)
-        say(status, call, self._tfckpt_known.told, returned=returned)
+        say(status, call, self._tfckpt_known.logged, returned=returned)
         return status
 
     def _tfckpt_objects(self) -> tuple[dict[str, Any], Any]:
@@ -329,7 +338,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def _or(undo: Callable[[], object] | None) -> Iterator[None]:
+def _undo_on_error(undo: Callable[[], object] | None) -> Iterator[None]:
     try:
         yield
     except BaseException:

@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from tfckpt.errors import CheckpointNotFoundError, RestoreError
 from tfckpt.live.advice import PolicyCall, say_other_keyword, say_replaced
-from tfckpt.live.deferred.later_objects import Late
+from tfckpt.live.deferred.later_objects import DeferredObjects
 from tfckpt.live.deferred.may_come import (
-    came_since,
+    created_since,
     is_tensor,
     may_come,
-    nothing_at_all,
+    no_values_at_all,
     nothing_left,
     restore_rest,
 )
@@ -48,39 +48,49 @@ def restore(
     """Restore the objects of a checkpoint, in step with the other workers if there are any."""
     objects, root = checkpoint._tfckpt_objects()
     skip_slots = options is not None and options.experimental_skip_slot_variables
-    known: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
+    common: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
     workers = workers or Restoring(checkpoint._tfckpt_workers())
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers)
         try:
-            what = [Choice(prefix, policy)], objects, root
-            prepared = stack.enter_context(prepare(*what, **known, workers=workers))
+            arguments = [Choice(prefix, policy)], objects, root
+            prepared = stack.enter_context(prepare(*arguments, **common, workers=workers))
         except CheckpointNotFoundError as error:
             raise also(error, tf.errors.NotFoundError(None, None, "")) from None
         plain = prepared.stored.graph and not prepared.live.keras_roots
         if plain and not nothing_left(prepared):
             return _plain(checkpoint, prepared, options, workers)
-        now = partial(_now, checkpoint)
-        late = Late(prepared, objects, options, now)
-        waiting = bool(late) or nothing_at_all(prepared)
+        current = partial(_now, checkpoint)
+        deferred = DeferredObjects(prepared, objects, options, current)
+        waiting = bool(deferred) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
         keep_all = may_fail_an_assertion(prepared.plan)
         to_come = optimizers_to_come(prepared)
         undo = carry_out(prepared, workers, keep_all=keep_all)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-            later = late.bind(prepared, checkpoint._saver)
+            later = deferred.bind(prepared, checkpoint._saver)
         forget = checkpoint._tfckpt_comes_from(prepared)
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
-        again = partial(_restore_optimizer, checkpoint, late, choice, digest, known=known)
-        late.held = hold_optimizers(prepared, to_come, again)
-        checkpoint.__dict__["_tfckpt_late"] = late  # not a tracked attribute
-        say_other_keyword(prepared, checkpoint._tfckpt_known.told)
-        came = (lambda: came_since(prepared.live, now())) if plain else None
-        return LoadStatus(prepared.report(), undo, forget, later=later, late=late, came=came)
+        restore_optimizer = partial(
+            _restore_optimizer, checkpoint, deferred, choice, digest, common=common
+        )
+        deferred.held = hold_optimizers(prepared, to_come, restore_optimizer)
+        checkpoint.__dict__["_tfckpt_deferred"] = deferred  # not a tracked attribute
+        say_other_keyword(prepared, checkpoint._tfckpt_known.logged)
+        created = (lambda: created_since(prepared.live, current())) if plain else None
+        return LoadStatus(
+            prepared.report(), undo, forget, later=later, deferred=deferred, created=created
+        )
 
 
 def _restore_optimizer(
-    checkpoint: Checkpoint, late: Late, choice: Choice, digest: str, path: str, *, known: Any
+    checkpoint: Checkpoint,
+    deferred: DeferredObjects,
+    choice: Choice,
+    digest: str,
+    path: str,
+    *,
+    common: Any,
 ) -> set[str] | None:
     """Restore an optimizer that was created after the restore, from the same checkpoint.
 
@@ -89,21 +99,21 @@ def _restore_optimizer(
     Raises:
         RestoreError: it cannot be restored, or the checkpoint has been overwritten.
     """
-    if late.stopped:
+    if deferred.stopped:
         return None
     objects, root = checkpoint._tfckpt_objects()
     include = {"include": (f"{path}/**",), "allow_empty": True}
     choice = Choice(choice.place, choice.policy.model_copy(update=include))
     with (
         Restoring(checkpoint._tfckpt_workers()) as workers,
-        prepare([choice], objects, root, **known, workers=workers) as prepared,
+        prepare([choice], objects, root, **common, workers=workers) as prepared,
     ):
         if prepared.stored.values.digest != digest:
             raise RestoreError(f"{choice.place} was overwritten after the restore")
         undo = carry_out(prepared, workers, keep_all=may_fail_an_assertion(prepared.plan))
         report = prepared.report()
     restored = {step.source for step in prepared.plan.assignments}
-    late.add(undo, restored)
+    deferred.add(undo, restored)
     say_replaced(report, PolicyCall.of(prepared.stored.prefix, objects, root))
     return restored
 
@@ -116,18 +126,20 @@ def _plain(
     prepared = permitted(prepared, may_come=may_come(prepared, *checkpoint._tfckpt_objects()))
     live, assignments = prepared.live.variables, prepared.plan.assignments
     # TensorFlow restores tables and iterators too; a table chooses its own keys.
-    theirs = [step.stored for step in assignments if step.stored and step.stored.shape is None]
-    prepared.stored.values.verify([*(e.key for e in theirs if e.nbytes), OBJECT_GRAPH])
+    by_tensorflow = [
+        step.stored for step in assignments if step.stored and step.stored.shape is None
+    ]
+    prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
     undo = carry_out(prepared, workers, keep_all=True, objects=False)
-    ours = [s.name for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
-    others = live.keys() - set(ours)
+    restored = [s.name for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
+    others = live.keys() - set(restored)
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))
-    about = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
+    stored = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
     with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-        later = restore_rest(partial(bind, checkpoint._saver, *about), live, ours)
+        later = restore_rest(partial(bind, checkpoint._saver, *stored), live, restored)
         workers.done()
     undo.resolve()
-    checkpoint.__dict__.pop("_tfckpt_late", None)  # later values come from this checkpoint
+    checkpoint.__dict__.pop("_tfckpt_deferred", None)  # later values come from this checkpoint
     forget = checkpoint._tfckpt_comes_from(prepared)
     return LoadStatus(prepared.report(), undo, forget, later=later)
 

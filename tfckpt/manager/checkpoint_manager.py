@@ -27,7 +27,7 @@ from tfckpt.live.checkpoint import (
 from tfckpt.live.distribution.agreement import Restoring, chosen, saving
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.save import RecordMetadata, SaveOptions, failing_as_save, needed
+from tfckpt.live.saving.save import RecordMetadata, SaveOptions, as_save_errors, needed
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
@@ -262,7 +262,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             logging.info("save skipped: the previous one is still being written")
             return None
         counter = as_int(self._checkpoint.save_counter)
-        with failing_as_save(self._checkpoint_prefix):
+        with as_save_errors(self._checkpoint_prefix):
             recovered = self._files.claim()
             found = self._files.checkpoints()
             preserved = tuple(sorted(self._decide(found).preserved))

@@ -47,7 +47,7 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
             alone = [obj for obj in models.values() if is_model(obj)] or [*models.values()]
             model = alone[0] if len(alone) == 1 else None
         if model is None:
-            what = _given(models, objects)
+            what = _shown_objects(models, objects)
             raise NotBuiltError(f"build: no Keras model or layer was given as {keyword!r}; {what}")
         if all(layer.built for layer in model._flatten_layers()):
             continue
@@ -62,7 +62,7 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
             ) from error
 
 
-def _given(models: Collection[str], objects: Collection[str]) -> str:
+def _shown_objects(models: Collection[str], objects: Collection[str]) -> str:
     if models:
         return f"models and layers given: {', '.join(models)}"
     return f"other objects given: {', '.join(objects)}" if objects else "no objects were given"
@@ -117,35 +117,35 @@ def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
     those that only other optimizers have slots for, as in a GAN. ``slots`` maps the name that a
     stored slot would have to the name of its variable, "" if the file does not say.
     """
-    before = Unbuilt()
-    owned = _owned(live, slots)
+    built = Unbuilt()
+    owned = _slot_owners(live, slots)
     for path, optimizer in live.optimizers.items():
         if any(name.startswith(path + "/") for name in slots) and not _is_built(
             optimizer, path, live
         ):
             others = {name for other in owned if other != path for name in owned[other]}
-            not_its = {id(raw(live.variables[name])) for name in others - owned[path].keys()}
+            of_others = {id(raw(live.variables[name])) for name in others - owned[path].keys()}
             found = _to_train(optimizer, list(owned[path]), live)
-            variables = [variable for variable in found if id(raw(variable)) not in not_its]
+            variables = [variable for variable in found if id(raw(variable)) not in of_others]
             if variables:
-                before.take(optimizer)
+                built.take(optimizer)
                 try:
                     build_for(optimizer, variables)
                 except BaseException:
-                    before.put_back()
+                    built.put_back()
                     raise
-    return before
+    return built
 
 
-def _owned(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
+def _slot_owners(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
     """Path of each optimizer → the variables that it has slots for, or will have."""
     entries = live.inventory.entries.items()
     known = {**{name: entry.of for name, entry in entries if entry.of}, **slots}
     return {
         path: {
-            of: None
-            for name, of in known.items()
-            if name.startswith(path + "/") and of in live.variables
+            variable: None
+            for name, variable in known.items()
+            if name.startswith(path + "/") and variable in live.variables
         }
         for path in live.optimizers
     }
@@ -233,8 +233,8 @@ def check_built(live: Live, plan: Plan) -> None:
         if hasattr(layer, "get_encoded_features"):
             hint = "adapt it before restoring: feature_space.adapt(dataset)"
         weights = [step for step in left if step.entry.role is not Role.SLOT]
-        about = f"{path} ({type(layer).__name__} {name_of(layer)!r})"
-        _refuse(about, path, weights, tree if _has_weights(layer, path) else None, hint)
+        described = f"{path} ({type(layer).__name__} {name_of(layer)!r})"
+        _refuse(described, path, weights, tree if _has_weights(layer, path) else None, hint)
     for path, optimizer in live.optimizers.items():
         if _is_built(optimizer, path, live):
             continue
@@ -245,11 +245,11 @@ def check_built(live: Live, plan: Plan) -> None:
         _refuse(f"{path} ({type(optimizer).__name__})", path, slots, tree, hint)
 
 
-def _refuse(about: str, path: str, left: list[Step], tree: _NameTree | None, hint: str) -> None:
+def _refuse(described: str, path: str, left: list[Step], tree: _NameTree | None, hint: str) -> None:
     """Raise if unused stored values belong to the object at ``path``, or may by their position.
 
     Args:
-        about: the object, for the message.
+        described: the object, for the message.
         path: its path.
         left: the unused stored values.
         tree: the names that are restored; None if only the name counts.
@@ -257,11 +257,11 @@ def _refuse(about: str, path: str, left: list[Step], tree: _NameTree | None, hin
     """
     certain = [step for step in left if step.target.startswith(path + "/")]
     possible = [step for step in left if tree and tree.beside(path, step.target)]
-    for which, found in (("for it", certain), ("that may belong to it", possible)):
+    for relation, found in (("for it", certain), ("that may belong to it", possible)):
         if found:
             raise NotBuiltError(
-                f"{about} has no variables yet, but the checkpoint has {_count(len(found))} "
-                f"{which}, the first is '{found[0].source}'",
+                f"{described} has no variables yet, but the checkpoint has {_count(len(found))} "
+                f"{relation}, the first is '{found[0].source}'",
                 hint=hint,
             )
 
@@ -283,9 +283,9 @@ class _NameTree:
 
     def beside(self, path: str, name: str) -> bool:
         """Whether the value of that name may belong to the object of that path."""
-        place = self._leaves_at(path)
-        below = name.removeprefix(place).strip("/")
-        return path not in self._paths and place == self._leaves_at(name) and "/" in below
+        branch = self._leaves_at(path)
+        below = name.removeprefix(branch).strip("/")
+        return path not in self._paths and branch == self._leaves_at(name) and "/" in below
 
     def _leaves_at(self, name: str) -> str:
         return next((path for path in _above(name) if path in self._paths), "")

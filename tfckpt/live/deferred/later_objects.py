@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Found = dict[str, tuple[list[str], Any]]
 
 
-class Late:
+class DeferredObjects:
     """What a restore has left to be restored later.
 
     Attributes:
@@ -66,7 +66,7 @@ class Late:
         self.objects = {n: obj for n, obj in objects.items() if graph and n in self._wanted}
         inner = _inner(prepared, objects) if graph else {}
         self._inner = {
-            p: one for p, one in inner.items() if p.partition("/")[0] not in self.objects
+            p: entry for p, entry in inner.items() if p.partition("/")[0] not in self.objects
         }
 
     def __bool__(self) -> bool:
@@ -86,13 +86,13 @@ class Late:
             return None
         live = prepared.live.variables
         given = (([keyword], obj) for keyword, obj in self.objects.items())
-        about = readable(self._prefix), prepared.stored.values, synchronous(self._options)
+        stored = readable(self._prefix), prepared.stored.values, synchronous(self._options)
         steps = [s for s in prepared.plan.assignments if is_variable(live[s.name]) and is_tensor(s)]
         restored = [(edges(s.stored.key), raw(live[s.name])) for s in steps if s.stored]
 
         def read() -> Any:
             found = [*given, *self._inner.values()]
-            bound = bind_some(saver, *about, objects=found, variables=restored)
+            bound = bind_some(saver, *stored, objects=found, variables=restored)
             return bound or self._read(self.objects)
 
         status = restore_rest(read, live, [step.name for step in steps])
@@ -131,8 +131,8 @@ class Late:
 
     def created(self) -> set[str]:
         """The names of the values that were created and restored later."""
-        come = {n: v for n, v in self._now().variables.items() if self._is_below(n)}
-        inner = {name: raw(v) if is_variable(v) else v for name, v in come.items()}
+        created = {n: v for n, v in self._now().variables.items() if self._is_below(n)}
+        inner = {name: raw(v) if is_variable(v) else v for name, v in created.items()}
         restored = {n for n, v in inner.items() if getattr(v, "_update_uid", -1) >= self._since}
         return restored | self._restored
 
@@ -161,10 +161,10 @@ def _inner(prepared: Prepared, objects: Mapping[str, Any]) -> Found:
             path, below = "/".join(parts[:depth]), parts[depth:]
             if path not in live.plain:
                 continue
-            whole = edges(step.stored.key)
-            there, rest = whole[: -len(below)], whole[-len(below) :]
+            all_edges = edges(step.stored.key)
+            stored_edges, rest = all_edges[: -len(below)], all_edges[-len(below) :]
             if [escaped(e).lstrip("_") for e in rest] == [part.lstrip("_") for part in below]:
-                found[path] = there, live.plain[path]
+                found[path] = stored_edges, live.plain[path]
             break
     tops = {step.source.partition("/")[0] for step in _left_over(prepared)}
     for keyword, obj in objects.items():

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 def may_come(prepared: Prepared, objects: Mapping[str, Any], root: Any) -> bool:
     """Whether an object has no variable yet for a value that is stored below its keyword."""
-    if nothing_here(prepared):
+    if no_variables(prepared):
         return True
-    given = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
+    keywords = {*objects, *(tf.train.TrackableView.children(root) if root is not None else ())}
     return any(
-        step.source.partition("/")[0] in given for step in prepared.plan.steps if not step.name
+        step.source.partition("/")[0] in keywords for step in prepared.plan.steps if not step.name
     )
 
 
@@ -49,23 +49,23 @@ def is_tensor(step: Step) -> bool:
     return step.stored is None or step.stored.shape is not None
 
 
-def nothing_here(prepared: Prepared) -> bool:
+def no_variables(prepared: Prepared) -> bool:
     """Whether the objects have no variables yet."""
     return not prepared.live.variables.keys() - {"save_counter"}
 
 
-def nothing_at_all(prepared: Prepared) -> bool:
+def no_values_at_all(prepared: Prepared) -> bool:
     """Whether the objects have no variables, and the checkpoint no values for them."""
     left = any(step.status is Status.UNEXPECTED for step in prepared.plan.steps)
-    return prepared.stored.graph and nothing_here(prepared) and not left
+    return prepared.stored.graph and no_variables(prepared) and not left
 
 
-def came_since(before: Live, now: Live) -> list[str]:
+def created_since(before: Live, now: Live) -> list[str]:
     """The names of values that were created since ``before``."""
     known = {id(variable) for variable in before.variables.values()}
-    found = (name for name, variable in now.variables.items() if id(variable) not in known)
+    created = (name for name, variable in now.variables.items() if id(variable) not in known)
     roles = {name: entry.role for name, entry in now.inventory.entries.items()}
-    return [name for name in found if name != "save_counter" and roles[name] != Role.VOCABULARY]
+    return [name for name in created if name != "save_counter" and roles[name] != Role.VOCABULARY]
 
 
 def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Iterable[str]) -> Any:

@@ -79,12 +79,12 @@ def _attributes_of_models(prepared: Prepared) -> dict[tuple[str, str], set[str]]
     if not isinstance(values, Bundle) or OBJECT_GRAPH in values.lost:
         return {}
     nodes = parse_object_graph(values.read_string(OBJECT_GRAPH), path=values.prefix).nodes
-    given = {child.local_name: child.node_id for child in nodes[0].children} | {"": 0}
+    keyword_nodes = {child.local_name: child.node_id for child in nodes[0].children} | {"": 0}
     keywords = {
         root.component: keyword
         for side in (prepared.live, prepared.stored.inventory)
         for keyword, root in side.roots.items()
-        if keyword in given
+        if keyword in keyword_nodes
     }
     return {
         (component, attribute.local_name): {
@@ -93,7 +93,7 @@ def _attributes_of_models(prepared: Prepared) -> dict[tuple[str, str], set[str]]
             for value in nodes[child.node_id].attributes
         }
         for component, keyword in keywords.items()
-        for attribute in nodes[given[keyword]].children
+        for attribute in nodes[keyword_nodes[keyword]].children
     }
 
 
@@ -108,7 +108,7 @@ def hold_optimizers(
     """
     for model in prepared.live.models.values():
         for edge, waiting in list(model._deferred_dependencies.items()):
-            if any(isinstance(one, _Waiting) for one in waiting):
+            if any(isinstance(waiter, _Waiting) for waiter in waiting):
                 del model._deferred_dependencies[edge]
     for path, model, edge, names in held:
         model._deferred_dependencies[edge] = [_Waiting(model, edge, path, names, restore)]
@@ -138,19 +138,19 @@ class _Waiting:
                 restored = self._restore(self._path)
         except (CheckpointError, RestoreError) as error:
             plan = error.plan if isinstance(error, RefusedError) else None
-            why = plan.errors[0].reason if plan is not None and plan.errors else str(error)
+            reason = plan.errors[0].reason if plan is not None and plan.errors else str(error)
             logging.warning(
                 "%s was not restored and starts from scratch: %s. %s",
                 self._path,
-                one_line(why),
+                one_line(reason),
                 _HINT,
             )
             return
         # Keras 3 wraps it into a loss-scale optimizer later; that one is not waited for.
-        left = sorted(set(self._names) - restored) if restored is not None else []
-        if left:
-            what = f"{len(left)} values were not restored: {', '.join(left[:_SHOWN])}"
-            logging.warning("%s: %s. %s", self._path, what, _HINT)
+        missing = sorted(set(self._names) - restored) if restored is not None else []
+        if missing:
+            text = f"{len(missing)} values were not restored: {', '.join(missing[:_SHOWN])}"
+            logging.warning("%s: %s. %s", self._path, text, _HINT)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tfckpt.live.deferred.later_objects import Late
+    from tfckpt.live.deferred.later_objects import DeferredObjects
     from tfckpt.live.restoring.apply import Undo
     from tfckpt.planning import Plan, RestoreReport, Step
 
@@ -41,8 +41,8 @@ class LoadStatus:
         forget: Callable[[], None],
         *,
         later: Any = None,
-        late: Late | None = None,
-        came: Callable[[], list[str]] | None = None,
+        deferred: DeferredObjects | None = None,
+        created: Callable[[], list[str]] | None = None,
     ) -> None:
         """The status of a restore that was carried out.
 
@@ -51,26 +51,26 @@ class LoadStatus:
             undo: the old values.
             forget: called after they were put back.
             later: TensorFlow's own status, if its delayed restoration continues.
-            late: what that waits for next to Keras objects; None if TensorFlow's status covers
+            deferred: what that waits for next to Keras objects; None if TensorFlow's status covers
                 every object and decides the assertions.
-            came: returns the values that plain objects got since, which TensorFlow's assertions
+            created: returns the values that plain objects got since, which TensorFlow's assertions
                 also check.
         """
         self.report = report
         self._undo = undo
         self._forget = forget
         self._later = later
-        self._late = late
-        self._came = came
-        self._plain = late is None
+        self._deferred = deferred
+        self._created = created
+        self._plain = deferred is None
         self._rolled_back = False
 
     @property
     def waiting(self) -> set[str]:
         """The names of stored values whose variables may still be created."""
         unused = (s.source for s in self.report.plan.steps if s.status is Status.UNEXPECTED)
-        late = self._late
-        return {name for name in unused if late is None or late.waits_for(name)}
+        deferred = self._deferred
+        return {name for name in unused if deferred is None or deferred.waits_for(name)}
 
     def assert_consumed(self) -> Self:
         """Assert that every value of the checkpoint has a variable, and every variable a value.
@@ -138,12 +138,13 @@ class LoadStatus:
             problems = problems or wrong()
         if problems:
             self._fail(name, problems)
-        came = self._came() if self._came and name != "assert_nontrivial_match" else []
-        if came:
-            told = [
-                f"{value}: created after the restore, and not in the checkpoint" for value in came
+        created = self._created() if self._created and name != "assert_nontrivial_match" else []
+        if created:
+            texts = [
+                f"{value}: created after the restore, and not in the checkpoint"
+                for value in created
             ]
-            self._raise(name, "the restored values were kept", told)
+            self._raise(name, "the restored values were kept", texts)
         return self
 
     def _fail(self, name: str, problems: list[str]) -> None:
@@ -152,23 +153,23 @@ class LoadStatus:
             step.status is Status.UNEXPECTED for step in self.report.plan.steps
         )
         if waiting:
-            what = "values still wait for their variables, so nothing was put back"
+            outcome = "values still wait for their variables, so nothing was put back"
         else:
-            what = self._take_back()
-        self._raise(name, what, problems)
+            outcome = self._put_back()
+        self._raise(name, outcome, problems)
 
-    def _raise(self, name: str, what: str, problems: list[str]) -> NoReturn:
+    def _raise(self, name: str, outcome: str, problems: list[str]) -> NoReturn:
         shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN])
         more = len(problems) - _SHOWN
         raise StatusAssertionError(
-            f"{name} failed on {self.report.path}; {what}\n"
+            f"{name} failed on {self.report.path}; {outcome}\n"
             + shown
             + (f"\n  … and {more} more: see .report" if more > 0 else "")
         )
 
-    def _take_back(self) -> str:
+    def _put_back(self) -> str:
         self._rolled_back = True
-        later = self._late is None or self._late.take_back()
+        later = self._deferred is None or self._deferred.take_back()
         if self._undo.take_back() and later:
             self._forget()
             return "every variable has its old value again"
@@ -177,7 +178,7 @@ class LoadStatus:
     def _missing(self) -> list[str]:
         # What could not be saved may be missing.
         unsaved = {Role.METRIC, Role.VOCABULARY} | (set() if self._complete else {Role.SEED})
-        left_out = self._late.left_out if self._late is not None else ()
+        left_out = self._deferred.left_out if self._deferred is not None else ()
         return [
             f"{step.name}: {step.reason}"
             for step in self.report.plan.steps
@@ -188,7 +189,7 @@ class LoadStatus:
 
     def _unexpected(self) -> list[str]:
         steps = [step for step in self.report.plan.steps if _left_over(step)]
-        created = self._late.created() if steps and self._late is not None else set()
+        created = self._deferred.created() if steps and self._deferred is not None else set()
         return [f"{step.source}: {step.reason}" for step in steps if step.source not in created]
 
     def _nothing(self) -> list[str]:

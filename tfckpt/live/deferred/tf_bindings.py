@@ -37,8 +37,8 @@ _COORDINATOR = """
 def _known(part: str, parameters: str, module: Any = tensorflow_checkpoint) -> Any:
     """A private class of TensorFlow with these constructor arguments, or None."""
     found = getattr(module, part, None)
-    told = found and inspect.signature(found.__init__).parameters
-    return found if told and [*told] == parameters.split() else None
+    signature = found and inspect.signature(found.__init__).parameters
+    return found if signature and [*signature] == parameters.split() else None
 
 
 _Coordinator = _known("_CheckpointRestoreCoordinator", _COORDINATOR)
@@ -51,13 +51,13 @@ class _Lookup:
     """A table of all values, computed on look-up."""
 
     def __init__(
-        self, entries: Mapping[str, BundleEntry], of: Callable[[BundleEntry], Any]
+        self, entries: Mapping[str, BundleEntry], compute: Callable[[BundleEntry], Any]
     ) -> None:
         self._entries = entries
-        self._of = of
+        self._compute = compute
 
     def __getitem__(self, key: str) -> Any:
-        return self._of(self._entries[key])
+        return self._compute(self._entries[key])
 
 
 class _CheckpointReader:
@@ -126,11 +126,11 @@ def bind_some(
     for number, obj in found:
         _Position(coordinator, number).restore(obj, reader)
     for path, variable in variables if found else ():
-        if (at := _follow(edges, path)) is None:
+        if (node_id := _follow(edges, path)) is None:
             continue
-        if at in coordinator.slot_restorations:
-            _Position(coordinator, at).restore(variable, reader)
-        coordinator.matched_proto_ids.add(at)  # otherwise it counts as not restored
+        if node_id in coordinator.slot_restorations:
+            _Position(coordinator, node_id).restore(variable, reader)
+        coordinator.matched_proto_ids.add(node_id)  # otherwise it counts as not restored
     view = saver._graph_view
     status = _Status(coordinator, feed_dict=None, graph_view=view, options=options)
     return status if found else None
@@ -143,11 +143,11 @@ def _coordinator(
     graph.ParseFromString(values.read_string(OBJECT_GRAPH))
     reader = _CheckpointReader(prefix, values.entries)
     with tf.device("/cpu:0"):
-        place = tf.constant(prefix)
+        path_tensor = tf.constant(prefix)
     coordinator = _Coordinator(
         object_graph_proto=graph,
         save_path=prefix,
-        save_path_tensor=place,
+        save_path_tensor=path_tensor,
         reader=reader,
         restore_op_cache=saver._restore_op_cache,
         graph_view=saver._graph_view,

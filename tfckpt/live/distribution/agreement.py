@@ -52,14 +52,14 @@ class Agreement:
         """Whether this process decides."""
         return self.workers is None or self.workers.chief
 
-    def meet(self, said: Any) -> list[Any]:
+    def meet(self, message: Any) -> list[Any]:
         """See :meth:`Workers.meet`."""
         if self.workers is None:
-            return [said]
+            return [message]
         left, self._left = self._left - 1, 0  # a failed meeting is known to all
-        heard = self.workers.meet(self._what, said, SaveError, last=not left)
+        received = self.workers.meet(self._what, message, SaveError, last=not left)
         self._left = left
-        return heard
+        return received
 
     def same(self, inventory: Inventory) -> None:
         """Check that all workers have the same values to save.
@@ -70,9 +70,9 @@ class Agreement:
         if self.workers is None:
             return
         entries = inventory.entries.values()
-        told = hashlib.sha256(repr([(e.name, _type(e)) for e in entries]).encode()).hexdigest()
-        for index, other in enumerate(heard := self.meet(told)):
-            if other != heard[0]:
+        message = hashlib.sha256(repr([(e.name, _type(e)) for e in entries]).encode()).hexdigest()
+        for index, other in enumerate(received := self.meet(message)):
+            if other != received[0]:
                 self._left = 0
                 raise SaveError(
                     f"the values of worker {index} differ from the chief's in names, dtypes or "
@@ -93,28 +93,28 @@ class Agreement:
         workers = self.workers
         if workers is None:
             return work
-        key = workers.key()
+        key = workers.message_key()
         nbytes = sum(entry.nbytes for entry in inventory.entries.values())
 
         def wait() -> None:
             try:
-                workers.hear(key, self._what, SaveError, nbytes)
+                workers.wait_for_outcome(key, self._what, SaveError, nbytes)
             except BaseException:
                 if undo is not None:
                     undo()
                 raise
 
-        def work_and_tell() -> None:
+        def work_and_send() -> None:
             try:
                 work()
             except BaseException as error:
-                workers.tell(key, error)
+                workers.send_outcome(key, error)
                 raise
-            workers.tell(key, None)
+            workers.send_outcome(key, None)
 
-        return work_and_tell if workers.chief else wait
+        return work_and_send if workers.chief else wait
 
-    def told_of(self, error: BaseException) -> None:
+    def report_failure(self, error: BaseException) -> None:
         """Send the error to waiting workers, so that they fail too."""
         if self.workers is not None and self._left:
             self.workers.fail(self._what, error)
@@ -127,7 +127,7 @@ def saving(workers: Workers | None, meetings: int = 1) -> Iterator[Agreement]:
     try:
         yield agreement
     except Exception as error:
-        agreement.told_of(error)
+        agreement.report_failure(error)
         raise
 
 
@@ -215,17 +215,17 @@ class Restoring:
         if isinstance(error, Exception) and self._workers and self._left and not self._unnamed:
             self._meet(None, error)
 
-    def _meet(self, said: Any, failed: BaseException | None = None) -> list[Any]:
+    def _meet(self, message: Any, failed: BaseException | None = None) -> list[Any]:
         workers = self._workers
         if workers is None:
-            return [said]
+            return [message]
         left, self._left = self._left - 1, 0
-        mine = [said, "" if failed is None else f"{type(failed).__name__}: {failed}"[:_LONGEST]]
-        heard = workers.meet("restore", mine, RestoreError, last=not left or bool(mine[1]))
+        mine = [message, "" if failed is None else f"{type(failed).__name__}: {failed}"[:_LONGEST]]
+        received = workers.meet("restore", mine, RestoreError, last=not left or bool(mine[1]))
         self._left = left
-        errors = [(index, text) for index, (_, text) in enumerate(heard) if text]
+        errors = [(index, text) for index, (_, text) in enumerate(received) if text]
         if not errors:
-            return [one for one, _ in heard]
+            return [message for message, _ in received]
         self._left = 0
         index, text = errors[0]
         workers.awaited = self._choice is not None and index == 0
@@ -262,9 +262,9 @@ def chosen(
     if workers is None:
         return decide()
     while not workers.chief:
-        told = workers.meet(CHOICE, None, RestoreError)[0]
+        message = workers.meet(CHOICE, None, RestoreError)[0]
         with contextlib.suppress(PassedOverError):
-            return follow(told)
+            return follow(message)
     workers.awaited = True
     try:
         result = decide()
@@ -297,7 +297,7 @@ def workers_of(variables: Iterable[Any]) -> Workers | None:
                 "coordination service is off",
                 hint="do not turn it off with configure_coordination_service",
             )
-        return _known.setdefault("workers", Workers(strategy.extended))
+        return _workers.setdefault("workers", Workers(strategy.extended))
     return None
 
 
@@ -331,7 +331,7 @@ def in_cluster() -> bool:
     return context.context().coordination_service is not None
 
 
-_known: dict[str, Workers] = {}
+_workers: dict[str, Workers] = {}
 """One object for the process: meetings are counted over all saves and restores."""
 
 

@@ -43,7 +43,7 @@ UNREACHABLE = 5.0
 """Seconds after which a worker that does not answer counts as dead."""
 _SLOWEST = 10_000_000  # bytes that a save writes in a second
 _POLL = 1.0
-_FAREWELL = 10.0
+_LAST_WAIT = 10.0
 _LONGEST = 20_000  # characters of an error
 _RAISED_IN_ALL = (
     CheckpointNotFoundError,
@@ -84,152 +84,156 @@ class Workers:
         return self.index == 0
 
     def meet(
-        self, what: str, said: Any, failing: type[TfckptError], *, last: bool = False
+        self, what: str, message: Any, error_class: type[TfckptError], *, last: bool = False
     ) -> list[Any]:
         """Send a message, and return those of all workers, in the order of the workers.
 
         Args:
             what: the name of the meeting, for error messages.
-            said: the message, a JSON value.
-            failing: the class of the error if the meeting fails.
+            message: the message, a JSON value.
+            error_class: the class of the error if the meeting fails.
             last: whether the process may exit next: the chief then waits until all have received
                 the verdict.
 
         Raises:
             TfckptError: another worker failed, died, did not join, or joined another meeting.
         """
-        place = self._place()
-        with self._lost(failing):
-            _put(f"{place}/{self.index}", [what, said])
+        key = self._next_key()
+        with self._connection_errors(error_class):
+            _put(f"{key}/{self.index}", [what, message])
             if self.chief:
-                verdict = self._resolved(place, self._heard_by_chief(place, what))
+                verdict = self._decide(key, self._collect(key, what))
             else:
-                verdict = self._wait(f"{place}/verdict", 0, PATIENCE)
+                verdict = self._wait(f"{key}/verdict", 0, PATIENCE)
                 if verdict is None:
                     text = (
                         f"the chief did not join the {what} of worker {self.index} within "
                         f"{PATIENCE:g} seconds; every worker must make the same calls"
                     )
-                    verdict = self._resolved(place, _refusal(text, self.index))
+                    verdict = self._decide(key, _refusal(text, self.index))
             if last or "refused" in verdict:
-                self._part(place)
-        return self._said(verdict, failing)
+                self._wait_until_received(key)
+        return self._messages(verdict, error_class)
 
     def fail(self, what: str, error: BaseException) -> None:
         """Make the meeting that the others join, or have joined, fail for all."""
         verdict = _refusal(f"{what}: {error}"[:_LONGEST], self.index, type(error).__name__)
-        place = self._place()
+        key = self._next_key()
         with contextlib.suppress(tf.errors.OpError):
-            self._resolved(place, verdict)
-            self._part(place)
+            self._decide(key, verdict)
+            self._wait_until_received(key)
 
-    def _part(self, place: str) -> None:
+    def _wait_until_received(self, key: str) -> None:
         """Have the chief wait briefly until all have received the verdict.
 
         The verdict is lost if the chief's process exits earlier.
         """
         if not self.chief:
-            _put(f"{place}/heard/{self.index}", True)
+            _put(f"{key}/received/{self.index}", True)
             return
-        end = time.monotonic() + _FAREWELL
+        end = time.monotonic() + _LAST_WAIT
         with contextlib.suppress(tf.errors.OpError):
             for index in range(1, self.count):
-                self._wait(f"{place}/heard/{index}", index, end - time.monotonic())
+                self._wait(f"{key}/received/{index}", index, end - time.monotonic())
 
-    def tell(self, key: str, error: BaseException | None) -> None:
+    def send_outcome(self, message_key: str, error: BaseException | None) -> None:
         """The chief sends the outcome of its work."""
         kind, text = ("", "") if error is None else (type(error).__name__, str(error)[:_LONGEST])
         with contextlib.suppress(tf.errors.OpError):
-            _put(f"{key}/told", [kind, text])
-            self._part(key)
-            context.context().delete_config_key_value(key)
+            _put(f"{message_key}/outcome", [kind, text])
+            self._wait_until_received(message_key)
+            context.context().delete_config_key_value(message_key)
 
-    def hear(self, key: str, what: str, failing: type[TfckptError], nbytes: int) -> None:
+    def wait_for_outcome(
+        self, message_key: str, what: str, error_class: type[TfckptError], nbytes: int
+    ) -> None:
         """Wait for the outcome that the chief sends.
 
         Raises:
             TfckptError: the chief failed, died, or did not finish in time.
         """
         seconds = PATIENCE + nbytes / _SLOWEST
-        with self._lost(failing):
-            answer = self._wait(f"{key}/told", 0, seconds)
+        with self._connection_errors(error_class):
+            answer = self._wait(f"{message_key}/outcome", 0, seconds)
             if answer is None:
-                raise failing(
+                raise error_class(
                     f"{what}: worker {self.index} received nothing from the chief in {seconds:g} s",
                     hint="check in the directory whether the checkpoint was written",
                 )
-            self._part(key)
+            self._wait_until_received(message_key)
         kind, text = answer
         if kind:
-            raise _as_said(kind, f"the chief failed, so every worker fails: {text}", failing)
+            raise _remote_error(
+                kind, f"the chief failed, so every worker fails: {text}", error_class
+            )
 
-    def key(self) -> str:
+    def message_key(self) -> str:
         """The key of the chief's next outcome; the same in all workers between two meetings."""
         return f"tfckpt/after/{self.meetings}"
 
-    def _place(self) -> str:
+    def _next_key(self) -> str:
         self.meetings += 1
         return f"tfckpt/{self.meetings}"
 
-    def _heard_by_chief(self, place: str, what: str) -> Any:
-        heard = []
+    def _collect(self, key: str, what: str) -> Any:
+        received = []
         end = time.monotonic() + PATIENCE
         for index in range(self.count):
-            key = f"{place}/{index}"
+            message_key = f"{key}/{index}"
             try:
-                found = self._wait(key, index, end - time.monotonic(), f"{place}/verdict")
+                found = self._wait(message_key, index, end - time.monotonic(), f"{key}/verdict")
             except _DeadError:
                 return _refusal(f"worker {index} of {self.count} died before the {what}", index)
             if found is None:
-                if (told := _get(f"{place}/verdict", 0)) is not None:
-                    return told
+                if (verdict := _get(f"{key}/verdict", 0)) is not None:
+                    return verdict
                 return _refusal(
                     f"worker {index} of {self.count} did not join the {what} within "
                     f"{PATIENCE:g} seconds; every worker must make the same calls",
                     index,
                 )
-            heard.append(found)
+            received.append(found)
         if self.meetings > 1:  # all have left that meeting
             context.context().delete_config_key_value(f"tfckpt/{self.meetings - 1}")
-        for index, (came_for, _) in enumerate(heard):
+        for index, (came_for, _) in enumerate(received):
             if came_for != what:
                 return _refusal(
                     f"worker {index} joined for the {came_for}, the chief for the "
                     f"{what}; every worker must make the same calls",
                     index,
                 )
-        return {"heard": [said for _, said in heard]}
+        return {"received": [message for _, message in received]}
 
-    def _resolved(self, place: str, verdict: Any) -> Any:
+    def _decide(self, key: str, verdict: Any) -> Any:
         """Insert a verdict; returns the one that holds, which may be an earlier one."""
         try:
-            _put(f"{place}/verdict", verdict)
+            _put(f"{key}/verdict", verdict)
         except tf.errors.AlreadyExistsError:
-            return self._wait(f"{place}/verdict", 0, PATIENCE)
+            return self._wait(f"{key}/verdict", 0, PATIENCE)
         return verdict
 
-    def _said(self, verdict: Any, failing: type[TfckptError]) -> list[Any]:
-        if "heard" in verdict:
-            return list(verdict["heard"])
+    def _messages(self, verdict: Any, error_class: type[TfckptError]) -> list[Any]:
+        if "received" in verdict:
+            return list(verdict["received"])
         text, index, kind = verdict["refused"]
         who = "the chief" if index == 0 else f"worker {index}"
-        told = f"{who} failed, so every worker fails: {text}" if kind else text
-        raise _as_said(kind, told, failing)
+        text = f"{who} failed, so every worker fails: {text}" if kind else text
+        raise _remote_error(kind, text, error_class)
 
-    def _wait(self, key: str, of: int, seconds: float, unless: str = "") -> Any:
-        """The value that worker ``of`` puts; None after a timeout, or once ``unless`` exists."""
+    def _wait(self, message_key: str, worker: int, seconds: float, unless: str = "") -> Any:
+        """The value that a worker puts; None after a timeout, or once ``unless`` exists."""
         end = time.monotonic() + seconds
         silent_since = None
         while True:
             left = end - time.monotonic()
-            if (found := _get(key, min(max(left, 0.001), _POLL))) is not None:
+            if (found := _get(message_key, min(max(left, 0.001), _POLL))) is not None:
                 return found
             if left <= 0 or (unless and _get(unless, 0.001) is not None):
                 return None
             now = time.monotonic()
-            silent_since = None if self._answers(of) else silent_since or now
+            silent_since = None if self._answers(worker) else silent_since or now
             if silent_since is not None and now - silent_since >= UNREACHABLE:
-                raise _DeadError(None, None, f"worker {of} does not answer")
+                raise _DeadError(None, None, f"worker {worker} does not answer")
 
     def _answers(self, index: int) -> bool:
         try:
@@ -241,11 +245,11 @@ class Workers:
         return True
 
     @contextlib.contextmanager
-    def _lost(self, failing: type[TfckptError]) -> Iterator[None]:
+    def _connection_errors(self, error_class: type[TfckptError]) -> Iterator[None]:
         try:
             yield
         except tf.errors.OpError as error:
-            raise failing(
+            raise error_class(
                 f"worker {self.index} of {self.count} lost its connection to the chief or another "
                 f"worker: {error}",
                 hint="restart all workers; they resume from the last checkpoint",
@@ -260,19 +264,19 @@ def _refusal(text: str, index: int, kind: str = "") -> dict[str, Any]:
     return {"refused": [text, index, kind]}
 
 
-def _as_said(kind: str, text: str, failing: type[TfckptError]) -> TfckptError:
+def _remote_error(kind: str, text: str, error_class: type[TfckptError]) -> TfckptError:
     """The error of another worker, of the same class if callers may catch that."""
-    return next((one for one in _RAISED_IN_ALL if one.__name__ == kind), failing)(text)
+    return next((each for each in _RAISED_IN_ALL if each.__name__ == kind), error_class)(text)
 
 
-def _put(key: str, value: Any) -> None:
-    context.context().set_config_key_value(key, json.dumps(value))
+def _put(message_key: str, value: Any) -> None:
+    context.context().set_config_key_value(message_key, json.dumps(value))
 
 
-def _get(key: str, seconds: float) -> Any:
+def _get(message_key: str, seconds: float) -> Any:
     """The value of a key; None after a timeout."""
     try:
-        text = context.context().get_config_key_value(key, max(int(seconds * 1000), 1))
+        text = context.context().get_config_key_value(message_key, max(int(seconds * 1000), 1))
     except tf.errors.DeadlineExceededError:
         return None
     return json.loads(text)

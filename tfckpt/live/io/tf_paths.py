@@ -43,16 +43,16 @@ def readable(prefix: str) -> str:
 
 def _linked(prefix: str) -> str:
     directory, name = os.path.split(prefix)
-    place = tempfile.mkdtemp(prefix="tfckpt-")
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    alias = os.path.join(place, "ckpt")  # noqa: PTH118  a string, as the prefix
+    directory_of_links = tempfile.mkdtemp(prefix="tfckpt-")
+    atexit.register(shutil.rmtree, directory_of_links, ignore_errors=True)
+    alias = os.path.join(directory_of_links, "ckpt")  # noqa: PTH118  a string, as the prefix
     for file in os.listdir(directory):  # noqa: PTH208
         if file.startswith((f"{name}.", f"{name}-")):
             os.symlink(os.path.join(directory, file), alias + file.removeprefix(name))  # noqa: PTH118, PTH211
     return alias
 
 
-def place_of(prefix: str) -> str:
+def absolute_prefix(prefix: str) -> str:
     """The absolute prefix; its name may be empty: `run/`."""
     directory, name = os.path.split(prefix)
     return absolute(prefix) if name or "://" in prefix else join(absolute(directory), "")

@@ -35,13 +35,13 @@ def own_orders(tree: Tree, named: Names) -> Orders:
     names = {id(value.node): value.name for value in named.values}
     found: Orders = {}
     for layer, node, flavour in tree.layers:
-        place = named.paths.get(id(node))
-        if place is not None and _writes_plainly(layer, flavour):
-            _add(found, place, _own(layer), tree, names)
+        at = named.paths.get(id(node))
+        if at is not None and _writes_plainly(layer, flavour):
+            _add(found, at, _own(layer), tree, names)
     for optimizer, node in tree.optimizers:
-        place = named.paths.get(id(node))
-        if place is not None and not is_v1(optimizer) and _trains_all(tree, optimizer):
-            _add(found, place, _state(optimizer), tree, names)
+        at = named.paths.get(id(node))
+        if at is not None and not is_v1(optimizer) and _trains_all(tree, optimizer):
+            _add(found, at, _state(optimizer), tree, names)
     return found
 
 
@@ -52,9 +52,9 @@ def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
     for model in models:
         for layer in model.layers:
             node = tree.node(layer)
-            place = named.paths.get(id(node)) if node is not None else None
-            if place is not None:
-                _add(found, place, _deep(layer), tree, names)
+            at = named.paths.get(id(node)) if node is not None else None
+            if at is not None:
+                _add(found, at, _deep(layer), tree, names)
     return found
 
 
@@ -74,21 +74,21 @@ def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple
             inner = tree.node(layer)
             if inner is not None and id(inner) in named.paths and _deep(layer):
                 label = "" if inner.base else inner.label
-                place = named.paths[id(inner)]
+                at = named.paths[id(inner)]
                 number = name_number(inner.label) if inner.base else -1
                 traits = Traits(given=id(inner) in given)
-                told = Layer(place, inner.base, label, True, inner.cls, number, traits)
-                listed.append(told)
+                listed_layer = Layer(at, inner.base, label, True, inner.cls, number, traits)
+                listed.append(listed_layer)
         found[named.paths[id(node)]] = tuple(listed)
     return found
 
 
 def _add(
-    found: Orders, place: str, variables: Sequence[Any], tree: Tree, names: Mapping[int, str]
+    found: Orders, at: str, variables: Sequence[Any], tree: Tree, names: Mapping[int, str]
 ) -> None:
     nodes = [id(tree.variable(variable)) for variable in variables]
     if variables and all(node in names for node in nodes):
-        found[place] = tuple(
+        found[at] = tuple(
             Ordered(names[node], path(v)) for node, v in zip(nodes, variables, strict=True)
         )
 

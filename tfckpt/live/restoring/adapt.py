@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _WORDS = {"initialize", "zeros", "mean"}
 
 
-def known(policy: Policy) -> PlanContext:
+def plan_context(policy: Policy) -> PlanContext:
     """The vocabularies, functions and initializers that the rules of a policy can use.
 
     Raises:
@@ -100,8 +100,8 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
             values = [_join(step.name, change, values)]
             continue
         for i, kind in enumerate(change.after):  # one by one, to free each old one
-            place = _Operation(step.name, change, change.options[i], kind, variable)
-            values[i] = _ONE[change.how](values[i], place)
+            operation = _Operation(step.name, change, change.options[i], kind, variable)
+            values[i] = _OPERATIONS[change.how](values[i], operation)
     return values[0]
 
 
@@ -140,76 +140,76 @@ def _join(name: str, change: Change, values: Sequence[Any]) -> Any:
 
 def _call(name: str, function: str, to: ValueSpec, values: Sequence[Any]) -> Any:
     try:
-        made = np.asarray(FUNCTIONS[function](*values))
+        result = np.asarray(FUNCTIONS[function](*values))
     except Exception as error:
         raise RestoreError(
             f"{name}: the function registered as {function!r} failed, and nothing was changed: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if (made.shape, made.dtype) != (to.shape, _numpy_dtype(to)):
+    if (result.shape, result.dtype) != (to.shape, _numpy_dtype(to)):
         raise RestoreError(
-            f"{name}: the function registered as {function!r} returned {made.dtype.name} "
-            f"{show_shape(made.shape)}, but the model needs {to.dtype} {show_shape(to.shape)}; "
+            f"{name}: the function registered as {function!r} returned {result.dtype.name} "
+            f"{show_shape(result.shape)}, but the model needs {to.dtype} {show_shape(to.shape)}; "
             "nothing was changed"
         )
-    return made
+    return result
 
 
-def _function(value: Any, place: _Operation) -> Any:
-    return _call(place.name, place.options["name"], place.to, [value])
+def _function(value: Any, operation: _Operation) -> Any:
+    return _call(operation.name, operation.options["name"], operation.to, [value])
 
 
-def _cast(value: Any, place: _Operation) -> Any:
-    return cast(place.name, value, place.dtype, lossy=place.options["casting"] == "any")
+def _cast(value: Any, operation: _Operation) -> Any:
+    return cast(operation.name, value, operation.dtype, lossy=operation.options["casting"] == "any")
 
 
-def _transpose(value: Any, place: _Operation) -> Any:
-    return value.transpose(place.options["axes"])
+def _transpose(value: Any, operation: _Operation) -> Any:
+    return value.transpose(operation.options["axes"])
 
 
-def _reshape(value: Any, place: _Operation) -> Any:
-    return value.reshape(place.options["shape"])
+def _reshape(value: Any, operation: _Operation) -> Any:
+    return value.reshape(operation.options["shape"])
 
 
-def _slice(value: Any, place: _Operation) -> Any:
-    return value[_box(place.options["start"], place.options["size"])]
+def _slice(value: Any, operation: _Operation) -> Any:
+    return value[_box(operation.options["start"], operation.options["size"])]
 
 
-def _pad(value: Any, place: _Operation) -> Any:
-    whole = _filled(place)
-    whole[_box(place.options["before"], value.shape)] = value
+def _pad(value: Any, operation: _Operation) -> Any:
+    whole = _filled(operation)
+    whole[_box(operation.options["before"], value.shape)] = value
     return whole
 
 
-def _vocabulary(value: Any, place: _Operation) -> Any:
-    axis, fill = place.options["axis"], place.options["fill"]
-    rows = np.asarray(place.change.rows, np.int64)
+def _vocabulary(value: Any, operation: _Operation) -> Any:
+    axis, fill = operation.options["axis"], operation.options["fill"]
+    rows = np.asarray(operation.change.rows, np.int64)
     if (rows >= 0).all():
         return np.take(value, rows, axis)
     before = (slice(None),) * axis
     if fill == "mean":
-        first, last = place.options["words"]
+        first, last = operation.options["words"]
         words = value[(*before, slice(first, last))]
-        whole = np.empty(place.to.shape, place.dtype)
+        whole = np.empty(operation.to.shape, operation.dtype)
         mean = words.mean(axis, dtype=np.float64, keepdims=True)
-        whole[(*before, rows < 0)] = mean.astype(place.dtype)
+        whole[(*before, rows < 0)] = mean.astype(operation.dtype)
     else:
-        whole = _filled(place)
+        whole = _filled(operation)
     whole[(*before, rows >= 0)] = np.take(value, rows[rows >= 0], axis)
     return whole
 
 
-def _tile(value: Any, place: _Operation) -> Any:
-    axis, divisor = place.options["axis"], place.options["divisor"]
+def _tile(value: Any, operation: _Operation) -> Any:
+    axis, divisor = operation.options["axis"], operation.options["divisor"]
     if axis is not None:
         value = np.expand_dims(value, axis)
     if divisor != 1:
         value = (value / divisor).astype(value.dtype)
-    return np.tile(value, place.options["times"])
+    return np.tile(value, operation.options["times"])
 
 
-def _resize(value: Any, place: _Operation) -> Any:
-    options = place.options
+def _resize(value: Any, operation: _Operation) -> Any:
+    options = operation.options
     method = options["method"]
     if "grid" not in options:
         return _interpolated(value, options["axes"], options["sizes"], method)
@@ -217,8 +217,8 @@ def _resize(value: Any, place: _Operation) -> Any:
     *above, _, last = value.shape
     positions = value[..., kept:, :].reshape((*above, *grid, last))
     axes = tuple(range(len(above), len(above) + len(grid)))
-    made = _interpolated(positions, axes, options["to_grid"], method)
-    return np.concatenate([value[..., :kept, :], made.reshape((*above, -1, last))], axis=-2)
+    result = _interpolated(positions, axes, options["to_grid"], method)
+    return np.concatenate([value[..., :kept, :], result.reshape((*above, -1, last))], axis=-2)
 
 
 def _interpolated(value: Any, axes: Sequence[int], sizes: Sequence[int], method: str) -> Any:
@@ -228,11 +228,11 @@ def _interpolated(value: Any, axes: Sequence[int], sizes: Sequence[int], method:
     rest = moved.shape[len(axes) :]
     rows, columns = (*moved.shape[: len(axes)], 1)[:2]
     image = np.ascontiguousarray(moved).reshape((1, rows, columns, -1))
-    made = np.asarray(tf.image.resize(image, (*sizes, 1)[:2], method))
-    return np.moveaxis(made.reshape((*sizes, *rest)), front, axes).astype(value.dtype)
+    result = np.asarray(tf.image.resize(image, (*sizes, 1)[:2], method))
+    return np.moveaxis(result.reshape((*sizes, *rest)), front, axes).astype(value.dtype)
 
 
-_ONE: Mapping[str, Callable[[Any, _Operation], Any]] = {
+_OPERATIONS: Mapping[str, Callable[[Any, _Operation], Any]] = {
     "cast": _cast,
     "function": _function,
     "pad": _pad,
@@ -250,20 +250,20 @@ def _box(start: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(first, first + many) for first, many in zip(start, size, strict=True))
 
 
-def _filled(place: _Operation) -> Any:
+def _filled(operation: _Operation) -> Any:
     """A new array of the target shape, filled as the options say."""
-    fill = place.options["fill"]
+    fill = operation.options["fill"]
     if not isinstance(fill, str):
-        return np.full(place.to.shape, fill, place.dtype)
+        return np.full(operation.to.shape, fill, operation.dtype)
     if fill == "initialize":
-        return np.array(raw(place.variable).numpy())
+        return np.array(raw(operation.variable).numpy())
     try:
-        made = _initializer(fill)(place.to.shape, dtype=place.to.dtype)
-        return np.array(made, place.dtype)
+        result = _initializer(fill)(operation.to.shape, dtype=operation.to.dtype)
+        return np.array(result, operation.dtype)
     except Exception as error:
         raise RestoreError(
-            f"{place.name}: the initializer {fill!r} failed for the shape "
-            f"{show_shape(place.to.shape)}, and nothing was changed: {error}"
+            f"{operation.name}: the initializer {fill!r} failed for the shape "
+            f"{show_shape(operation.to.shape)}, and nothing was changed: {error}"
         ) from error
 
 

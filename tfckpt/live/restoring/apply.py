@@ -98,12 +98,12 @@ class Undo:
     def look_ahead(self, values: Iterable[Direct]) -> None:
         """Read the old values of plain variables in parallel, before the first is assigned."""
         found, nbytes = [], 0
-        for one in values:
-            nbytes += one.entry.nbytes
+        for item in values:
+            nbytes += item.entry.nbytes
             if nbytes > UNDO_BYTES and not self.keep_all:
                 break
-            if one.plain:
-                found.append(one.variable)
+            if item.plain:
+                found.append(item.variable)
         self._ahead = buffers.read_parallel(found)
 
     def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
@@ -181,17 +181,17 @@ class Undo:
         self._ahead.clear()
 
 
-def _same(one: tf.Tensor, other: tf.Tensor) -> bool:
+def _same(item: tf.Tensor, other: tf.Tensor) -> bool:
     """Whether two tensors hold the same bytes; on a CPU, usually the same buffer."""
-    return _same_bytes(buffers.array_of(one), buffers.array_of(other))
+    return _same_bytes(buffers.array_of(item), buffers.array_of(other))
 
 
-def _same_bytes(one: Any, other: Any) -> bool:
-    if one.dtype.kind in "OS":  # strings
-        return bool(one.tolist() == other.tolist())
-    if one.ctypes.data == other.ctypes.data:
+def _same_bytes(item: Any, other: Any) -> bool:
+    if item.dtype.kind in "OS":  # strings
+        return bool(item.tolist() == other.tolist())
+    if item.ctypes.data == other.ctypes.data:
         return True
-    return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
+    return np.array_equal(item.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
 
 
 def apply(
@@ -232,26 +232,26 @@ def apply(
     values = Incoming(plan.source, stored, variables, keep=verify == "values")
     direct = values.direct(steps)
     others = [step for step in steps if step.name not in direct]
-    bound = limit([one.entry.nbytes for one in direct.values()])
+    bound = limit([item.entry.nbytes for item in direct.values()])
     values.keep(direct.values(), None if undo.keep_all else bound)
-    values.read(steps if verify != "none" else [one.step for one in direct.values()], direct)
+    values.read(steps if verify != "none" else [item.step for item in direct.values()], direct)
     for step in others:
         values.check(step)
     workers.ready()
     _restore_objects(objects or {})
     with assigning(), interrupt_waits(), _or_as_before(undo, plan.source):
         undo.look_ahead(direct.values())
-        for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
-            _assign_direct(undo, one, buffer)
+        for item, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+            _assign_direct(undo, item, buffer)
         for step in others:
             _assign(undo, step.name, variables[step.name], values.take(step))
         for name, value in (resets or {}).items():
             _assign(undo, name, variables[name], value.numpy())
         undo.follow()
         if verify == "values":
-            for one, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
-                _compare(one.step.name, one.variable, buffers.array_of(buffer.value))
-                undo.freed(one.entry.nbytes)
+            for item, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+                _compare(item.step.name, item.variable, buffers.array_of(buffer.value))
+                undo.freed(item.entry.nbytes)
             for step in others:
                 _compare(step.name, raw(variables[step.name]), values.take(step))
         workers.done()
@@ -326,14 +326,14 @@ def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
         raise _refused(name, error) from error
 
 
-def _assign_direct(undo: Undo, one: Direct, buffer: buffers.Buffer) -> None:
+def _assign_direct(undo: Undo, item: Direct, buffer: buffers.Buffer) -> None:
     try:
-        if one.plain:
-            undo.assign_plain(one.variable, buffer.value, one.entry.nbytes)
+        if item.plain:
+            undo.assign_plain(item.variable, buffer.value, item.entry.nbytes)
         else:
-            undo.assign(one.variable, buffer.value)
+            undo.assign(item.variable, buffer.value)
     except _REFUSALS as error:
-        raise _refused(one.step.name, error) from error
+        raise _refused(item.step.name, error) from error
 
 
 def _refused(name: str, error: Exception) -> RestoreError:

@@ -71,7 +71,7 @@ class Incoming:
         keep: bool,
     ) -> None:
         self._source = source
-        self._stored: Mapping[str, Values] = {name: one.values for name, one in stored.items()}
+        self._stored: Mapping[str, Values] = {name: item.values for name, item in stored.items()}
         self._variables = variables
         self._keep = keep
         self._ready: dict[str, Any] = {}
@@ -99,11 +99,11 @@ class Incoming:
         Small values first, because their number takes the time.
         """
         kept = 0
-        for one in sorted(direct, key=lambda one: one.entry.nbytes):
-            kept += one.entry.nbytes
+        for item in sorted(direct, key=lambda item: item.entry.nbytes):
+            kept += item.entry.nbytes
             if bound is not None and kept > bound:
                 break
-            one.buffer = buffers.empty(one.entry, plain=one.plain)
+            item.buffer = buffers.empty(item.entry, plain=item.plain)
 
     def read(self, steps: Iterable[Step], direct: Mapping[str, Direct]) -> None:
         """Check the stored values of each checkpoint, and read those that have memory.
@@ -113,8 +113,8 @@ class Incoming:
         """
         wanted: dict[str, list[tuple[str, Any]]] = {}
         for step in steps:
-            one = direct.get(step.name)
-            content = one.buffer.content if one is not None and one.buffer is not None else None
+            item = direct.get(step.name)
+            content = item.buffer.content if item is not None and item.buffer is not None else None
             keys = wanted.setdefault(step.origin or self._source, [])
             keys += [(entry.key, content) for entry in step.reads]
         for source, keys in wanted.items():
@@ -125,20 +125,20 @@ class Incoming:
                 stored.verify([key for key, _ in keys])
 
     def in_turn(
-        self, direct: Iterable[Direct], room: int
+        self, direct: Iterable[Direct], max_bytes: int
     ) -> Iterator[tuple[Direct, buffers.Buffer]]:
         """Each value with its memory: those already read, then the others in batches."""
         rest = []
-        for one in direct:
-            if one.buffer is None:
-                rest.append(one)
+        for item in direct:
+            if item.buffer is None:
+                rest.append(item)
                 continue
-            yield one, one.buffer
-            one.buffer = None
-        for batch in _batches(rest, room):
+            yield item, item.buffer
+            item.buffer = None
+        for batch in _batches(rest, max_bytes):
             self.keep(batch, None)
-            self.read([one.step for one in batch], {one.step.name: one for one in batch})
-            yield from self.in_turn(batch, room)
+            self.read([item.step for item in batch], {item.step.name: item for item in batch})
+            yield from self.in_turn(batch, max_bytes)
 
     def check(self, step: Step) -> None:
         """Compute a value that may fail; keep it if computing it again could give another one."""
@@ -159,16 +159,16 @@ class Incoming:
         return adapted(step, values, self._variables[step.name]) if step.changes else values[0]
 
 
-def _batches(rest: Iterable[Direct], room: int) -> Iterator[list[Direct]]:
-    """Batches of at most ``room`` bytes, with at least one value each."""
+def _batches(rest: Iterable[Direct], max_bytes: int) -> Iterator[list[Direct]]:
+    """Batches of at most ``max_bytes`` bytes, with at least one value each."""
     batch: list[Direct] = []
     nbytes = 0
-    for one in rest:
-        nbytes += one.entry.nbytes
-        if batch and nbytes > room:
+    for item in rest:
+        nbytes += item.entry.nbytes
+        if batch and nbytes > max_bytes:
             yield batch
-            batch, nbytes = [], one.entry.nbytes
-        batch.append(one)
+            batch, nbytes = [], item.entry.nbytes
+        batch.append(item)
     if batch:
         yield batch
 

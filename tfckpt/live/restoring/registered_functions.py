@@ -36,15 +36,19 @@ def register_adaptation(name: str) -> Callable[[_Function], _Function]:
 
     def register(function: _Function) -> _Function:
         other = FUNCTIONS.get(name)
-        if other is not None and _place(other) != _place(function):  # a cell may be run again
-            raise ValueError(f"{name!r} is already registered, for {'.'.join(_place(other))}")
+        if other is not None and _qualified_name(other) != _qualified_name(
+            function
+        ):  # a cell may be run again
+            raise ValueError(
+                f"{name!r} is already registered, for {'.'.join(_qualified_name(other))}"
+            )
         FUNCTIONS[name] = function
         return function
 
     return register
 
 
-def _place(function: Callable[..., Any]) -> tuple[str, str]:
+def _qualified_name(function: Callable[..., Any]) -> tuple[str, str]:
     kind = type(function)
     module = getattr(function, "__module__", None) or kind.__module__
     return module, getattr(function, "__qualname__", None) or kind.__qualname__

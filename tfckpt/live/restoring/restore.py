@@ -23,7 +23,7 @@ from tfckpt.live.distribution.agreement import ALONE
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import Live, collect, ungraphed
 from tfckpt.live.objects.thread_lock import live_objects
-from tfckpt.live.restoring.adapt import known
+from tfckpt.live.restoring.adapt import plan_context
 from tfckpt.live.restoring.apply import Undo, apply, check_values
 from tfckpt.live.variables.derived import derive_again
 from tfckpt.live.variables.sharded import refuse_spread
@@ -191,7 +191,7 @@ def _planned(
         there = name_slots_by_position(there, here, live.trained)
         if skip_slots:
             there, here = _without_slots(there), _without_slots(here)
-        plan = make_plan(policy, there, here, known(policy))
+        plan = make_plan(policy, there, here, plan_context(policy))
         plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]

@@ -33,15 +33,15 @@ class NameCache:
     Without ``keep`` no object is referenced, and nothing is cached.
 
     Attributes:
-        told: the warnings that were logged, each of which is logged once.
+        logged: the warnings that were logged, each of which is logged once.
     """
 
     def __init__(self, *, keep: bool = True) -> None:
         self._keep = keep
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
         self._watch: Watch | None = None
         self._keywords: tuple[str, ...] = ()
-        self._given: tuple[Any, ...] = ()
+        self._objects: tuple[Any, ...] = ()
         self._live: Live | None = None
         self._gathered: Gathered | None = None
 
@@ -76,7 +76,7 @@ class NameCache:
         if live is None:
             live = collect(objects, root)
         gathered, snapshot = take(
-            saver, live, leave_out=leave_out, told=self.told, by_tensorflow=by_tensorflow
+            saver, live, leave_out=leave_out, logged=self.logged, by_tensorflow=by_tensorflow
         )
         self._remember(objects, root, live, gathered if gathered.repeatable else None)
         return snapshot
@@ -87,7 +87,7 @@ class NameCache:
             same = (
                 self._watch is not None
                 and self._keywords == tuple(objects)
-                and all(map(is_, (root, *objects.values()), self._given))
+                and all(map(is_, (root, *objects.values()), self._objects))
                 and self._watch.unchanged()
             )
         except Exception:  # an object that raises counts as changed
@@ -106,12 +106,12 @@ class NameCache:
         self._forget()
         if not self._keep or untested():
             return
-        given = (root, *objects.values())
+        roots = (root, *objects.values())
         with contextlib.suppress(Exception):  # whatever a user's object raises
-            self._watch = Watch(given)
-            self._keywords, self._given = tuple(objects), given
+            self._watch = Watch(roots)
+            self._keywords, self._objects = tuple(objects), roots
             self._live, self._gathered = live, gathered
 
     def _forget(self) -> None:
         self._watch = self._live = self._gathered = None
-        self._given = ()
+        self._objects = ()

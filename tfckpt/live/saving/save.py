@@ -89,14 +89,14 @@ class SaveOptions:
     files: Files = LOCAL
     on_nonfinite: str = "warn"
     on_unsavable: str = "warn"
-    pace: ChunkSizes = FOREGROUND
+    chunk_sizes: ChunkSizes = FOREGROUND
 
 
 @contextlib.contextmanager
-def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None]:
+def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator[None]:
     """Turn errors of the system and of TensorFlow into a SaveError that names the prefix.
 
-    ``room`` returns text about the disk space, for a full disk.
+    ``disk_space`` returns text about the disk space, for a full disk.
 
     Raises:
         SaveError: the disk is full, the directory cannot be written, or the like.
@@ -113,17 +113,21 @@ def failing_as_save(prefix: str, room: Callable[[], str] = str) -> Iterator[None
         raise
     except (OSError, CheckpointError, tf.errors.OpError) as error:
         full = getattr(error, "errno", None) in _FULL or isinstance(error, _FULL_TO_TENSORFLOW)
-        more = f"; {text}" if full and (text := room()) else ""
-        failed = SaveError(
+        more = f"; {text}" if full and (text := disk_space()) else ""
+        save_error = SaveError(
             f"{prefix}: the checkpoint could not be written: {error}{more}",
             hint="no files of it were left, and earlier checkpoints are unchanged",
         )
-        theirs = isinstance(error, tf.errors.OpError)
-        raise (also(failed, error) if theirs else failed) from error
+        by_tensorflow = isinstance(error, tf.errors.OpError)
+        raise (also(save_error, error) if by_tensorflow else save_error) from error
 
 
 def write(
-    prefix: str, snapshot: Snapshot, options: Any, terms: SaveOptions, about: RecordMetadata
+    prefix: str,
+    snapshot: Snapshot,
+    options: Any,
+    save_options: SaveOptions,
+    metadata: RecordMetadata,
 ) -> None:
     """Write a snapshot, make it durable, read it back, and commit it.
 
@@ -133,20 +137,20 @@ def write(
     """
     live, keys = snapshot.live, snapshot.keys
 
-    def room() -> str:
+    def disk_space() -> str:
         with contextlib.suppress(OSError):
-            free = terms.files.free(os.path.split(prefix)[0])
+            free = save_options.files.free(os.path.split(prefix)[0])
             return "" if free is None else no_space(needed(live.inventory), free)
         return ""
 
-    with failing_as_save(prefix, room), staged(prefix, terms.files) as staging:
-        nonfinite_keys = write_files(staging, snapshot, options, terms)
+    with as_save_errors(prefix, disk_space), staged(prefix, save_options.files) as staging:
+        nonfinite_keys = write_files(staging, snapshot, options, save_options)
         nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
         if nonfinite:
-            _object_to(nonfinite, prefix, terms.on_nonfinite)
-        if about.sequence is not None:
-            terms.files.write_atomic(staging.inner + record_file.OUT_OF_ORDER, b"")
-        with Bundle.open(staging.inner, terms.files) as bundle:
+            _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
+        if metadata.sequence is not None:
+            save_options.files.write_atomic(staging.inner + record_file.OUT_OF_ORDER, b"")
+        with Bundle.open(staging.inner, save_options.files) as bundle:
             entries = recorded(live, keys, bundle)
             digest = bundle.digest
         record_file.write(
@@ -156,20 +160,20 @@ def write(
                 inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
                 index_sha256=digest,
                 created=record.now(),
-                step=about.step,
-                epoch=about.epoch,
-                metrics=about.metrics,
-                training=about.training,
+                step=metadata.step,
+                epoch=metadata.epoch,
+                metrics=metadata.metrics,
+                training=metadata.training,
                 versions=_versions(),
                 finite=not nonfinite,
-                sequence=about.sequence,
-                run_began=about.run_began,
-                run_first=about.run_first,
-                preserved=about.preserved,
-                lineage=about.lineage,
+                sequence=metadata.sequence,
+                run_began=metadata.run_began,
+                run_first=metadata.run_first,
+                preserved=metadata.preserved,
+                lineage=metadata.lineage,
                 files=staging.files(),
             ),
-            terms.files,
+            save_options.files,
         )
         staging.publish()
 
@@ -180,15 +184,15 @@ def needed(inventory: Inventory) -> int:
     return sum(math.prod(e.shape) * ITEM_BYTES.get(e.dtype, 0) for e in entries if e.shape)
 
 
-def _object_to(nonfinite: list[str], prefix: str, how: str) -> None:
+def _report_nonfinite(nonfinite: list[str], prefix: str, action: str) -> None:
     more = len(nonfinite) - _SHOWN
     names = ", ".join(nonfinite[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    if how == "refuse":
+    if action == "refuse":
         raise SaveError(
             f"{prefix}: not saved, because values are NaN or infinite: {names}",
             hint="no files were left; set on_nonfinite: warn to save anyway",
         )
-    if how == "warn":
+    if action == "warn":
         logging.warning("%s: values are NaN or infinite: %s", prefix, names)
 
 
@@ -210,17 +214,21 @@ def _number(prefix: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def about_now(
-    about: RecordMetadata | None, snapshot: Snapshot, descent: Lineage, prefix: str
+def completed_metadata(
+    metadata: RecordMetadata | None, snapshot: Snapshot, lineage: Lineage, prefix: str
 ) -> RecordMetadata:
     """Complete the metadata with the lineage, and with the optimizer's step if none is set."""
-    about = about or RecordMetadata()
-    about = dataclasses.replace(
-        about,
-        lineage=descent.lineage(os.path.split(prefix)[0]),
-        run_first=descent.first_save(prefix, about.sequence or (_number(prefix), 0)),
+    metadata = metadata or RecordMetadata()
+    metadata = dataclasses.replace(
+        metadata,
+        lineage=lineage.lineage(os.path.split(prefix)[0]),
+        run_first=lineage.first_save(prefix, metadata.sequence or (_number(prefix), 0)),
     )
-    return about if about.step is not None else dataclasses.replace(about, step=_step(snapshot))
+    return (
+        metadata
+        if metadata.step is not None
+        else dataclasses.replace(metadata, step=_step(snapshot))
+    )
 
 
 def _step(snapshot: Snapshot) -> int | None:

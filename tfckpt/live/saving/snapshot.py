@@ -114,7 +114,7 @@ def take(
     live: Live,
     *,
     leave_out: bool,
-    told: set[str],
+    logged: set[str],
     by_tensorflow: bool = False,
 ) -> tuple[Gathered, Snapshot]:
     """Gather and read everything.
@@ -123,7 +123,7 @@ def take(
         checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
         live: its values.
         leave_out: whether to leave out what cannot be saved.
-        told: names for which a warning was logged; added to.
+        logged: names for which a warning was logged; added to.
         by_tensorflow: whether TensorFlow writes everything.
 
     Raises:
@@ -148,11 +148,11 @@ def take(
             gathered = checkpoint_saver._gather_serialized_tensors()
     finally:
         checkpoint_saver._graph_view = view
-    said = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
-    said |= _without_values(live)
-    for name in said.keys() - told:
-        logging.warning("%s %s", name, said[name])
-        told.add(name)
+    warnings = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
+    warnings |= _without_values(live)
+    for name in warnings.keys() - logged:
+        logging.warning("%s %s", name, warnings[name])
+        logged.add(name)
     tensors, _, savers, graph = gathered
     serialized = parse_object_graph(graph.SerializeToString(), path="", name="")
     keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)

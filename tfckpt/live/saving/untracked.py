@@ -41,8 +41,8 @@ def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
     Raises:
         UntrackedError: with what to write instead.
     """
-    for name, given in {**({} if root is None else {"root": root}), **objects}.items():
-        obj = given() if isinstance(given, weakref.ref) else given
+    for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
+        obj = argument() if isinstance(argument, weakref.ref) else argument
         if not isinstance(_wrap(obj), _TRACKED):
             raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_instead(f"{name}=", obj))
         _check_inside(name, obj)
@@ -95,7 +95,7 @@ def _inside(path: str, obj: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(obj: Any) -> str:
-    for kinds, told in (
+    for kinds, text in (
         (bool, "a plain bool ({shown})"),
         (_NUMBERS, "a plain number ({shown})"),
         (np.ndarray, "an array, not a variable"),
@@ -106,17 +106,17 @@ def _kind(obj: Any) -> str:
         (type(None), "None"),
     ):
         if isinstance(obj, kinds):
-            return told.format(shown=_shown(obj), name=getattr(obj, "__name__", ""))
+            return text.format(shown=_shown(obj), name=getattr(obj, "__name__", ""))
     return f"a {type(obj).__name__}, which TensorFlow does not track"
 
 
-def _instead(place: str, obj: Any) -> str:
+def _instead(statement: str, obj: Any) -> str:
     """What to write instead."""
     if isinstance(obj, (*_NUMBERS, *_ARRAYS, str, bytes)):
-        return f"make it a variable: {place}{_variable(obj)}"
+        return f"make it a variable: {statement}{_variable(obj)}"
     if isinstance(obj, (*_FUNCTIONS, type)):
         name = obj.__name__ if obj.__name__.isidentifier() else "build"
-        return f"call it: {place}{name}()"
+        return f"call it: {statement}{name}()"
     return _HINT
 
 

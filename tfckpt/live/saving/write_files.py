@@ -46,7 +46,7 @@ def by_tensorflow(options: Any) -> bool:
 
 
 def write_files(
-    staging: Staging, snapshot: Snapshot, options: Any, terms: SaveOptions
+    staging: Staging, snapshot: Snapshot, options: Any, save_options: SaveOptions
 ) -> frozenset[str]:
     """Write data files and index to disk; frees the tensors of the snapshot one by one.
 
@@ -57,7 +57,7 @@ def write_files(
         OSError: a file could not be written.
         tf.errors.OpError: TensorFlow could not write its part.
     """
-    files, tensors = terms.files, snapshot.tensors
+    files, tensors = save_options.files, snapshot.tensors
     prefix, taken = staging.inner, staging.shard_counts
     if snapshot.others:
         snapshot.write_others(prefix, options if tensors else _in_other_shards(options, taken))
@@ -65,18 +65,25 @@ def write_files(
     nonfinite_keys = snapshot.nonfinite_others()
     if not tensors:
         return frozenset(nonfinite_keys)
-    theirs, coded = read_coded(prefix, files) if snapshot.others else (0, [])
-    looked = snapshot.computed()
-    values = [_value(key, tensors.pop(key), key in looked) for key in sorted(tensors)]
-    ours = files_for(sum(value.nbytes for value in values))
-    while theirs + ours in taken:
-        ours += 1
-    place = Target(staging.data, range(theirs, theirs + ours), theirs + ours, files)
-    for shard in range(theirs):
-        old, new = (data_path(prefix, shard, number) for number in (theirs, place.num_shards))
+    their_shards, coded = read_coded(prefix, files) if snapshot.others else (0, [])
+    computed = snapshot.computed()
+    values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
+    our_shards = files_for(sum(value.nbytes for value in values))
+    while their_shards + our_shards in taken:
+        our_shards += 1
+    target = Target(
+        staging.data,
+        range(their_shards, their_shards + our_shards),
+        their_shards + our_shards,
+        files,
+    )
+    for shard in range(their_shards):
+        old, new = (
+            data_path(prefix, shard, number) for number in (their_shards, target.num_shards)
+        )
         files.rename(old, new)
-    written = write_side_by_side(values, _pieces, place, terms.pace)
-    index = encode_index([*coded, *written.coded], place.num_shards)
+    written = write_side_by_side(values, _pieces, target, save_options.chunk_sizes)
+    index = encode_index([*coded, *written.coded], target.num_shards)
     files.write_atomic(index_path(prefix), index)
     return frozenset([*nonfinite_keys, *written.nonfinite])
 
@@ -89,10 +96,10 @@ def _sync_all(prefix: str, files: Files) -> None:
             files.fsync(join(directory, file))
 
 
-def _value(key: str, tensor: Any, look: bool) -> BundleValue:
+def _value(key: str, tensor: Any, check_finite: bool) -> BundleValue:
     dtype, shape = DTYPES[tensor._datatype_enum()], tensor._shape_tuple()
     nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
-    return BundleValue(key, dtype, shape, nbytes, look, tensor)
+    return BundleValue(key, dtype, shape, nbytes, check_finite, tensor)
 
 
 def _pieces(value: BundleValue) -> Iterable[np.ndarray]:

@@ -91,13 +91,13 @@ def set_anew(function: types.FunctionType) -> set[str]:
     """Attributes that a method sets on ``self`` unconditionally, without reading them before."""
     names, loaded = set(), set()
     instructions = list(dis.get_instructions(function))
-    for place, each in enumerate(instructions):
+    for index, each in enumerate(instructions):
         if "JUMP" in each.opname or each.opname == "FOR_ITER":
             break
         if each.opname == "LOAD_ATTR":
             loaded.add(each.argval)
-        elif each.opname == "STORE_ATTR" and place and each.argval not in loaded:
-            names.update([each.argval] if _is_self(instructions[place - 1]) else [])
+        elif each.opname == "STORE_ATTR" and index and each.argval not in loaded:
+            names.update([each.argval] if _is_self(instructions[index - 1]) else [])
     return names
 
 
@@ -128,12 +128,12 @@ def _functions(method: Any) -> Iterator[types.FunctionType]:
 
 
 def _set_on_self(instructions: list[dis.Instruction]) -> Iterator[str]:
-    for place, each in enumerate(instructions):
-        if each.opname != "STORE_ATTR" or not place:
+    for index, each in enumerate(instructions):
+        if each.opname != "STORE_ATTR" or not index:
             continue
-        before = instructions[place - 1]
+        before = instructions[index - 1]
         if before.opname in ("SWAP", "ROT_TWO"):  # from `self.a += 1`
-            before = _owner_of_loaded(each.argval, instructions[:place])
+            before = _owner_of_loaded(each.argval, instructions[:index])
         if _is_self(before):
             yield each.argval
 

@@ -73,12 +73,12 @@ def assignable(variable: Any, value: Any) -> Any:
 
 def _boxes(layout: Any, shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     """The slices of a value of that shape on each device of this process."""
-    for place in layout.mesh.local_device_locations():
+    for location in layout.mesh.local_device_locations():
         box = []
         for dimension, size in zip(layout.sharding_specs, shape, strict=True):
             if dimension == tf.experimental.dtensor.UNSHARDED:
                 box.append(slice(0, size))
             else:
                 length = size // layout.mesh.dim_size(dimension)
-                box.append(slice(length * place[dimension], length * (place[dimension] + 1)))
+                box.append(slice(length * location[dimension], length * (location[dimension] + 1)))
         yield tuple(box)
