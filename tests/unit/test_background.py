@@ -325,7 +325,7 @@ def test_a_save_that_another_thread_finishes_meanwhile_is_finished(monkeypatch) 
         self._work = None
         return False
 
-    monkeypatch.setattr(Background, "_is_here", property(is_here))
+    monkeypatch.setattr(Background, "_is_current_thread", property(is_here))
     assert background.failure() is None
 
 

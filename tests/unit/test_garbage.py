@@ -81,7 +81,7 @@ def test_a_restore_of_little_waits_for_its_end_and_one_of_much_does_not(
         seen.append(gc.isenabled())
         return real(*arguments, **options)
 
-    monkeypatch.setattr(restore, "_LITTLE", little)
+    monkeypatch.setattr(restore, "_SMALL", little)
     monkeypatch.setattr(buffers, "assign_variable_op", assign)
     tfckpt.Checkpoint(v=tf.Variable(tf.zeros(1000))).read(saved)
     assert seen == [little < 4000]

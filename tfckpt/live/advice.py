@@ -64,7 +64,7 @@ class PolicyCall:
 
 
 @contextlib.contextmanager
-def advising(call: PolicyCall) -> Iterator[None]:
+def adding_advice(call: PolicyCall) -> Iterator[None]:
     """Add the call that takes a policy to errors that suggest one."""
     try:
         yield
@@ -79,21 +79,21 @@ def advising(call: PolicyCall) -> Iterator[None]:
         raise
 
 
-def say_replaced(report: RestoreReport, call: PolicyCall) -> None:
+def log_replaced(report: RestoreReport, call: PolicyCall) -> None:
     """Log the hyperparameters set in code that a restore has replaced."""
     if report.replaced:
         keeps = call.by(_KEEPS_SETTINGS)
         logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
 
 
-def say(status: LoadStatus, call: PolicyCall, logged: set[str], *, returned: bool) -> None:
+def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, returned: bool) -> None:
     """Log what a restore replaced and what it left out.
 
     Texts in ``logged`` are not repeated, and new ones are added. ``returned`` is whether the caller
     gets the status and can assert on it.
     """
     report = status.report
-    say_replaced(report, call)
+    log_replaced(report, call)
     if left := weights_left_out(report.plan, status.waiting):
         rules = renamed(report.plan) or '{"checkpoint": …, "model": …}'
         rename = call.by(f'"rename": [{rules}]')
@@ -101,16 +101,16 @@ def say(status: LoadStatus, call: PolicyCall, logged: set[str], *, returned: boo
             f". If layers were renamed: {rename}. To fail when a value is missing: "
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
-        _say_once(logged, report.path, left, advice)
+        _log_once(logged, report.path, left, advice)
     elif (left := layers_in_part(report.plan, status.waiting)) or (
         left := slots_by_number(report.plan)
     ):
-        _say_once(logged, report.path, left)
+        _log_once(logged, report.path, left)
     elif not returned and (text := missing(report.plan)):
-        _say_once(logged, report.path, text)
+        _log_once(logged, report.path, text)
 
 
-def say_other_keyword(prepared: Prepared, logged: set[str]) -> None:
+def log_other_keyword(prepared: Prepared, logged: set[str]) -> None:
     """Log once that the only model was saved under another keyword."""
     saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
     if saved and live and saved != live:
@@ -118,10 +118,10 @@ def say_other_keyword(prepared: Prepared, logged: set[str]) -> None:
             f"the model was saved as `{saved}=` and restored as `{live}=`, since it is the only "
             "model in the checkpoint and among the objects given; TensorFlow restores nothing here"
         )
-        _say_once(logged, prepared.stored.prefix, text)
+        _log_once(logged, prepared.stored.prefix, text)
 
 
-def _say_once(logged: set[str], path: str, text: str, advice: str = "") -> None:
+def _log_once(logged: set[str], path: str, text: str, advice: str = "") -> None:
     """Log a text unless it was logged before: an evaluation restores hundreds of checkpoints."""
     if text not in logged:
         logged.add(text)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import NamingError
-from tfckpt.live.advice import PolicyCall, advising, say
+from tfckpt.live.advice import PolicyCall, adding_advice, log_restore
 from tfckpt.live.distribution.agreement import saving, workers_among
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
@@ -323,9 +323,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         returned: bool = True,
     ) -> LoadStatus:
         """Restore, in step with the other workers if there are any."""
-        with advising(call := PolicyCall.of(prefix, *self._tfckpt_objects())):
+        with adding_advice(call := PolicyCall.of(prefix, *self._tfckpt_objects())):
             status = restore(self, prefix, policy, options, workers)
-        say(status, call, self._tfckpt_known.logged, returned=returned)
+        log_restore(status, call, self._tfckpt_known.logged, returned=returned)
         return status
 
     def _tfckpt_objects(self) -> tuple[dict[str, Any], Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import CheckpointNotFoundError, RestoreError
-from tfckpt.live.advice import PolicyCall, say_other_keyword, say_replaced
+from tfckpt.live.advice import PolicyCall, log_other_keyword, log_replaced
 from tfckpt.live.deferred.later_objects import DeferredObjects
 from tfckpt.live.deferred.may_come import (
     created_since,
@@ -60,7 +60,7 @@ def restore(
         plain = prepared.stored.graph and not prepared.live.keras_roots
         if plain and not nothing_left(prepared):
             return _plain(checkpoint, prepared, options, workers)
-        current = partial(_now, checkpoint)
+        current = partial(_current_values, checkpoint)
         deferred = DeferredObjects(prepared, objects, options, current)
         waiting = bool(deferred) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
@@ -76,7 +76,7 @@ def restore(
         )
         deferred.held = hold_optimizers(prepared, to_come, restore_optimizer)
         checkpoint.__dict__["_tfckpt_deferred"] = deferred  # not a tracked attribute
-        say_other_keyword(prepared, checkpoint._tfckpt_known.logged)
+        log_other_keyword(prepared, checkpoint._tfckpt_known.logged)
         created = (lambda: created_since(prepared.live, current())) if plain else None
         return LoadStatus(
             prepared.report(), undo, forget, later=later, deferred=deferred, created=created
@@ -114,7 +114,7 @@ def _restore_optimizer(
         report = prepared.report()
     restored = {step.source for step in prepared.plan.assignments}
     deferred.add(undo, restored)
-    say_replaced(report, PolicyCall.of(prepared.stored.prefix, objects, root))
+    log_replaced(report, PolicyCall.of(prepared.stored.prefix, objects, root))
     return restored
 
 
@@ -157,6 +157,6 @@ def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
         raise
 
 
-def _now(checkpoint: Checkpoint) -> Live:
+def _current_values(checkpoint: Checkpoint) -> Live:
     """The current values of the objects."""
     return checkpoint._tfckpt_known.live(*checkpoint._tfckpt_objects())

@@ -107,8 +107,8 @@ def ungraphed(live: Live, stored: Inventory) -> Live:
         met = _met(own, keys)
         if live.keras_roots and not _all_fit(met, own, keys, live):
             met = {}
-    told = {entry.name: n for n, entry in met.items() if entry.name not in entries}
-    aliases = {**inventory.aliases, **told}
+    own_names = {entry.name: n for n, entry in met.items() if entry.name not in entries}
+    aliases = {**inventory.aliases, **own_names}
     inventory = dataclasses.replace(inventory, entries=entries, aliases=aliases)
     return dataclasses.replace(live, inventory=inventory)
 
@@ -147,7 +147,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
     wire(tree)
     named = names.assign(nodes, keras_roots=models)
     chosen = given_names(tree)
-    told = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)
+    labelled = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)
     return Live(
         Inventory(
             SOURCE,
@@ -161,7 +161,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             deep_orders=variable_order.deep_orders(tree, named, models.values()),
             members=variable_order.members(tree, named, chosen),
             lists=named.lists,
-            labels=named.labels({id(n): n.label for n in told}),
+            labels=named.labels({id(n): n.label for n in labelled}),
             private=named.private,
             varying=_varying(named),
             datasets=_datasets(named),
@@ -251,8 +251,8 @@ def _entry(named: names.Name) -> Entry:
         return value.entry(named.name)
     variable = raw(value)
     # A variable with `shape=[None]` still holds a value of some shape.
-    told = variable.shape.is_fully_defined()
-    shape = tuple(map(int, variable.shape if told else tf.shape(variable, tf.int64)))
+    is_static = variable.shape.is_fully_defined()
+    shape = tuple(map(int, variable.shape if is_static else tf.shape(variable, tf.int64)))
     size = variable.dtype.size
     for side in shape:
         size *= side

@@ -93,9 +93,9 @@ def _graph(model: Any, flavour: Flavour) -> Graph:
     layers: dict[Any, Any] = {}
 
     def tensors(found: Iterable[Any]) -> list[Tensor]:
-        told = [getattr(x, "_keras_history", (x, 0, 0)) for x in found]
-        layers.update({id(layer): layer for layer, _, _ in told})
-        return [Tensor(id(layer), call, output) for layer, call, output in told]
+        histories = [getattr(x, "_keras_history", (x, 0, 0)) for x in found]
+        layers.update({id(layer): layer for layer, _, _ in histories})
+        return [Tensor(id(layer), call, output) for layer, call, output in histories]
 
     def call(tensor: Tensor) -> LayerCall | None:
         layer = layers[tensor.layer]
@@ -114,31 +114,33 @@ def with_traits(tree: Tree, named: Names, given: Collection[int]) -> dict[str, t
     """
     layers = {named.paths[id(n)]: each for each in tree.layers if id(n := each[1]) in named.paths}
     found = {}
-    for path, told in named.sequences.items():
-        below = ((one, f"{path}/{one.name}") for one in told)
-        pairs = [(one, layers.get(named.aliases.get(at, at))) for one, at in below]
+    for path, described_layers in named.sequences.items():
+        below = ((described, f"{path}/{described.name}") for described in described_layers)
+        pairs = [(described, layers.get(named.aliases.get(at, at))) for described, at in below]
         found[path] = tuple(
-            one if pair is None else _told(one, pair, given=id(pair[1]) in given)
-            for one, pair in pairs
+            described
+            if pair is None
+            else _layer_with_traits(described, pair, given=id(pair[1]) in given)
+            for described, pair in pairs
         )
     return found
 
 
-def _told(one: Layer, pair: _Found, *, given: bool) -> Layer:
+def _layer_with_traits(described: Layer, pair: _Found, *, given: bool) -> Layer:
     layer, node, _ = pair
-    label = node.label if given and not one.base else one.label  # a name in a list
-    traits = one.traits._replace(settings=_settings(layer), given=given)
-    return dataclasses.replace(one, label=label, traits=traits)
+    label = node.label if given and not described.base else described.label  # a name in a list
+    traits = described.traits._replace(settings=_settings(layer), given=given)
+    return dataclasses.replace(described, label=label, traits=traits)
 
 
 def _settings(layer: Any) -> str:
     """A digest of a layer's public plain attributes and the names of its functions."""
-    told = {
+    settings = {
         name: value.__name__ if issubclass(type(value), _NAMED) else value
         for name, value in vars(layer).items()
         if not name.startswith("_") and name not in _OF_EACH
     }
-    return digest(f"{name} {value!r}" for name, value in sorted(told.items()) if _plain(value))
+    return digest(f"{name} {value!r}" for name, value in sorted(settings.items()) if _plain(value))
 
 
 def _plain(value: Any) -> bool:

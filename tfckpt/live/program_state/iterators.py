@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RAN_OUT = (StopIteration, tf.errors.OutOfRangeError)
 SAVED, COUNTED, REPLAYED = "saved", "counted", "replayed"
-_LOOKED_AT = 4096  # numbers of a tensor, evenly spaced
+_SAMPLED = 4096  # numbers of a tensor, evenly spaced
 _FAIL = tf.data.experimental.ExternalStatePolicy.FAIL.value
 _IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE
 
@@ -129,9 +129,9 @@ def content_of(iterator: Any) -> str:
                 array = np.asarray(tensor)  # without a copy
                 if array.dtype.kind == "O" or not array.size:
                     continue
-                places = np.linspace(0, array.size - 1, _LOOKED_AT).astype(np.int64)
-                some = f"{array.dtype}{array.shape}".encode() + array.flat[places].tobytes()
-                checksum, found = zlib.crc32(some, checksum), True
+                indices = np.linspace(0, array.size - 1, _SAMPLED).astype(np.int64)
+                sample = f"{array.dtype}{array.shape}".encode() + array.flat[indices].tobytes()
+                checksum, found = zlib.crc32(sample, checksum), True
     return f"{checksum:08x}" if found else ""
 
 

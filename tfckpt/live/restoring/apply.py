@@ -239,7 +239,7 @@ def apply(
         values.check(step)
     workers.ready()
     _restore_objects(objects or {})
-    with assigning(), interrupt_waits(), _or_as_before(undo, plan.source):
+    with assigning(), interrupt_waits(), _roll_back_on_error(undo, plan.source):
         undo.look_ahead(direct.values())
         for item, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
             _assign_direct(undo, item, buffer)
@@ -287,7 +287,7 @@ def _read(plan: Plan) -> list[Step]:
 
 
 @contextlib.contextmanager
-def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
+def _roll_back_on_error(undo: Undo, source: str) -> Iterator[None]:
     """Put old values back if the body raises.
 
     Raises:
@@ -299,12 +299,12 @@ def _or_as_before(undo: Undo, source: str) -> Iterator[None]:
         undo.roll_back()
         if undo.complete:
             raise
-        left = "some variables had new values already, and not all could be put back"
+        state = "some variables had new values already, and not all could be put back"
         hint = "restore again, from this or another checkpoint, before using the model"
         if not isinstance(error, Exception):
-            logging.error("%s: the restore was interrupted; %s\n  %s", source, left, hint)
+            logging.error("%s: the restore was interrupted; %s\n  %s", source, state, hint)
             raise
-        message = f"the files changed or failed after they were checked; {left}: {error}"
+        message = f"the files changed or failed after they were checked; {state}: {error}"
         raise RestoreError(f"{source}: {message}", hint=hint) from error
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Came:
+class _PastRestore:
     """One restore.
 
     Attributes:
@@ -45,7 +45,7 @@ class Lineage:
     """
 
     prefix: str | None = None
-    _came: tuple[_Came, ...] = ()
+    _restores: tuple[_PastRestore, ...] = ()
     # Path of numbered checkpoints without the number → the order of the run's first save there.
     _first_saves: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
@@ -61,19 +61,21 @@ class Lineage:
         if not plan.assignments:
             return dataclasses.replace(self, prefix=prefix, _first_saves=first_saves)
         counts = {status.value: count for status, count in plan.counts.items()}
-        came = _Came(Restored(plan.origins, counts))
+        past_restore = _PastRestore(Restored(plan.origins, counts))
         if prefix is not None and goes_on:
             inherited = record.lineage if record is not None else ()
-            came = dataclasses.replace(came, prefix=absolute(prefix), inherited=inherited)
-        all_came = (came,) if _gives_all(plan) else (*self._came, came)
-        return Lineage(prefix, all_came, first_saves)
+            past_restore = dataclasses.replace(
+                past_restore, prefix=absolute(prefix), inherited=inherited
+            )
+        restores = (past_restore,) if _assigns_all(plan) else (*self._restores, past_restore)
+        return Lineage(prefix, restores, first_saves)
 
     def lineage(self, directory: str) -> tuple[Restored, ...]:
         """The entries for the record of a checkpoint that is saved in this directory."""
         found: list[Restored] = []
-        for came in self._came:
-            own = came.prefix and same_directory(came.prefix, directory)
-            found += came.inherited if own else (came.restored,)
+        for past_restore in self._restores:
+            own = past_restore.prefix and same_directory(past_restore.prefix, directory)
+            found += past_restore.inherited if own else (past_restore.restored,)
         return tuple(found)
 
     def goes_on(self, prefix: str) -> bool:
@@ -90,7 +92,7 @@ def _base(prefix: str) -> str:
     return base if "://" in base else os.path.realpath(base)
 
 
-def _gives_all(plan: Plan) -> bool:
+def _assigns_all(plan: Plan) -> bool:
     """Whether the plan assigns every weight, so that earlier restores no longer count."""
     return all(
         step.status in ASSIGNED

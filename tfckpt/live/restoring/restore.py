@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution.agreement import Restoring
     from tfckpt.policy import Policy
 
-_LITTLE = 64 << 20  # bytes; a larger restore lets Python collect garbage first
-_CARE = ("none", "checksums", "values")
+_SMALL = 64 << 20  # bytes; a larger restore lets Python collect garbage first
+_VERIFY_LEVELS = ("none", "checksums", "values")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,10 +166,10 @@ def prepare(
             steps = (step for step in plan.assignments if step.origin in ("", part.source))
             refuse_absent(part.stored, [entry.key for step in steps for entry in step.reads])
         refuse_spread(live.variables, RestoreError)
-        if plan.nbytes > _LITTLE:
+        if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)
-        yield Prepared(_held_against_locks(plan, choices), live, parts, settings, unbuilt)
+        yield Prepared(_with_drift(plan, choices), live, parts, settings, unbuilt)
 
 
 def _planned(
@@ -182,16 +182,18 @@ def _planned(
     """The open checkpoints, and the plan of their restore."""
     parts, plans = [], []
     for choice, stored in zip(choices, opened, strict=True):
-        policy = _in_effect(choice, stored, alone=len(choices) == 1)
+        policy = _effective_policy(choice, stored, alone=len(choices) == 1)
         source = str(choice.place)
-        there = dataclasses.replace(stored.inventory, source=source)
-        there, here = numbered_as(live.inventory, there), live.inventory
+        stored_inventory = dataclasses.replace(stored.inventory, source=source)
+        live_inventory = live.inventory
+        stored_inventory = numbered_as(live_inventory, stored_inventory)
         if not stored.graph:
-            here = ungraphed(live, there).inventory
-        there = name_slots_by_position(there, here, live.trained)
+            live_inventory = ungraphed(live, stored_inventory).inventory
+        stored_inventory = name_slots_by_position(stored_inventory, live_inventory, live.trained)
         if skip_slots:
-            there, here = _without_slots(there), _without_slots(here)
-        plan = make_plan(policy, there, here, plan_context(policy))
+            stored_inventory = _without_slots(stored_inventory)
+            live_inventory = _without_slots(live_inventory)
+        plan = make_plan(policy, stored_inventory, live_inventory, plan_context(policy))
         plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
@@ -208,7 +210,7 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
     return stored
 
 
-def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
+def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
     """The policy of a choice; a combination of several checkpoints has no training state."""
     update: dict[str, Any] = {}
     tops = {name.partition("/")[0] for name in stored.inventory.entries}
@@ -219,7 +221,7 @@ def _in_effect(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Poli
     return choice.policy.model_copy(update=update) if update else choice.policy
 
 
-def _held_against_locks(plan: Plan, choices: Sequence[Choice]) -> Plan:
+def _with_drift(plan: Plan, choices: Sequence[Choice]) -> Plan:
     """The plan, with its differences from the lock files of its policies."""
     found: list[Problem] = []
     for policy in {choice.policy.lock: choice.policy for choice in choices}.values():
@@ -323,7 +325,7 @@ def carry_out(
             plan,
             stored,
             live.variables,
-            verify=max((part.policy.verify for part in prepared.parts), key=_CARE.index),
+            verify=max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index),
             keep_all=keep_all,
             resets=initial_values(plan, live),
             objects=others,

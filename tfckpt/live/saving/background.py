@@ -47,11 +47,11 @@ class Background:
 
         The writing thread does not take the lock: its owner waits for that thread.
         """
-        with contextlib.nullcontext() if self._is_here else self._lock.held():
+        with contextlib.nullcontext() if self._is_current_thread else self._lock.held():
             yield
 
     @property
-    def _is_here(self) -> bool:
+    def _is_current_thread(self) -> bool:
         return self._thread is threading.current_thread()
 
     @property
@@ -85,7 +85,7 @@ class Background:
     def failure(self) -> BaseException | None:
         """Wait for the running work; returns its error, which :meth:`finish` will raise."""
         work = self._work  # which another thread may have finished by the next line
-        return None if work is None or self._is_here else work.exception()
+        return None if work is None or self._is_current_thread else work.exception()
 
     def finish(self) -> None:
         """Wait for the running work, and raise its error.
@@ -93,7 +93,7 @@ class Background:
         Raises:
             SaveError: called by the running work itself.
         """
-        if self._is_here:
+        if self._is_current_thread:
             raise SaveError(
                 "a callback of a background save started another save of the same checkpoint, "
                 "which would wait for this one forever",
@@ -171,7 +171,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @atexit.register
-def _say_at_exit() -> None:
+def _log_at_exit() -> None:
     for each in tuple(_unreported):
         if (error := each.failure()) is not None:
             logging.error("the last background save failed: %s", error)

@@ -64,8 +64,8 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
             return np.empty(0, dtype)
         if self._read is None or self._read[0] is not table:  # it never changes
             keys, values = (each.numpy() for each in table.export())
-            words, places = (values, keys) if layer.invert else (keys, values)
-            self._read = table, np.asarray(words[np.argsort(places)], dtype)
+            words, indices = (values, keys) if layer.invert else (keys, values)
+            self._read = table, np.asarray(words[np.argsort(indices)], dtype)
         return self._read[1]
 
     def read_value(self) -> Any:
