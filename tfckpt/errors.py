@@ -4,24 +4,24 @@
 
     TfckptError
     ├── NotInstalledError (ImportError)       TensorFlow or Keras is missing, or too old
-    ├── PolicyError (ValueError)              a policy or config file says something it cannot mean
-    ├── NamingError (ValueError)              a keyword cannot begin the names of its values
-    ├── UntrackedError (ValueError)           a checkpoint was given what it cannot save
-    ├── CheckpointError                       about files
-    │   ├── CheckpointNotFoundError (FileNotFoundError)   there is no checkpoint there
-    │   ├── DamagedCheckpointError (ValueError)           there is one, and it cannot be trusted
-    │   └── UnsupportedCheckpointError (ValueError)       a format or value that tfckpt cannot read
-    ├── RestoreError                          nothing was changed
+    ├── PolicyError (ValueError)              a policy or config file is invalid
+    ├── NamingError (ValueError)              a keyword argument of a checkpoint cannot be used
+    ├── UntrackedError (ValueError)           an object cannot be saved in a checkpoint
+    ├── CheckpointError                       an error of checkpoint files
+    │   ├── CheckpointNotFoundError (FileNotFoundError)   there is no checkpoint
+    │   ├── DamagedCheckpointError (ValueError)           a checkpoint is damaged
+    │   └── UnsupportedCheckpointError (ValueError)       tfckpt cannot read the format or a value
+    ├── RestoreError                          a restore failed; no variable was changed
     │   ├── NotBuiltError (ValueError)        a Keras object has no variables yet
-    │   ├── RefusedError (ValueError)         the plan has errors; carries the plan
+    │   ├── RefusedError (ValueError)         the plan has errors; has it as `plan`
     │   └── StatusAssertionError (AssertionError)         an assertion on a status failed
-    └── SaveError (OSError)                   nothing was committed
-        ├── CoverageError                     a variable would have been left out
+    └── SaveError (OSError)                   a save failed; no checkpoint was written
+        ├── CoverageError                     the save would leave out a variable
         └── InUseError                        another process writes to the directory
 
-Each also is the built-in that people already catch for such a fault, so that code written against
-plain TensorFlow keeps working. Each carries what it is about as attributes, and a hint where one is
-known; the message alone says what happened, where, and what to do.
+Each is also a subclass of the built-in exception that people already catch for such an error, so
+that code written for plain TensorFlow keeps working. The message says what happened, where, and
+what to do; details and the hint are attributes too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TfckptError(Exception):
-    """The root of the tree; ``except tfckpt.TfckptError`` catches all of it."""
+    """Base class of all errors of tfckpt."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message}\n  {hint}" if hint else message)
@@ -47,7 +47,7 @@ class NotInstalledError(TfckptError, ImportError):
 
 
 class Problem(NamedTuple):
-    """One thing wrong in a config file: where, what, and what to do."""
+    """One error in a config: what is wrong, where, and what to do."""
 
     message: str
     line: int = 0
@@ -55,12 +55,12 @@ class Problem(NamedTuple):
     hint: str = ""
 
     def show(self, file: str) -> str:
-        place = f"{file}:{self.line}:{self.column}" if self.line else file
-        return f"{place}: {self.message}" + (f"\n  {self.hint}" if self.hint else "")
+        position = f"{file}:{self.line}:{self.column}" if self.line else file
+        return f"{position}: {self.message}" + (f"\n  {self.hint}" if self.hint else "")
 
 
 class PolicyError(TfckptError, ValueError):
-    """A config is wrong; ``problems`` holds every fault found, not just the first."""
+    """A config is invalid; ``problems`` has all errors found, not just the first."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(problem.show(file) for problem in problems))
@@ -69,51 +69,51 @@ class PolicyError(TfckptError, ValueError):
 
 
 class NamingError(TfckptError, ValueError):
-    """A keyword given to a checkpoint cannot be the first component of canonical names."""
+    """A keyword argument of a checkpoint cannot be the first component of canonical names."""
 
 
 class UntrackedError(TfckptError, ValueError):
-    """A checkpoint was given a plain number, a function or the like, which it cannot save."""
+    """An argument of a checkpoint, e.g. a plain number or a function, cannot be saved."""
 
 
 class CheckpointError(TfckptError):
-    """Something about the files of a checkpoint; ``path`` and, where one is meant, ``name``."""
+    """An error of the files at ``path``; ``name`` is the value that it is about, or ``""``."""
 
     def __init__(self, message: str, *, path: str = "", name: str = "", hint: str = "") -> None:
-        about = f" (value {name!r})" if name else ""
-        super().__init__(f"{path}{about}: {message}" if path else message, hint=hint)
+        value = f" (value {name!r})" if name else ""
+        super().__init__(f"{path}{value}: {message}" if path else message, hint=hint)
         self.message = message
         self.path = path
         self.name = name
 
     def named(self, names: Mapping[str, str]) -> Self:
-        """The same error, about a value by another name where ``names`` has one for it."""
+        """The same error, with the value's name replaced if ``names`` has another one for it."""
         name = names.get(self.name, self.name)
         return type(self)(self.message, path=self.path, name=name, hint=self.hint)
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
-    """No checkpoint is there."""
+    """There is no checkpoint at the path."""
 
 
 class DamagedCheckpointError(CheckpointError, ValueError):
-    """A checkpoint is there, but a file of it is torn, truncated, altered or missing."""
+    """A file of the checkpoint is incomplete, truncated, altered or missing."""
 
 
 class UnsupportedCheckpointError(CheckpointError, ValueError):
-    """The file is sound as far as tfckpt can tell, and is of a kind it does not read."""
+    """tfckpt does not support the format of the file or of a value; it need not be damaged."""
 
 
 class RestoreError(TfckptError):
-    """A restore did not happen; every variable is as it was."""
+    """A restore failed; no variable was changed."""
 
 
 class NotBuiltError(RestoreError, ValueError):
-    """A Keras object has no variables yet; the hint holds the line of code that builds it."""
+    """A Keras object has no variables yet; the hint has the line of code that builds it."""
 
 
 class RefusedError(RestoreError, ValueError):
-    """The plan has errors. ``plan`` is the whole of it; the message is its report."""
+    """The plan of a restore has errors; ``plan`` is the plan, the message its report."""
 
     def __init__(self, message: str, *, plan: Any, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -121,16 +121,16 @@ class RefusedError(RestoreError, ValueError):
 
 
 class StatusAssertionError(RestoreError, AssertionError):
-    """An assertion on a restore status failed, and what the restore had assigned was put back."""
+    """An assertion on a restore status failed; the variables have their old values again."""
 
 
 class SaveError(TfckptError, OSError):
-    """A save did not happen; no file of it is left."""
+    """A save failed; no checkpoint was written."""
 
 
 class CoverageError(SaveError, ValueError):
-    """A save would have left out a variable of a Keras object."""
+    """A save would leave out a variable of a Keras object."""
 
 
 class InUseError(SaveError):
-    """Another process is saving into the directory; the message says which, and since when."""
+    """Another process is saving into the directory; the message has its id and start time."""

@@ -23,7 +23,7 @@ def restoring(source: str) -> str:
     ("directory", "words"),
     [
         ("~/runs/digits", [r"`~`", r"\$\{HOME\}/runs/digits"]),
-        ("$HOME/runs/digits", [r"`\$`", r"\$\{NAME\}"]),
+        ("$HOME/runs/digits", [r"`\$`", r"\$\{HOME\}"]),
         ("'runs/digits '", ["'runs/digits '", "begins or ends with a space"]),
     ],
 )
@@ -71,7 +71,7 @@ def test_another_checkpoint_name_in_restore_than_in_manager(flavour, told) -> No
 def test_the_best_one_is_asked_for(run3, model, refused) -> None:
     with refused(model, error=tfckpt.PolicyError) as seen:
         tfckpt.restore(restoring("directory: runs/digits, select: best"), model=model)
-    seen.says("select", "latest or the number of a checkpoint", "'best'")
+    seen.says("select", "expected latest or a checkpoint number", "'best'")
 
 
 def test_only_the_state_file_was_copied(run, flavour, told) -> None:

@@ -96,7 +96,7 @@ def test_what_is_refused_is_refused_before_the_restore(run, tmp_path, monkeypatc
     model, second = run(every_epochs=1)
     before = state(model)
     monkeypatch.setattr(LocalFiles, "free", lambda self, path: 10)
-    with pytest.raises(tfckpt.SaveError, match="and 10 B are free"):
+    with pytest.raises(tfckpt.SaveError, match="but only 10 B are free"):
         fit(model, 2, second.callback(verbose=0))
     np.testing.assert_equal(state(model), before)
     assert second.report is None
@@ -110,7 +110,7 @@ def test_a_disk_without_room_is_refused_before_the_first_step(
     weights = sum(4 * int(np.prod(variable.shape)) for variable in model.variables)
     counter = Counter(flavour)
     monkeypatch.setattr(LocalFiles, "free", lambda self, path: 64)
-    with pytest.raises(tfckpt.SaveError, match="and 64 B are free") as error:
+    with pytest.raises(tfckpt.SaveError, match="but only 64 B are free") as error:
         fit(model, 1, one.callback(verbose=0), counter.callback)
     start = f"{tmp_path}/run: a save needs at least "
     assert str(error.value).startswith(start)
@@ -188,7 +188,7 @@ def test_the_first_call_of_a_loop_claims_before_any_save_is_due(loop, tmp_path) 
 def test_the_first_call_of_a_loop_asks_for_room(loop, monkeypatch) -> None:
     _, one = loop(every_minutes=10)
     monkeypatch.setattr(LocalFiles, "free", lambda self, path: 3000)
-    with pytest.raises(tfckpt.SaveError, match=r"at least 3\.9 KiB, and 2\.9 KiB are free"):
+    with pytest.raises(tfckpt.SaveError, match=r"at least 3\.9 KiB, but only 2\.9 KiB are free"):
         one.save_if_due()
 
 
@@ -225,7 +225,7 @@ def test_a_full_disk_says_how_much_is_missing(loop, monkeypatch) -> None:
     step.assign_add(1)
     with full(monkeypatch), pytest.raises(tfckpt.SaveError, match="No space left") as error:
         one.save_if_due()
-    assert "a save needs at least 3.9 KiB, and 1000 B are free" in str(error.value)
+    assert "a save needs at least 3.9 KiB, but only 1000 B are free" in str(error.value)
 
 
 @pytest.mark.parametrize("enable_async", [False, True])
@@ -250,7 +250,7 @@ def test_a_failed_save_is_survived_where_the_config_says_so(
     assert saved(one) == ["ckpt-1", "ckpt-2"]
     said = "a save failed; the training continues without it: "
     assert warned(caplog).count(said) == 2
-    assert "and 1000 B are free" in warned(caplog)
+    assert "but only 1000 B are free" in warned(caplog)
     assert tfckpt.Checkpoint(step=step).restore(one.manager.checkpoints[0]) is not None
     assert int(step) == 2
 

@@ -100,7 +100,7 @@ def test_a_bad_pattern_of_a_rename_has_the_line_of_its_own_side(tmp_path: Path) 
     )
     first, second = refused(write(tmp_path, text)).problems
     assert (first.line, second.line) == (5, 8)
-    assert "rename[0].checkpoint: '(' is never closed" in first.message
+    assert "rename[0].checkpoint: '(' is not closed" in first.message
     assert "rename[1].model" in second.message
 
 
@@ -263,11 +263,11 @@ def test_variables_are_filled_in_once_after_parsing(
     [
         ("${RUNS}/a", "RUNS is not set"),
         ("${EMPTY}/a", "EMPTY is empty"),
-        ("$HOME/a", "write a literal `$` as `$$`"),
-        ("${HOME", "write a literal `$` as `$$`"),
-        ("${}", "write a literal `$` as `$$`"),
-        ("${1A}", "write a literal `$` as `$$`"),
-        ("a$", "write a literal `$` as `$$`"),
+        ("$HOME/a", "or a literal `$` as `$$`"),
+        ("${HOME", "or a literal `$` as `$$`"),
+        ("${}", "or a literal `$` as `$$`"),
+        ("${1A}", "or a literal `$` as `$$`"),
+        ("a$", "or a literal `$` as `$$`"),
         ("~/runs", "`~` is not expanded"),
         ("~", "`~` is not expanded"),
         ("runs ", "begins or ends with a space"),

@@ -85,7 +85,7 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Policy(include=[]), "at least 1"),
         (lambda: Policy(include="model/**"), "expected a list, found the text 'model/**'"),
         (lambda: Policy(include=["a//b"]), "include[0]: 'a//b' has an empty level"),
-        (lambda: Policy(exclude=["a", "re:("]), "exclude[1]: '(' is never closed"),
+        (lambda: Policy(exclude=["a", "re:("]), "exclude[1]: '(' is not closed"),
         (lambda: Policy(rename=[{"checkpoint": "a/*", "model": "b"}]), "same wildcards"),
         (lambda: Policy(rename=[{"checkpoint": "a"}]), "rename[0].model: the key is missing"),
         (lambda: Policy(rename=[{"checkpoint": "a", "model": []}]), "rename[0].model: expected"),
@@ -96,7 +96,7 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Policy(rename=[{"checkpoint": "a/*", "model": ["b/*", "c"]}]), "same wildcards"),
         (
             lambda: Policy(rename=[{"checkpoint": "re:(", "model": "b"}]),
-            "rename[0].checkpoint: '(' is never closed",
+            "rename[0].checkpoint: '(' is not closed",
         ),
         (lambda: Policy(assert_="nontrivial"), "did you mean `nontrivial_match`"),
         (lambda: Policy(min_restored=1.5), "expected at most 1"),

@@ -1,4 +1,4 @@
 """Names, selectors, inventories and text: pure values and functions.
 
-Imports nothing else of tfckpt but the errors.
+Imports nothing of tfckpt but the errors.
 """

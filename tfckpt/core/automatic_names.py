@@ -1,4 +1,4 @@
-"""The names of layers and variables of which nobody says what they are called."""
+"""Automatic names, which Keras gives to layers and variables that the user did not name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# Keras 3 calls a functional model without a name `functional`, tf_keras `model`.
+# Keras 3 names a functional model `functional` by default, tf_keras `model`.
 _SAME_BASE = {"model": "functional"}
 
 
@@ -23,7 +23,7 @@ def snake_case(name: str) -> str:
 
 
 def name_number(label: str) -> int:
-    """The number behind a name, 0 where there is none.
+    """The number at the end of a name, 0 if there is none.
 
     >>> name_number("dense_12"), name_number("dense")
     (12, 0)
@@ -33,21 +33,21 @@ def name_number(label: str) -> int:
 
 
 def weak_base(label: str, bases: Collection[str]) -> str:
-    """The automatic part of a layer name, or "" for a name that somebody chose.
+    """An automatic layer name without its number, ``""`` for a name that the user chose.
 
     >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
     ('dense', '')
     """
-    base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # the second is FeatureSpace's
+    base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # FeatureSpace adds _preprocessor
     return _SAME_BASE.get(base, base) if base in bases else ""
 
 
 def given_name(variable: str) -> str:
-    """A variable's own name with its scopes, "" where a part of it was counted, or nobody gave it.
+    """A variable's name with its scopes, ``""`` if it is automatic or a scope is numbered.
 
     >>> given_name("encoder/scale"), given_name("dense_1/kernel"), given_name("Variable")
     ('encoder/scale', '', '')
     """
     *scopes, last = variable.split("/")
-    counted = any(re.search(r"_\d+$", scope) for scope in scopes)
-    return "" if counted or re.fullmatch(r"[Vv]ariable(_\d+)?", last) else variable
+    numbered = any(re.search(r"_\d+$", scope) for scope in scopes)
+    return "" if numbered or re.fullmatch(r"[Vv]ariable(_\d+)?", last) else variable

@@ -1,7 +1,7 @@
-"""Which types may become which: as a policy has it, and as NumPy has it.
+"""Which dtypes can be cast to which, by the rules of a policy and of NumPy.
 
-NumPy does not know bfloat16, and what it needs to be asked is not needed for a plan; so its rules
-stand here as they are, by kind and size.
+NumPy itself has no bfloat16, and planning should not need ml_dtypes; so this module has NumPy's
+rules by kind and size.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 _REAL = ("float", "bfloat", "int", "uint")
 _COMPLEX = "complex"
 _ORDER = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
-# The bits of the widest whole numbers that NumPy lets into each float.
+# Bits of the widest integers that NumPy casts safely to each float.
 _WHOLE = {"bfloat16": 8, "float16": 8, "float32": 16, "float64": 64}
 _BELOW = {
     "bfloat16": {"bfloat16"},
@@ -20,7 +20,7 @@ _BELOW = {
     "float32": {"bfloat16", "float16", "float32"},
     "float64": {"bfloat16", "float16", "float32", "float64"},
 }
-# From here on a number is nearer to infinity than to the largest that the type has.
+# From this magnitude on, a number rounds to infinity.
 _INFINITE = {
     "float16": 65520.0,
     "bfloat16": 2.0**128 - 2.0**119,
@@ -35,7 +35,7 @@ class _Type(NamedTuple):
 
 
 def castable(old: str, new: str) -> bool:
-    """Whether values of one type can become another without ceasing to be what they are.
+    """Whether a cast between the dtypes makes sense at all: no text, no complex to real.
 
     >>> castable("float32", "bfloat16"), castable("bool", "int32"), castable("float32", "complex64")
     (True, True, True)
@@ -48,30 +48,30 @@ def castable(old: str, new: str) -> bool:
 
 
 def can_cast(old: str, new: str, casting: str) -> bool:
-    """What ``numpy.can_cast`` says; ``any`` is what NumPy calls unsafe, between numbers and bools.
+    """As ``numpy.can_cast``, with bfloat16; ``any`` is NumPy's unsafe, for numbers and bools.
 
     >>> can_cast("float64", "float32", "safe"), can_cast("float64", "float32", "same_kind")
     (False, True)
     >>> can_cast("float32", "int32", "same_kind"), can_cast("float32", "int32", "any")
     (False, True)
     """
-    there, here = _type(old), _type(new)
-    if there is None or here is None:
+    source, target = _type(old), _type(new)
+    if source is None or target is None:
         return old == new
     if casting == "any":
         return True
-    if casting == "same_kind" and _ORDER[there.kind] <= _ORDER[here.kind]:
+    if casting == "same_kind" and _ORDER[source.kind] <= _ORDER[target.kind]:
         return True
-    return old == new or _safe(old, there, new, here)
+    return old == new or _safe(old, source, new, target)
 
 
 def is_real(dtype: str) -> bool:
-    """Whether it is a type of numbers with fractions."""
+    """Whether the dtype is a real floating-point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def holds(dtype: str, number: float) -> bool:
-    """Whether a type has room for a number, rounded if it has fractions.
+    """Whether a dtype can represent a number, rounded for floating-point types.
 
     >>> holds("int8", 200), holds("int8", 0.5), holds("float16", 1e6), holds("float32", 0.1)
     (False, False, False, True)
@@ -89,18 +89,18 @@ def holds(dtype: str, number: float) -> bool:
 def _type(dtype: str) -> _Type | None:
     if dtype == "bool":
         return _Type("bool", 1)
-    found = re.fullmatch(r"b?(uint|int|float|complex)(\d+)", dtype)
-    return _Type(found[1], int(found[2])) if found else None
+    match = re.fullmatch(r"b?(uint|int|float|complex)(\d+)", dtype)
+    return _Type(match[1], int(match[2])) if match else None
 
 
-def _safe(old: str, there: _Type, new: str, here: _Type) -> bool:
-    if there.kind == "bool":
+def _safe(old: str, source: _Type, new: str, target: _Type) -> bool:
+    if source.kind == "bool":
         return True
-    if here.kind == "complex" and there.kind != "complex":
-        new, here = f"float{here.bits // 2}", _Type("float", here.bits // 2)
-    if here.kind == "float" and there.kind == "float":
+    if target.kind == "complex" and source.kind != "complex":
+        new, target = f"float{target.bits // 2}", _Type("float", target.bits // 2)
+    if target.kind == "float" and source.kind == "float":
         return old in _BELOW[new]
-    if here.kind == "float":
-        return there.kind in {"int", "uint"} and there.bits <= _WHOLE[new]
-    wider = there.bits < here.bits and (there.kind, here.kind) == ("uint", "int")
-    return wider or (there.kind == here.kind and there.bits <= here.bits)
+    if target.kind == "float":
+        return source.kind in {"int", "uint"} and source.bits <= _WHOLE[new]
+    wider = source.bits < target.bits and (source.kind, target.kind) == ("uint", "int")
+    return wider or (source.kind == target.kind and source.bits <= target.bits)

@@ -1,7 +1,7 @@
-"""Python's garbage collector, kept from walking what is just being made.
+"""Pauses Python's garbage collector while many small objects are created.
 
-Ten thousand values are some hundred thousand objects, none of them garbage. The collector looks at
-them again and again as they grow in number, and now and then at all else that the program holds.
+Ten thousand values are some hundred thousand objects, none of them garbage. Without a pause, the
+collector scans them again and again, and sometimes everything else that the program holds.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_pauses: list[None] = []  # one for each thread that has turned it off
+_pauses: list[None] = []  # one item for each thread that has disabled it
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No collection meanwhile, unless somebody asks for one; a decorator, too.
+    """Disable automatic garbage collection; a context manager or decorator.
 
-    For what makes many small objects and no large memory: what a program has just let go of may
-    hold gigabytes, and is to be found before they are needed.
+    Only for code that creates many small objects and no large arrays: garbage that waits for the
+    collector may hold gigabytes.
 
     >>> with uncollected():
     ...     gc.isenabled()
@@ -30,7 +30,7 @@ def uncollected() -> Iterator[None]:
     >>> gc.isenabled()
     True
     """
-    if not gc.isenabled():  # by the program, or by whoever is to turn it on again
+    if not gc.isenabled():  # by the program, or by a thread that will enable it again
         yield
         return
     _pauses.append(None)
@@ -43,7 +43,7 @@ def uncollected() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """In a child no other thread goes on, nor turns it on again."""
+    """In a forked child, no other thread runs that could enable it again."""
     if _pauses:
         gc.enable()
 

@@ -1,13 +1,13 @@
 """Regular expressions whose matching takes bounded time, for the ``re:`` selectors.
 
-Python's ``re`` backtracks: ``(a+)+b`` takes for ever on a name of forty characters, ``.*.*.*.*x``
-is no better on a long one, and the names come from files that other people made. Here an expression
-is a small program, and each (instruction, position) is visited once, so that time is at most their
-product (https://swtch.com/~rsc/regexp/regexp2.html). Syntax, greed and the order of alternatives
-are Python's, and single characters and classes are left to ``re`` itself.
+Python's ``re`` backtracks: ``(a+)+b`` takes forever on a name of forty characters, ``.*.*.*.*x`` on
+a long one, and names come from files that other people made. Here an expression is compiled to a
+small program, and each (instruction, position) is visited once, so that time is bounded by their
+product (https://swtch.com/~rsc/regexp/regexp2.html). Syntax, greediness and the order of
+alternatives are Python's; ``re`` itself matches single characters and classes.
 
-Refused, since they have no such bound or no use on a whole name: lookaround, back-references,
-flags, and anchors other than ``^`` at the start and ``$`` at the end, which change nothing.
+Refused, because they have no such bound or no use on a whole name: lookaround, back-references,
+flags, and anchors, except ``^`` at the start and ``$`` at the end, which change nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MAX_GROUPS = 32
 
 _ATOM = re.compile(
     r"""\((?:\?:|\?P<(?P<name>[A-Za-z_]\w*)>|(?!\?))
-      | (?P<one>\\[dDsSwWntrfv] | \\[^A-Za-z0-9] | \\x[0-9A-Fa-f]{2}
+      | (?P<single>\\[dDsSwWntrfv] | \\[^A-Za-z0-9] | \\x[0-9A-Fa-f]{2}
           | \[\^?\]?(?:\\.|[^\]\\])*\] | [^\\()|*+?\[^$])""",
     re.VERBOSE | re.DOTALL,
 )
 _TIMES = re.compile(r"(?:([*+?])|\{(?=[\d,])(\d*)(?:(,)(\d*))?\})([?+]?)")
 _REFUSED = {
-    "(?": "lookaround, flags and back-references",
-    "\\": "back-references and this escape",
+    "(?": "lookaround, flags or back-references",
+    "\\": "back-references or this escape",
     "^": "'^' anywhere but at the start",
     "$": "'$' anywhere but at the end",
 }
@@ -37,8 +37,8 @@ _Step = re.Pattern[str] | str | tuple[int, ...]
 class Regex:
     """A regular expression as a program, run with every (instruction, position) visited once.
 
-    Instructions: a pattern or a character that must fit the next character; a tuple of jumps, to
-    be tried in order; a tuple (0, slot), to remember the position. Past the end is the match.
+    Instructions: a pattern or a character that must match the next character; a tuple of jumps, to
+    try in order; a tuple (0, slot), to save the position. Past the last instruction, it matches.
     """
 
     def __init__(self, text: str) -> None:
@@ -49,7 +49,7 @@ class Regex:
         self._depth = 0
         self._program = self._alternatives()
         if self._at < len(text):
-            raise self._error("')' closes nothing")
+            raise self._error("unmatched ')'")
 
     def match(self, name: str) -> tuple[str, ...] | None:
         """The whole name and each group's text, or None."""
@@ -99,22 +99,22 @@ class Regex:
             else:
                 steps += self._repeated(self._piece())
             if len(steps) > MAX_PROGRAM:
-                raise self._error("the expression has too many parts")
+                raise self._error("the expression is too long")
         return steps
 
     def _piece(self) -> list[_Step]:
         if _TIMES.match(self.text, self._at):
-            raise self._error("there is nothing to repeat")
+            raise self._error("nothing to repeat")
         atom = _ATOM.match(self.text, self._at)
         if atom is None:
             start = self.text[self._at : self._at + 2]
             refused = _REFUSED.get(start) or _REFUSED.get(start[0])
             if refused is None:
-                raise self._error(f"{start[0]!r} is never closed")
-            raise self._error(f"this is not read: {refused}")
+                raise self._error(f"{start[0]!r} is not closed")
+            raise self._error(f"selectors do not support {refused}")
         self._at = atom.end()
-        if (one := atom["one"]) is not None:
-            return [one if len(one) == 1 and one != "." else self._character(one)]
+        if (single := atom["single"]) is not None:
+            return [single if len(single) == 1 and single != "." else self._character(single)]
         return self._group(atom[0] != "(?:", atom["name"])
 
     def _group(self, captures: bool, name: str | None) -> list[_Step]:
@@ -122,14 +122,14 @@ class Regex:
         self.groups += captures
         self._depth += 1
         if self.groups > MAX_GROUPS or self._depth > MAX_GROUPS:
-            raise self._error(f"there are more than {MAX_GROUPS} groups")
+            raise self._error(f"more than {MAX_GROUPS} groups")
         if name is not None:
             if name in self.names:
-                raise self._error(f"the group {name!r} is there twice")
+                raise self._error(f"duplicate group {name!r}")
             self.names[name] = self.groups
         inside = self._alternatives()
         if not self.text.startswith(")", self._at):
-            raise self._error("'(' is never closed")
+            raise self._error("'(' is not closed")
         self._at += 1
         self._depth -= 1
         return [(0, slot), *inside, (0, slot + 1)] if captures else inside
@@ -141,7 +141,7 @@ class Regex:
                 warnings.simplefilter("ignore", FutureWarning)
                 return re.compile(text)
         except re.error as error:
-            raise self._error(f"{text!r} means nothing ({error})") from None
+            raise self._error(f"invalid {text!r} ({error})") from None
 
     def _repeated(self, piece: list[_Step]) -> list[_Step]:
         times = _TIMES.match(self.text, self._at)
@@ -155,7 +155,7 @@ class Regex:
         if not sign and (high or not comma):
             most = int((high or low)[:5])
         if most is not None and most < least:
-            raise self._error("the repetition's bounds are the wrong way round")
+            raise self._error("the minimum repeat is greater than the maximum")
         if (len(piece) + 1) * max(least, most or 1) > MAX_PROGRAM:
             raise self._error("the repetition is too long")
         self._at = times.end()

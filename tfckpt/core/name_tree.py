@@ -1,8 +1,8 @@
-"""The values of an inventory as a tree by their names, with sums for each subtree.
+"""The values of an inventory as a tree of their names, with totals for each subtree.
 
-Subtrees that are alike but for the indices in their name, as the blocks of a transformer are, are
-shown once where that is asked for. A parent with one child and no value of its own shares its line.
-Siblings whose names differ in a number stand in its order, whatever the file's is.
+Optionally, subtrees that differ only in an index of their name, like the blocks of a transformer,
+are shown once. A parent with one child and no value of its own shares its line. Siblings whose
+names differ in a number are sorted by it, whatever their order in the file.
 """
 
 from __future__ import annotations
@@ -18,21 +18,16 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry
 
-# What is deeper stays in one piece: names come from files, and a tree is walked by recursion.
+# Deeper names are not split further: names come from files, and the tree is walked recursively.
 _MAX_DEPTH = 100
 _NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclasses.dataclass(slots=True)
 class Branch:
-    """A name, the value of that name if there is one, and what is below it.
+    """A full name (``""`` for the root), its value if there is one, and its children.
 
-    Attributes:
-        name: the whole of it, ``model/encoder``; ``""`` for the root.
-        entry: the value of that name.
-        children: by their last component, in the order of the values.
-        count: how many values it and what is below it hold.
-        nbytes: their size.
+    ``count`` and ``nbytes`` are totals of the branch and everything below it.
     """
 
     name: str
@@ -42,17 +37,12 @@ class Branch:
     nbytes: int = 0
 
 
-@dataclasses.dataclass(slots=True)  # frozen, one takes three times as long to make
+@dataclasses.dataclass(slots=True)  # creating a frozen one takes three times as long
 class TreeRow:
-    """A line of a tree.
+    """A line of a tree: a value, or a subtree, whose ``entry`` is None.
 
-    Attributes:
-        depth: how far it is indented; 0 for the first components.
-        label: what it adds to the name of the row that it is under: ``block_{0…11}``.
-        name: the whole name, of the first of those that are alike.
-        entry: its value, None for a subtree.
-        count: how many values all of these hold.
-        nbytes: the size of all of these.
+    ``label`` is the part of the name below its parent row, ``block_{0…11}``; ``name`` is the full
+    name, of the first if the row stands for several. ``count`` and ``nbytes`` are their totals.
     """
 
     depth: int
@@ -64,7 +54,7 @@ class TreeRow:
 
 
 def tree(entries: Iterable[Entry]) -> Branch:
-    """The root of the tree of these values.
+    """The root of the tree of the values.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> root = tree(Entry(f"model/{n}/kernel", Role.WEIGHT, "float32", (2,), 8) for n in "ab")
@@ -89,18 +79,18 @@ def tree(entries: Iterable[Entry]) -> Branch:
 
 
 def ordered(entries: Iterable[Entry]) -> list[Entry]:
-    """The values in the order of their tree, for a list of whole names."""
-    found, todo = [], [tree(entries)]
+    """The values in the order of their tree, for a list of full names."""
+    values, todo = [], [tree(entries)]
     while todo:
         branch = todo.pop()
         if branch.entry is not None:
-            found.append(branch.entry)
+            values.append(branch.entry)
         todo.extend(reversed(branch.children.values()))
-    return found
+    return values
 
 
 def _number(root: Branch) -> None:
-    """Put siblings whose names differ in their numbers alone into the order of these."""
+    """Sort siblings whose names differ only in numbers by these."""
     todo = [root]
     while todo:
         branch = todo.pop()
@@ -113,17 +103,12 @@ def _numbered(parts: Collection[str]) -> Iterator[str]:
     families: dict[str, list[str]] = {}
     for part in parts:
         families.setdefault(_NUMBER.sub("0", part), []).append(part)
-    rest = {family: iter(sorted(found, key=natural)) for family, found in families.items()}
+    rest = {family: iter(sorted(names, key=natural)) for family, names in families.items()}
     return (next(rest[_NUMBER.sub("0", part)]) for part in parts)
 
 
 def rows(root: Branch, *, fold: bool) -> Iterator[TreeRow]:
-    """The lines of a tree, parents before what is below them.
-
-    Args:
-        root: what :func:`tree` returned.
-        fold: whether subtrees that are alike are one row.
-    """
+    """The lines of a tree, parents first; ``fold`` shows subtrees that are alike as one row."""
     yield from _Rows(fold=fold).below(root, 0, 1)
 
 
@@ -134,18 +119,18 @@ class _Rows:
 
     def below(self, branch: Branch, depth: int, times: int) -> Iterator[TreeRow]:
         for label, child, alike in self._siblings(branch):
-            many, one, text = times * alike, child, label
-            while one.entry is None and len(one.children) == 1:
-                ((part, one),) = one.children.items()
+            many, node, text = times * alike, child, label
+            while node.entry is None and len(node.children) == 1:
+                ((part, node),) = node.children.items()
                 text = f"{text}/{part}"
-            if one.children:
-                yield TreeRow(depth, text, one.name, None, one.count * many, one.nbytes * many)
-                yield from self.below(one, depth + 1, many)
-            if one.entry is not None:
-                yield TreeRow(depth, text, one.name, one.entry, many, one.entry.nbytes * many)
+            if node.children:
+                yield TreeRow(depth, text, node.name, None, node.count * many, node.nbytes * many)
+                yield from self.below(node, depth + 1, many)
+            if node.entry is not None:
+                yield TreeRow(depth, text, node.name, node.entry, many, node.entry.nbytes * many)
 
     def _siblings(self, branch: Branch) -> Iterator[tuple[str, Branch, int]]:
-        """Label, the first of those that are alike, and how many those are."""
+        """Label, first subtree and number of subtrees of each group that is alike."""
         if not self._fold:
             yield from ((part, child, 1) for part, child in branch.children.items())
             return
@@ -158,7 +143,7 @@ class _Rows:
                 yield block.text, child, block.count
 
     def _kind(self, branch: Branch) -> int:
-        """Equal for subtrees that differ in nothing but the name at their top."""
+        """A number that is equal for subtrees that differ only in the name of their root."""
         entry = branch.entry
         own = entry and (entry.role, entry.dtype, entry.shape, entry.nbytes, entry.slot)
         below = tuple((part, self._kind(child)) for part, child in branch.children.items())

@@ -1,8 +1,8 @@
-"""Paths like one that leads nowhere: what was perhaps meant by it.
+"""Suggests existing paths similar to one that does not exist.
 
-Looked for are a component spelt a little otherwise, one component less or more, and the same
-relative path seen from another working directory. What differs in its digits alone is another run,
-not a misspelt one. Very large directories are looked at in part.
+It looks for a component spelled slightly differently, one component less or more, and the same
+relative path from another working directory. Names that differ only in digits are other runs, not
+misspellings. Only the first entries of a very large directory are compared.
 """
 
 from __future__ import annotations
@@ -24,35 +24,32 @@ _PROBED = 20
 def nearby(
     path: str, names_in: Callable[[str], Sequence[str]], accepted: Callable[[str], bool]
 ) -> list[str]:
-    """The paths like a given one that are accepted, the likeliest first.
+    """Paths similar to ``path`` that ``accepted`` is true for, the most similar first.
 
-    Args:
-        path: the one that leads nowhere.
-        names_in: the names in a directory, none where there is no such directory.
-        accepted: whether a path would have been right.
+    ``names_in`` lists the names in a directory, and is empty for one that does not exist.
 
     >>> there = {"": ["runs"], "runs": ["digits", "notes"]}
     >>> nearby("run/digits", lambda path: there.get(path, []), "runs/digits".__eq__)
     ['runs/digits']
     """
-    found: dict[str, str] = {}
-    for one in _alike(path.rstrip("/"), names_in):
-        place = os.path.realpath(one)  # links are no other place
-        if place != os.path.realpath(path) and place not in found and accepted(one):
-            found[place] = one
-            if len(found) == _SHOWN:
+    similar: dict[str, str] = {}
+    for candidate in _candidates(path.rstrip("/"), names_in):
+        real = os.path.realpath(candidate)  # a link to the same path is not another one
+        if real != os.path.realpath(path) and real not in similar and accepted(candidate):
+            similar[real] = candidate
+            if len(similar) == _SHOWN:
                 break
-    return list(found.values())
+    return list(similar.values())
 
 
-def _alike(path: str, names_in: Callable[[str], Sequence[str]]) -> Iterator[str]:
+def _candidates(path: str, names_in: Callable[[str], Sequence[str]]) -> Iterator[str]:
     root, parts = _split(path)
     if not parts:
         return
-    for place in reversed(range(max(len(parts) - _ABOVE, 0), len(parts))):
-        above, name = root + "/".join(parts[:place]), parts[place]
+    for index in reversed(range(max(len(parts) - _ABOVE, 0), len(parts))):
+        above, name = root + "/".join(parts[:index]), parts[index]
         for close in _close(name, names_in(above)):
-            yield root + "/".join([*parts[:place], close, *parts[place + 1 :]])
+            yield root + "/".join([*parts[:index], close, *parts[index + 1 :]])
     if len(parts) > 1:
         yield os.path.split(path)[0]
     yield from (f"{path}/{name}" for name in sorted(names_in(path))[:_PROBED])
@@ -62,22 +59,22 @@ def _alike(path: str, names_in: Callable[[str], Sequence[str]]) -> Iterator[str]
 
 
 def _split(path: str) -> tuple[str, list[str]]:
-    """What a path begins with that is no name, ``/`` or ``gs://bucket/``, and its names."""
+    """The root of a path, ``/`` or ``gs://bucket/`` or ``""``, and its components."""
     root = re.match(r"[^/]*://[^/]*/?|/*", path)
     start = root.end() if root else 0
     return path[:start], [part for part in path[start:].split("/") if part]
 
 
 def _close(name: str, names: Sequence[str]) -> list[str]:
-    import difflib  # only where something was not found
+    import difflib  # imported only when something was not found
 
     stem = numberless(name)
-    others = [one for one in names[:_NAMES] if numberless(one) != stem]
+    others = [each for each in names[:_NAMES] if numberless(each) != stem]
     return difflib.get_close_matches(name, others, _SHOWN, _CLOSE)
 
 
 def numberless(name: str) -> str:
-    """What the names of several runs have in common.
+    """The name without its digits, which is the same for several runs.
 
     >>> numberless("run_12"), numberless("run_")
     ('run_', 'run_')

@@ -1,14 +1,14 @@
-r"""Selectors: patterns over canonical names, and the pairs that rename.
+r"""Selectors: patterns over canonical names, and rename pairs.
 
-A glob is the default: ``*`` and ``?`` and ``[abc]`` stay within one level of a name; a level that
-is ``**`` stands for any number of levels, none included. ``re:`` before a pattern makes it a
-regular expression. Both are anchored at both ends and case sensitive. In a rename, the i-th
-wildcard of one side is the i-th of the other; a ``re:`` pair has groups on the left, ``\1`` or
-``\g<name>`` on the right. A wildcard of a glob takes as little as it can, left to right.
+By default a pattern is a glob: ``*``, ``?`` and ``[abc]`` match within one level of a name; a level
+``**`` matches any number of levels, including none. The prefix ``re:`` makes it a regular
+expression. Both must match the whole name and are case sensitive. In a rename, the i-th wildcard of
+one side is the i-th of the other; a ``re:`` pair has groups on the left, ``\1`` or ``\g<name>`` on
+the right. Wildcards of a glob are lazy, left to right.
 
-Names come from files that other people made, so no pattern may run away on any of them: a glob
-widens its last star only. Refused are empty levels, a ``**`` that shares its level, and a pair
-whose sides do not fit together.
+Names come from files that other people made, so matching must not take exponential time: a glob
+backtracks to its last star only. Refused: empty levels, a ``**`` that shares its level, and a pair
+whose sides do not have the same wildcards or groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CompiledRename(Protocol):
     """A compiled rename pair."""
 
     def apply(self, stored_name: str) -> str | None:
-        """The live name of a stored one, or None where the pair does not apply."""
+        """The model name for a checkpoint name, None if the pair does not match it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Selector:
     r"""A compiled pattern over canonical names; equal to every selector of the same pattern.
 
     Raises:
-        ValueError: the pattern means nothing, or nothing that can be matched in bounded time.
+        ValueError: the pattern is invalid, or cannot be matched in bounded time.
 
     >>> Selector("model/**").matches("model/encoder/dense/kernel")
     True
@@ -66,13 +66,13 @@ class Selector:
         object.__setattr__(self, "_match", match)
 
     def matches(self, name: str) -> bool:
-        """Whether it means the name, or the name as versions wrote it that left a key its slash."""
+        """Whether the pattern matches the name; ``%2F`` also matches as ``/``, its earlier form."""
         plain = name.replace("%2F", "/")
         return self._match(name) is not None or (plain != name and self._match(plain) is not None)
 
 
 def exactly(name: str) -> str:
-    """The glob that matches one name alone.
+    """The glob that matches only this name.
 
     >>> exactly("model/a[0]"), Selector(exactly("model/a[0]")).matches("model/a[0]")
     ('model/a[[]0]', True)
@@ -81,10 +81,10 @@ def exactly(name: str) -> str:
 
 
 def compile_rename(checkpoint: str, model: str) -> CompiledRename:
-    r"""Compile a pair: stored names that match ``checkpoint`` become what ``model`` makes of them.
+    r"""Compile a rename pair: checkpoint names that match ``checkpoint`` become ``model`` names.
 
     Raises:
-        ValueError: a side is no valid pattern, or the two do not fit together.
+        ValueError: a side is not a valid pattern, or their wildcards or groups differ.
 
     >>> compile_rename("model/backbone/**", "model/encoder/**").apply("model/backbone/a/kernel")
     'model/encoder/a/kernel'
@@ -96,8 +96,8 @@ def compile_rename(checkpoint: str, model: str) -> CompiledRename:
     _check_text(model)
     if model.startswith(REGEX):
         raise ValueError(
-            f"{model!r} is the side that is written, so it is no regular expression: "
-            r"leave out 're:' and write \1 for the first group"
+            f"{model!r} is the new name, which cannot be a regular expression; "
+            r"remove 're:' and write \1 for the first group"
         )
     if checkpoint.startswith(REGEX):
         return _RegexRename(Regex(checkpoint[len(REGEX) :]), model)
@@ -107,9 +107,9 @@ def compile_rename(checkpoint: str, model: str) -> CompiledRename:
 def suggest(
     pattern: str, names: Iterable[str], shapes: Mapping[str, Sequence[int] | None] | None = None
 ) -> list[str]:
-    """At most three names that a pattern which matches nothing may have meant, the nearest first.
+    """At most three names similar to a pattern that matches nothing, the nearest first.
 
-    Where ``shapes`` knows the shape of a name, it is written behind it.
+    A name is followed by its shape if ``shapes`` has it.
 
     >>> suggest("model/hed/**", ["model/head/kernel", "model/encoder/kernel"])
     ['model/head/kernel']
@@ -190,11 +190,11 @@ class _Level:
         for part in re.findall(r"\[!?\]?[^\]]*\]|.", text, re.DOTALL):
             wild = part in {"*", "?"} or len(part) > 1
             if part == "[":
-                raise ValueError(f"'[' in {text!r} is never closed; a bracket itself is '[[]'")
+                raise ValueError(f"'[' in {text!r} is not closed; write a literal bracket as '[[]'")
             if part == "*" and tests and tests[-1] is None:
                 raise ValueError(
-                    f"'**' shares its level with other characters in {text!r}; across levels it "
-                    "stands alone, as in 'a/**/b', and within one '*' is enough"
+                    f"'**' shares its level with other characters in {text!r}; write '*' within a "
+                    "level, or '**' as a level of its own: 'a/**/b'"
                 )
             tests.append(None if part == "*" else _class(part) if wild else part)
             if wild:
@@ -231,7 +231,7 @@ def _class(part: str) -> re.Pattern[str]:
     try:
         return re.compile(f"[{negated}{escaped}]", re.DOTALL)
     except re.error as error:
-        raise ValueError(f"the character class {part!r} means nothing: {error}") from None
+        raise ValueError(f"invalid character class {part!r}: {error}") from None
 
 
 class _Glob:
@@ -239,12 +239,16 @@ class _Glob:
         self.pattern = pattern
         texts = pattern.split("/")
         if "" in texts:
-            hint = f"; all below it is {pattern + '**'!r}" if pattern.endswith("/") else ""
+            hint = (
+                f"; to match everything below it, write {pattern + '**'!r}"
+                if pattern.endswith("/")
+                else ""
+            )
             raise ValueError(f"{pattern!r} has an empty level{hint}")
         self.levels = [None if text == "**" else _Level.parse(text) for text in texts]
         expression = _expression(self.levels)
         self._fullmatch = re.compile(expression, re.DOTALL).fullmatch if expression else None
-        # something for a name that matches, else None
+        # not None for a name that matches
         self.whether: Callable[[str], Any] = self._fullmatch or self.match
 
     @property
@@ -252,10 +256,10 @@ class _Glob:
         return [w for level in self.levels for w in (level.wildcards if level else ("**",))]
 
     def match(self, name: str) -> list[_Captures] | None:
-        """What the wildcards took: of a ``**`` its levels, of another level the text of each."""
+        """What the wildcards matched: for ``**`` its levels, for another level the text of each."""
         if self._fullmatch is not None:
-            found = self._fullmatch(name)
-            return None if found is None else self._taken(found.groups())
+            match = self._fullmatch(name)
+            return None if match is None else self._taken(match.groups())
         parts = name.split("/")
         taken = _align(self.levels, parts, _Level.fits)
         if taken is None:
@@ -267,34 +271,34 @@ class _Glob:
 
     def _taken(self, groups: Sequence[str]) -> list[_Captures]:
         """As :meth:`match`, from the groups of the regular expression."""
-        rest, found = iter(groups), list[_Captures]()
-        for place, level in enumerate(self.levels):
+        rest, captures = iter(groups), list[_Captures]()
+        for index, level in enumerate(self.levels):
             if level is not None:
-                found.append(tuple(itertools.islice(rest, len(level.wildcards))))
+                captures.append(tuple(itertools.islice(rest, len(level.wildcards))))
                 continue
             parts = next(rest).split("/")
-            if len(self.levels) > 1:  # a slash stands before or behind them
-                parts = parts[1:] if place else parts[:-1]
-            found.append(tuple(parts))
-        return found
+            if len(self.levels) > 1:  # there is a slash before or after them
+                parts = parts[1:] if index else parts[:-1]
+            captures.append(tuple(parts))
+        return captures
 
 
 def _expression(levels: Sequence[_Level | None]) -> str:
-    """A glob as a regular expression for `re`, where that has but one way to match a name.
+    """The glob as a regular expression for `re`, if `re` can match it without backtracking.
 
-    It is ``""`` where a level has two stars, or a glob two that stand for levels: `re` would try
-    each place of the one with each of the other.
+    ``""`` if a level has two stars or the glob has two ``**``: `re` would try every position of one
+    with every position of the other.
     """
     if levels.count(None) > 1 or any(level and level.tests.count(None) > 1 for level in levels):
         return ""
     if len(levels) == 1 and levels[0] is None:
         return "(.*)"
     text = ""
-    for place, level in enumerate(levels):
+    for index, level in enumerate(levels):
         if level is None:
-            text += r"((?:/[^/]*)*)" if place else r"((?:[^/]*/)*)"
+            text += r"((?:/[^/]*)*)" if index else r"((?:[^/]*/)*)"
         else:
-            between = "/" if place and levels[:place] != [None] else ""
+            between = "/" if index and levels[:index] != [None] else ""
             text += between + "".join(map(_part, level.tests))
     return text
 
@@ -310,17 +314,17 @@ class _GlobRename:
         if stored.wildcards != live.wildcards:
             sides = [", ".join(glob.wildcards) or "none" for glob in (stored, live)]
             raise ValueError(
-                "both sides need the same wildcards in the same order; "
+                "both sides must have the same wildcards in the same order; "
                 f"{stored.pattern!r} has {sides[0]}, {live.pattern!r} has {sides[1]}"
             )
         self._stored = stored
         self._live = live
 
     def apply(self, stored_name: str) -> str | None:
-        found = self._stored.match(stored_name)
-        if found is None:
+        matched = self._stored.match(stored_name)
+        if matched is None:
             return None
-        pairs = list(zip(self._stored.levels, found, strict=True))
+        pairs = list(zip(self._stored.levels, matched, strict=True))
         across = iter([captures for level, captures in pairs if level is None])
         within = iter([text for level, captures in pairs if level for text in captures])
         levels: list[str] = []
@@ -339,8 +343,8 @@ class _RegexRename:
             if text:
                 if "*" in text or "?" in text:
                     raise ValueError(
-                        f"{template!r} has a wildcard, and the other side is a regular "
-                        r"expression; write \1 for its first group"
+                        f"{template!r} has a wildcard, but the other side is a regular expression; "
+                        r"write \1 for its first group"
                     )
                 self._parts.append("\\" if text == "\\\\" else text)
                 continue
@@ -354,7 +358,7 @@ class _RegexRename:
             self._parts.append(group)
 
     def apply(self, stored_name: str) -> str | None:
-        found = self._stored.match(stored_name)
-        if found is None:
+        groups = self._stored.match(stored_name)
+        if groups is None:
             return None
-        return "".join(part if isinstance(part, str) else found[part] for part in self._parts)
+        return "".join(part if isinstance(part, str) else groups[part] for part in self._parts)

@@ -1,8 +1,8 @@
-"""Names, shapes and sizes as a person reads them.
+"""Formats names, shapes and sizes for messages and reports.
 
-Names come from files that other people wrote and end in terminals and CI logs, so whatever is not a
-printing character is written as its escape: an ESC in a layer name colours nothing and moves no
-cursor. Blocks that repeat are written once, ``model/block_{0…11}/kernel``.
+Names come from files that other people wrote and end up in terminals and CI logs, so characters
+that do not print are escaped: an ESC in a layer name cannot change colors or move the cursor.
+Repeated blocks are shown once, ``model/block_{0…11}/kernel``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def printable(text: str) -> str:
-    r"""The text with everything that does not print escaped; a line break and a tab included.
+    r"""The text with all characters escaped that do not print, including newlines and tabs.
 
     >>> print(printable("model/\x1b[31mred\n"))
     model/\x1b[31mred\n
@@ -38,12 +38,12 @@ def printable(text: str) -> str:
 
 
 def all_printable(texts: Sequence[str]) -> Sequence[str]:
-    """The texts, each as :func:`printable` has it."""
+    """Each text as :func:`printable` returns it."""
     return texts if "".join(texts).isprintable() else list(map(printable, texts))
 
 
 def one_line(text: str) -> str:
-    r"""A message and its hint, which are lines, in one line; what else does not print is escaped.
+    r"""A message and its hint joined into one line; other unprintable characters are escaped.
 
     >>> one_line("ckpt-1.index: ends too soon\n  Copy it again.")
     'ckpt-1.index: ends too soon; Copy it again.'
@@ -52,7 +52,7 @@ def one_line(text: str) -> str:
 
 
 def natural(name: str) -> tuple[Any, ...]:
-    """Sorts names as a person does: by their numbers, not by the digits of these.
+    """Sort key that compares numbers in names by value.
 
     >>> sorted(["block_10", "block_9", "block"], key=natural)
     ['block', 'block_9', 'block_10']
@@ -63,7 +63,7 @@ def natural(name: str) -> tuple[Any, ...]:
 
 
 def size(nbytes: int) -> str:
-    """A number of bytes in the unit that suits it.
+    """A number of bytes with a binary unit.
 
     >>> size(0), size(1023), size(1536), size(5 * 2**30)
     ('0 B', '1023 B', '1.5 KiB', '5.0 GiB')
@@ -77,18 +77,18 @@ def size(nbytes: int) -> str:
 
 
 def no_space(needed: int, free: int) -> str:
-    """What a disk says that is too full for a save.
+    """The message for a disk without enough free space for a save.
 
     >>> no_space(3 * 2**20, 1536)
-    'a save needs at least 3.0 MiB, and 1.5 KiB are free'
+    'a save needs at least 3.0 MiB, but only 1.5 KiB are free'
     """
-    if needed <= free:  # it is counted without index and record
+    if needed <= free:  # `needed` does not include index and record
         return f"a save needs more than the {size(free)} that are free"
-    return f"a save needs at least {size(needed)}, and {size(free)} are free"
+    return f"a save needs at least {size(needed)}, but only {size(free)} are free"
 
 
 def wrap(text: str, indent: str) -> list[str]:
-    """Lines of at most 80 columns; no word is broken, since it may be a name."""
+    """Lines of at most 80 columns; words are not broken, because they may be names."""
     import textwrap
 
     return textwrap.wrap(
@@ -102,20 +102,20 @@ def wrap(text: str, indent: str) -> list[str]:
 
 
 def signature(entry: Entry) -> str:
-    """The type and shape of a value, ``float32 (3, 3)``."""
+    """The dtype and shape of a value, ``float32 (3, 3)``."""
     if entry.shape is None:
         return "object"
     return _signature(entry.dtype, entry.shape)
 
 
-@functools.lru_cache  # values of a model have few types and shapes
+@functools.lru_cache  # the values of a model have few dtypes and shapes
 def _signature(dtype: str, shape: Shape) -> str:
     return f"{dtype} ({', '.join(map(str, shape))})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameRange:
-    """Names that differ in their indices alone; ``first`` is the one of the lowest."""
+    """Names that differ only in their indices; ``first`` is the name with the lowest."""
 
     text: str
     count: int
@@ -123,9 +123,9 @@ class NameRange:
 
 
 def collapse(names: Iterable[str]) -> list[NameRange]:
-    """Equal names but for contiguous indices, each block once, in the order of first appearance.
+    """Names that differ only in contiguous indices, collapsed, in order of first appearance.
 
-    Indices that go together (on both sides of a renaming) count as one.
+    Indices that change together, as on both sides of a rename, count as one.
 
     >>> [block.text for block in collapse(f"b/{i}/{j}/k" for i in range(3) for j in range(2))]
     ['b/{0…2}/{0…1}/k']
@@ -140,7 +140,7 @@ def collapse(names: Iterable[str]) -> list[NameRange]:
 
 
 def _split(name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The text around the indices, and the indices; ``01`` is text, since 1 is not how it reads."""
+    """The text around the indices, and the indices; ``01`` is text, because of its leading zero."""
     parts = re.split(r"(?<!\d)(0|[1-9]\d{0,8})(?!\d)", name)
     return tuple(parts[::2]), tuple(map(int, parts[1::2]))
 
@@ -148,7 +148,7 @@ def _split(name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[NameRange]:
     columns = list(zip(*rows, strict=True))
     distinct = list(dict.fromkeys(columns))
-    place = [distinct.index(column) for column in columns]
+    indices = [distinct.index(column) for column in columns]
     unique = dict.fromkeys(zip(*distinct, strict=True)) if distinct else {(): None}
     boxes: list[_Box] = [tuple((value, value) for value in row) for row in unique]
     for position in reversed(range(len(distinct))):
@@ -156,7 +156,7 @@ def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[NameR
     blocks = []
     for box in boxes:
         text = first = texts[0]
-        for index, after in zip(place, texts[1:], strict=True):
+        for index, after in zip(indices, texts[1:], strict=True):
             low, high = box[index]
             text += (str(low) if low == high else f"{{{low}…{high}}}") + after
             first += f"{low}{after}"
@@ -168,7 +168,7 @@ def _blocks(texts: Sequence[str], rows: Sequence[tuple[int, ...]]) -> list[NameR
 
 
 def _merge(boxes: Iterable[_Box], position: int) -> list[_Box]:
-    """Join boxes that follow one another at one position and are equal at all others."""
+    """Join boxes that are adjacent in one position and equal in all others."""
     lines: dict[_Box, list[tuple[int, int]]] = {}
     for box in boxes:
         lines.setdefault(box[:position] + box[position + 1 :], []).append(box[position])

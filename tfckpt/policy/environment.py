@@ -35,8 +35,10 @@ def expand_variables(text: str, env: Mapping[str, str]) -> str:
         if dollar:
             return "$"
         if name is None:
-            variable = f", an environment variable as `${{{bare}}}`" if bare else ""
-            raise ValueError(f"a single `$` is not valid; write a literal `$` as `$$`{variable}")
+            raise ValueError(
+                "a single `$` is not valid; write an environment variable as "
+                f"`${{{bare or 'NAME'}}}`, or a literal `$` as `$$`"
+            )
         expanded = env.get(name) or default
         if expanded is None:
             state = "empty" if name in env else "not set"

@@ -239,9 +239,9 @@ class _Described:
     def restore(self, entry: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
         """Why it, or a part of it, cannot be as it was; "" if it is."""
         if entry["flavour"] != self.flavour:
-            then = _FLAVOURS.get(entry["flavour"], "other code")
-            now = _FLAVOURS.get(self.flavour, "other code")
-            return f"it was saved as a callback of {then} and is now one of {now}"
+            saved = _FLAVOURS.get(entry["flavour"], "other code")
+            own = _FLAVOURS.get(self.flavour, "other code")
+            return f"it was saved as a callback of {saved} and is now one of {own}"
         for name, then in entry["settings"].items():
             now = self.settings().get(name)
             if now != then:
