@@ -60,7 +60,7 @@ def test_a_pattern_matches_whole_names(
         ("re:a(b", "is not closed"),
         ("re:a)b", "unmatched"),
         ("re:[ab", "is not closed"),
-        ("re:[b-a]", "invalid '[b-a]'"),
+        ("re:[b-a]", r"invalid '\[b-a\]'"),
         ("re:*a", "nothing to repeat"),
         ("re:a**", "cannot be repeated"),
         ("re:a{2,1}", "minimum repeat is greater than the maximum"),

@@ -1,8 +1,8 @@
-"""What every room talks about: a value, and an inventory of values.
+"""A value, and an inventory of values: the data that planning and reports work on.
 
-An :class:`Inventory` is the same thing for a checkpoint on disk and for live objects, so that
-planning, comparing and the coverage check of a save are functions of two of them. They are values:
-nothing here reads a file or knows TensorFlow.
+An :class:`Inventory` describes a checkpoint on disk and live objects in the same way, so that
+planning, comparing and the coverage check of a save are functions of two inventories. They are pure
+data: this module reads no file and does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class Role(str, Enum):
 class Entry(NamedTuple):
     """One value.
 
-    A tuple and not a dataclass: there are tens of thousands on either side, and to make a frozen
-    dataclass of nine fields takes longer than all that a plan has to ask about it.
+    A tuple, not a dataclass: a plan has tens of thousands of them, and creating a frozen dataclass
+    of nine fields takes longer than planning the value.
 
     Attributes:
         name: canonical name, ``model/encoder/dense/kernel``.
         role: what it is for.
-        dtype: TensorFlow's name of it, ``float32``, ``bfloat16``, ``string``; ``""`` for an object.
+        dtype: its name in TensorFlow, ``float32``, ``bfloat16``, ``string``; ``""`` for an object.
         shape: () for a scalar; None for an object that is not a tensor (an iterator, a table).
-        nbytes: size in bytes as stored; 0 where it is not known.
-        key: checkpoint key, for a stored value; ``""`` for a live one.
+        nbytes: size in bytes as stored; 0 if unknown.
+        key: checkpoint key of a value in a checkpoint; ``""`` for a variable of the model.
         slot: for a slot, which one: ``momentum``.
-        of: for a slot, the canonical name of the variable it belongs to.
-        crc32c: masked checksum of the stored bytes as the index has it, or None. Of live values
-            only a vocabulary has one.
+        of: for a slot, the canonical name of its variable.
+        crc32c: masked checksum of the stored bytes from the checkpoint's index, or None. Of live
+            objects, only a vocabulary has one.
     """
 
     name: str
@@ -66,15 +66,13 @@ class Entry(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What tells a layer of an automatic name from others of its class; ``""`` for not known.
-
-    Digests: they are only ever compared.
+    """Digests that distinguish automatically named layers of a class; ``""`` for unknown.
 
     Attributes:
         fed: what feeds it in a functional model.
         feeds: what it feeds there.
-        settings: what it was made with: its activation, its units.
-        given: whether its name looks automatic, and is known not to be.
+        settings: its configuration, e.g. activation and units.
+        given: whether its name looks automatic, but was chosen by the user.
     """
 
     fed: str = ""
@@ -85,21 +83,21 @@ class Traits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of a functional or sequential model, or of a list or dict of layers, in order.
+    """One layer of a functional or sequential model, or of a list or dict of layers.
 
-    A variable in a list is one too, of kind ``variable``.
+    A variable in a list counts as a layer of kind ``variable``.
 
     Attributes:
         name: its component in canonical names, ``dense_1``; in a list its index.
-        base: ``dense`` where the name is automatic (weak), ``""`` where the user chose it.
-        label: the name the user chose for a layer that its index or key names.
-        told: whether the name is known; a file of plain TensorFlow may not tell it, and then
-            ``name`` is TensorFlow's own word, ``layer_with_weights-2``.
-        kind: its class in snake case, ``dense``, where that is known: some files of Keras's number
-            the layers of each class by themselves, and tell no other order.
-        number: of an automatic name, as it was before it was counted anew: layers are numbered as
-            they are made. -1 where that is not known.
-        traits: what else tells which one it is.
+        base: ``dense`` if the name is automatic (weak), ``""`` if the user chose it.
+        label: the user's name for a layer whose component is an index or key.
+        told: whether the name is known; a file of plain TensorFlow may not contain it, and then
+            ``name`` is TensorFlow's ``layer_with_weights-2``.
+        kind: its class in snake case, ``dense``, ``""`` if unknown. Some Keras files number the
+            layers of each class separately, and have no other order.
+        number: the number in an automatic name before renumbering, which follows the order of
+            creation; -1 if unknown.
+        traits: what else distinguishes the layer.
     """
 
     name: str
@@ -112,12 +110,10 @@ class Layer:
 
 
 class Ordered(NamedTuple):
-    """A value in the order in which Keras lists those of a layer.
+    """A value of a layer, in the order in which Keras lists them.
 
-    Attributes:
-        name: its canonical name.
-        path: what the variable itself is called, ``bidirectional/forward_lstm/lstm_cell/kernel``;
-            ``""`` where that is not known.
+    ``path`` is the variable's own path, ``bidirectional/forward_lstm/lstm_cell/kernel``, ``""`` if
+    unknown.
     """
 
     name: str
@@ -125,12 +121,12 @@ class Ordered(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """What an iterator takes its elements from.
+    """The data set of an iterator.
 
     Attributes:
-        elements: their types and shapes, as text to compare.
-        size: how many; -1 without an end, -2 where that is not known, as TensorFlow has it.
-        fingerprint: of what it is made of, ``""`` where that is not known.
+        elements: dtypes and shapes of the elements, as text to compare.
+        size: number of elements; -1 for infinite, -2 for unknown, as in TensorFlow.
+        fingerprint: digest of its definition, ``""`` if unknown.
     """
 
     elements: str
@@ -140,12 +136,12 @@ class Dataset(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Root:
-    """An object that was given to a checkpoint, by what its names begin with.
+    """An object that was passed to a checkpoint.
 
     Attributes:
-        component: the first component of its names: its keyword, or ``model`` for a lone model.
-        kind: ``model`` or ``optimizer`` for one of Keras's, ``""`` for anything else.
-        parts: the next components, of a live object: its layers or attributes.
+        component: the first component of its names: its keyword, or ``model`` for a single model.
+        kind: ``model`` or ``optimizer`` for a Keras object, ``""`` for anything else.
+        parts: for a live object, its layers or attributes: the second components of its names.
     """
 
     component: str
@@ -155,37 +151,36 @@ class Root:
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """Canonical name → value, and the structure that names alone do not tell.
+    """Canonical name → value, and structure that the names alone do not have.
 
     Attributes:
-        source: where it comes from, for messages: a prefix, or ``the live objects``.
+        source: where the values come from, for messages: a prefix, or ``the live objects``.
         entries: by canonical name, in the order of the objects.
-        stacks: canonical path of each functional or sequential model, and of each list or dict of
-            layers → its layers that hold weights.
-        aliases: canonical path by which an object is also reached → its canonical path.
-        optimizers: canonical path of each optimizer → its class in snake case (``adam``), ``""``
-            where it is not known.
-        complete: whether the writer saved everything (a commit record of tfckpt's says so); in
-            others, seeds and metrics may be absent without anyone's fault.
-        roots: keyword (``""`` for the root object) → what was given under it, where that is known.
-        left_out: canonical name of what there was and is not among the entries → why.
-        own_orders: canonical path of a layer → its own values, in the order in which Keras 3 writes
-            them; for an optimizer likewise. Some files tell no more of a value than its place.
+        sequences: canonical path of each functional or sequential model, and of each list or dict
+            of layers → its layers that have weights.
+        aliases: another canonical path that leads to an object → its canonical path.
+        optimizers: canonical path of each optimizer → its class in snake case (``adam``), ``""`` if
+            unknown.
+        complete: whether the writer saved everything (a commit record of tfckpt says so); if not,
+            seeds and metrics may be missing without an error.
+        roots: keyword (``""`` for the root object) → the object passed under it, if known.
+        left_out: canonical name of a value that is not among the entries → the reason.
+        own_orders: canonical path of a layer or optimizer → its own values, in the order in which
+            Keras 3 writes them. Some files identify a value only by this order.
         deep_orders: canonical path of a layer → its values and those of all layers in it, in the
             order in which Keras 2 writes them.
-        members: canonical path of a model that is no stack → its layers as Keras lists them, each
-            by its path.
-        listed: of the stored ``stacks``, those that are what Keras lists of a model, be it a stack
-            or not.
-        unordered: the stacks whose layers' order the file does not tell; that of the layers of one
-            class among themselves may be told all the same, by their automatic names.
-        lists: of the live ``stacks``, the lists: nothing but an index tells what is in those.
-        labels: canonical path of a layer that an attribute names → the name that it was given.
-        private: canonical path → the attribute, for those that begin with an underscore, which the
-            path leaves out; None where that is not known.
-        varying: canonical name of a live variable that was made with an unknown shape → that shape,
-            None for an unknown size, None in all where the rank is unknown.
-        datasets: canonical name of an iterator → its data set, where that is known.
+        members: canonical path of a model that is not functional or sequential → its layers as
+            Keras lists them, by path.
+        listed: of a checkpoint's ``sequences``, those that Keras lists as the layers of a model.
+        unordered: the sequences whose order the file does not have; their automatic names may
+            still have the order within a class.
+        lists: of a live model's ``sequences``, the lists, whose layers only have an index.
+        labels: canonical path of a layer that is named by an attribute → its own name.
+        private: canonical path → attribute, for attributes that begin with an underscore, which
+            paths omit; None if unknown.
+        varying: canonical name of a live variable created with an unknown shape → that shape, with
+            None for an unknown size; None alone for an unknown rank.
+        datasets: canonical name of an iterator → its data set, if known.
     """
 
     source: str
@@ -216,10 +211,10 @@ class Inventory:
     datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict, compare=False)
 
     def takes(self, name: str, shape: Shape | None) -> bool:
-        """Whether a live variable can hold a value of a shape other than that of its own value.
+        """Whether a variable created with an unknown shape can hold a value of this shape.
 
         >>> summary = Entry("summary", Role.WEIGHT, "float32", (2, 0))
-        >>> inventory = Inventory("here", {"summary": summary}, varying={"summary": (2, None)})
+        >>> inventory = Inventory("model", {"summary": summary}, varying={"summary": (2, None)})
         >>> inventory.takes("summary", (2, 100)), inventory.takes("summary", (3, 100))
         (True, False)
         """
@@ -236,10 +231,10 @@ class Inventory:
         return f"<Inventory: {many:,} value{'s' * (many != 1)} of {self.source!r}>"
 
     def find(self, name: str) -> Entry | None:
-        """The value of that name, or that is also reached by that name.
+        """The value with that name, also by another path to it; None if there is none.
 
         >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 2), 16)
-        >>> inventory = Inventory("here", {kernel.name: kernel}, aliases={"model/tied": "model/a"})
+        >>> inventory = Inventory("model", {kernel.name: kernel}, aliases={"model/tied": "model/a"})
         >>> inventory.find("model/tied/kernel").name
         'model/a/kernel'
         """
@@ -257,12 +252,9 @@ class Inventory:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """One checkpoint of an average.
+    """One checkpoint of an average; the weights of all sum to 1.
 
-    Attributes:
-        path: as it was written.
-        sha256: what identifies its content, in hexadecimal.
-        weight: what it counts; those of all members are 1 together.
+    ``path`` is as written in the config; ``sha256`` identifies the content, in hexadecimal.
     """
 
     path: str
@@ -272,14 +264,10 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """Where values come from, and by which policy.
+    """A checkpoint that values were restored from, and the policy.
 
-    Attributes:
-        path: as it was written.
-        sha256: what identifies its content, in hexadecimal.
-        policy: its name.
-        policy_sha256: digest of what it says.
-        average: of what it is the average, () for a checkpoint that is restored as it is.
+    ``path`` is as written in the config; ``sha256`` identifies the content, in hexadecimal.
+    ``average`` has the checkpoints of an average, () for a single checkpoint.
     """
 
     path: str
@@ -291,19 +279,14 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restored:
-    """One restore that values come from.
-
-    Attributes:
-        sources: each with what identifies it, and the policy.
-        counts: status → how many values of the plan had it.
-    """
+    """One restore: its sources, and status → number of values of the plan."""
 
     sources: tuple[Origin, ...]
     counts: Mapping[str, int]
 
 
 def rebased(name: str, heads: Mapping[str, str]) -> str | None:
-    """The name with the longest of its beginnings that ``heads`` has replaced, None if it has none.
+    """The name with its longest prefix in ``heads`` replaced, None if no prefix is in it.
 
     >>> rebased("model/a/kernel", {"model": "student", "model/a": "teacher/b"})
     'teacher/b/kernel'

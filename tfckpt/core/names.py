@@ -1,9 +1,9 @@
 r"""Canonical names: one name per value, whoever wrote it.
 
-Both sides, a stored object graph and live objects, are turned into the same small tree of
-:class:`Node`\ s by their own rooms; this module gives the names. So a name cannot depend on which
-Keras flavour made the object, on where a graph traversal reached it first, on private attribute
-spellings or on how many models the process has built.
+Other modules turn a checkpoint's object graph and live objects into the same tree of
+:class:`Node`\ s, and this module names the values. So a name does not depend on the Keras flavor,
+on where a graph traversal reached the object first, on private attribute names or on how many
+models the process has built.
 
 The grammar::
 
@@ -14,16 +14,16 @@ The grammar::
     seed/<layer>                        seed/encoder/dropout
     metrics/<metric>/<variable>         metrics/accuracy/total
 
-A component is the layer's name in a functional or sequential model (a *stack*), and the attribute,
-list index or dict key everywhere else, without leading underscores: which attribute had one is kept
-beside the names, as ``_head`` and ``head`` are two things where a class has both. Automatic layer
-names (``dense_3``) are numbered anew in each stack, layers with weights first, because TensorFlow
-says nothing of the others. A slash in a layer's name becomes ``_``, since Keras 3 allows none; in a
-key it becomes ``%2F``, as ``a/b`` is ``['a']['b']``. A list or dict of layers is kept as a stack as
-well, by index or key, with the names that the user gave them.
-Of several paths to one object the shortest is its name, then the first in alphabetical order; the
-others become aliases. With several models, seeds and metrics stand under their owner:
-``generator/seed/dropout``. ``model/`` is left out of a slot's variable.
+A component is the layer's name in a functional or sequential model (a *layer sequence*), and the
+attribute, list index or dict key everywhere else, without leading underscores; attributes that had
+one are recorded beside the names, because ``_head`` and ``head`` differ if a class has both.
+Automatic layer names (``dense_3``) are renumbered in each sequence, layers with weights first,
+because TensorFlow does not save the others. A slash in a layer's name becomes ``_``, since Keras 3
+does not allow it; in a key it becomes ``%2F``, as ``a/b`` is ``['a']['b']``. A list or dict of
+layers is also a layer sequence, by index or key, with the names that the user chose.
+The name of an object is the shortest path to it, then the first in alphabetical order; other paths
+become aliases. With several models, seeds and metrics are under their owner:
+``generator/seed/dropout``. ``model/`` is omitted from a slot's variable.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
-# A root object that is a value itself; TensorFlow's graph has that edge from the root to itself.
+# A root object that is a value itself; TensorFlow's graph has this edge from the root to itself.
 ROOT = "root"
 
 VARIABLE = "variable"  # in a list, in place of a layer's class
 
-# tf_keras says `depthwise_kernel` where Keras 3 says `kernel`; SeparableConv, which has a pointwise
-# kernel beside it, keeps both names in both flavours.
+# tf_keras has `depthwise_kernel` where Keras 3 has `kernel`; SeparableConv, which has a pointwise
+# kernel beside it, keeps both names in both flavors.
 _DEPTHWISE, _POINTWISE, _KERNEL = "depthwise_kernel", "pointwise_kernel", "kernel"
 # Variables that Keras 3 keeps under a private name, tf_keras under a public one.
 _OF_KERAS = ("bias", "diag", "embeddings", "kernel")
 
 
 class NodeKind(Enum):
-    """What a node is to the naming."""
+    """How the children of a node are named."""
 
     GROUP = "group"  # children by attribute
     LIST = "list"  # or a tuple or dict: children by index or key, in order
@@ -77,22 +77,22 @@ class Node:
     """One object, live or stored.
 
     Attributes:
-        kind: what it is to the naming.
+        kind: how its children are named.
         label: the layer's own name, an optimizer's class in snake case, a variable's own path;
-            ``""`` where it is not known.
+            ``""`` if unknown.
         base: for a layer, its automatic name without the number, ``""`` for a chosen name.
-        cls: for a layer, its class in snake case, ``""`` where it is not known.
-        told: whether ``label`` is what the layer is called, or just a word for it.
+        cls: for a layer, its class in snake case, ``""`` if unknown.
+        told: whether ``label`` is the layer's real name, not a substitute.
         role: for a value.
-        value: whatever the maker of the tree wants back with the name.
-        layers: a stack's layers, in order.
-        wires: of those, by their ids, what feeds each and what it feeds, where that is known.
+        value: an object of the caller, returned with the name.
+        layers: the layers of a sequence, in order.
+        wires: by id of a layer, what feeds it and what it feeds, if known.
         children: edge → node, for everything else.
-        asides: edge → node that has another edge too, which names it.
+        asides: edge → node that is named by another edge.
         metrics: a model's metrics by name.
-        slots: an optimizer's.
-        other: what a layer may be called as well, where a file does not tell its name for certain.
-        indexed: whether a ``LIST`` tells its children by their index.
+        slots: an optimizer's slots.
+        other: another possible name of the layer, if the file is ambiguous.
+        indexed: whether the children of a ``LIST`` are identified by index.
     """
 
     kind: NodeKind
@@ -124,10 +124,9 @@ class Name(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """What :func:`assign` found: see :class:`tfckpt.core.inventory.Inventory` for the fields.
+    """The result of :func:`assign`; fields as in :class:`tfckpt.core.inventory.Inventory`.
 
-    ``paths`` holds the canonical path of every node, by the node's id; ``private`` is that of the
-    inventory.
+    ``paths`` has the canonical path of every node, by the node's id.
     """
 
     values: tuple[Name, ...]
@@ -139,17 +138,17 @@ class Names:
     private: Mapping[str, str]
 
     def labels(self, called: Mapping[int, str]) -> dict[str, str]:
-        """Path → the layer's own name, for those below an attribute: id of the node → name."""
-        found = ((path, called[node]) for node, path in self.paths.items() if node in called)
+        """Path → own name of each layer named by an attribute; ``called``: node id → own name."""
+        named = ((path, called[node]) for node, path in self.paths.items() if node in called)
         return {
             path: name
-            for path, name in found
+            for path, name in named
             if name and "/" in path and path.rpartition("/")[0] not in self.sequences
         }
 
 
 def escaped(key: str) -> str:
-    """A key of a dict, or an attribute, as one component of a name.
+    """A dict key or attribute, escaped as one component of a name.
 
     >>> escaped("a/b"), escaped("100%"), escaped("a%2Fb")
     ('a%2Fb', '100%', 'a%252Fb')
@@ -158,12 +157,12 @@ def escaped(key: str) -> str:
 
 
 def holds_weights(node: Node) -> bool:
-    """Whether a weight hangs anywhere below (a seed is not one)."""
+    """Whether the node has a weight anywhere below it (a seed is not a weight)."""
     return any(below.kind is NodeKind.VALUE and below.role is Role.WEIGHT for below in walk(node))
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, each once; optimizers and metrics are not below a layer."""
+    """The node and everything below it, each once, without optimizers and metrics."""
     seen, stack = {id(node)}, [node]
     while stack:
         node = stack.pop()
@@ -177,18 +176,17 @@ def walk(node: Node) -> Iterator[Node]:
 def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Names:
     """Names for every value below the roots.
 
-    Args:
-        roots: first component → node, ``""`` for an object whose children are first components.
-        keras_roots: the roots that are Keras models: their seeds and metrics are named as such, at
-            the top where the root is ``model``, and under the root where there are several.
+    ``roots`` maps first components to nodes, ``""`` to an object whose children are first
+    components. ``keras_roots`` are the roots that are Keras models: their seeds and metrics are
+    named ``seed/…`` and ``metrics/…``, below the root unless it is ``model``.
 
     Raises:
-        NamingError: ``seed`` or ``metrics`` was given as a keyword beside a lone model.
+        NamingError: ``seed`` or ``metrics`` is used as a keyword beside a single model.
     """
     if MODEL in keras_roots and (taken := {SEED, METRICS} & set(roots)):
         raise NamingError(
             f"the keyword {min(taken)!r} is reserved for the model's own {min(taken)} values; "
-            "give the object another keyword"
+            "use another keyword"
         )
     return _Naming(keras_roots).run(roots)
 
@@ -219,15 +217,15 @@ class _Naming:
         return Names(
             tuple(self._values.values()),
             {path: layers for path, layers in self._sequences.items() if layers},
-            self._telling(),
+            self._used_aliases(),
             {path: node.label for path, node in self._optimizers.items()},
             self._names,
             frozenset(self._lists),
             self._private,
         )
 
-    def _telling(self) -> dict[str, str]:
-        """The aliases that lead to a value, some by way of another alias."""
+    def _used_aliases(self) -> dict[str, str]:
+        """The aliases that lead to a value, directly or through another alias."""
         aliases: dict[str, str] = {}
         known, paths, holding = -1, set(self._values), set[str]()
         while len(aliases) > known:
@@ -245,7 +243,7 @@ class _Naming:
             level = below
 
     def _visit(self, path: str, node: Node, owner: str) -> Iterable[tuple[str, Node, str]]:
-        """Name a node; its children, each with the path of its owner if it is a lone seed there."""
+        """Name a node, and return its children, with the owner's path if one is its only seed."""
         if (known := self._names.get(id(node))) is not None:
             if known not in {path, ""}:
                 self._aliases[path] = known
@@ -266,10 +264,10 @@ class _Naming:
         self._asides.extend((_join(path, edge), child, "") for edge, child in node.asides)
         return children
 
-    def _layers(self, path: str, stack: Node) -> Iterator[tuple[str, Node, str]]:
+    def _layers(self, path: str, sequence: Node) -> Iterator[tuple[str, Node, str]]:
         counts: Counter[str] = Counter()
         named = []
-        for index, layer in enumerate(sorted(stack.layers, key=holds_weights, reverse=True)):
+        for index, layer in enumerate(sorted(sequence.layers, key=holds_weights, reverse=True)):
             if layer.base:
                 number = counts[layer.base]
                 counts[layer.base] += 1
@@ -285,7 +283,7 @@ class _Naming:
                 told=layer.told and bool(layer.base or layer.label),
                 kind=layer.cls,
                 number=name_number(layer.label) if layer.base and layer.label else -1,
-                traits=Traits(*stack.wires.get(id(layer), ())),
+                traits=Traits(*sequence.wires.get(id(layer), ())),
             )
             for component, layer in named
             if holds_weights(layer)
@@ -293,7 +291,7 @@ class _Naming:
         self._also_called(path, named)
 
     def _also_called(self, path: str, named: list[tuple[str, Node]]) -> None:
-        """Aliases for the layers' other names, as far as no layer has that one."""
+        """Aliases for other names of the layers that no other layer has."""
         taken = {component for component, _ in named}
         for component, layer in named:
             for name in {layer.label, layer.other} - {"", *taken}:
@@ -310,7 +308,7 @@ class _Naming:
             if component == _DEPTHWISE and not edges & {_POINTWISE, _KERNEL, "_" + _KERNEL}:
                 component = _KERNEL
             if not component or taken.setdefault(component, id(child)) != id(child):
-                component = edge  # `_x` and `x` side by side are two things
+                component = edge  # the object has both `_x` and `x`
             if (
                 edge == "_" + component
                 and node.kind is not NodeKind.OPTIMIZER
@@ -354,21 +352,18 @@ class _Naming:
 
     def _add(self, name: str, node: Node, role: Role, slot: str = "", of: str = "") -> None:
         unique, number = name, 2
-        while unique in self._values:  # two different values, one spelling: a key with a slash
+        while unique in self._values:  # two values with one name: a key with a slash
             unique, number = f"{name}~{number}", number + 1
         self._values[unique] = Name(unique, node, role, slot, of)
 
 
 def _by_user(edge: str, child: Node) -> bool:
-    """Whether an attribute with weights is not one that Keras 3 calls otherwise than tf_keras."""
+    """Whether an attribute with weights was named by the user, not by Keras."""
     return holds_weights(child) and not (child.kind is NodeKind.VALUE and edge.endswith(_OF_KERAS))
 
 
 def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
-    """The layers in a list or dict, in its order, and the variables in a list.
-
-    An automatic name of one says nothing here.
-    """
+    """The layers in a list or dict, in order, and the variables in a list; no automatic names."""
     called = Counter(given_name(child.label) for _, child in node.children)
     listed = {}
     for _, child in node.children:
@@ -389,7 +384,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
 
 
 def _one_level(label: str) -> str:
-    """A layer's name as a component: tf_keras has `conv1/conv` where Keras 3 has `conv1_conv`."""
+    """A layer's name as one component: Keras 3 has `conv1_conv` for tf_keras's `conv1/conv`."""
     return label.replace("/", "_")
 
 

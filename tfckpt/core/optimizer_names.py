@@ -1,8 +1,8 @@
-"""What an optimizer's values are called: slots, counters, hyperparameters.
+"""Canonical names of an optimizer's values: slots, counters, hyperparameters.
 
-Keras 3, tf_keras, its legacy optimizers and ``tf.compat.v1.train`` have different words for the
-same things. Here each has one: Keras 3's where it has one, in the singular. A word that is not
-known is left as it is, so a new optimizer's slots have its own names and match nothing else's.
+Keras 3, tf_keras, its legacy optimizers and ``tf.compat.v1.train`` name the same values
+differently. The canonical name is Keras 3's if it has one, in the singular. An unknown name is kept,
+so that the slots of a new optimizer have names of their own and match no other optimizer's.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Below it stand a loss-scale optimizer's own values, at the path of the optimizer inside.
+# Component of a loss-scale optimizer's own values, below the path of the inner optimizer.
 LOSS_SCALE = "loss_scale"
 
 _SLOTS = {
-    # Keras 3's words in the variable's name, all that a file tells where a list has gaps
+    # Keras 3's words in variable names, all that a file has if a list has gaps
     "adam_velocities": "velocity",
     "gradient_accumulator": "accumulated_gradient",
-    # tf_keras's legacy optimizers name slots otherwise than both newer ones
+    # tf_keras's legacy optimizers
     "m": "momentum",
     "v": "velocity",
-    "u": "velocity",  # Adamax's, which the legacy one calls v; both are the norm
+    "u": "velocity",  # Adamax's norm, which the legacy Adamax calls v
     "vhat": "velocity_hat",
     "rms": "velocity",
     "mg": "average_gradient",
@@ -53,11 +53,11 @@ _HYPERPARAMETER = re.compile(
     r"|l[12]_(shrinkage_)?regularization_strength"
 )
 
-# What tf.compat.v1.train spells otherwise than Keras, and means the same.
+# Classes that tf.compat.v1.train spells differently than Keras.
 _V1_CLASSES = {"rms_prop": "rm_sprop", "ada_max": "adamax"}
 
-# Classes of both flavours and of tf.compat.v1.train, in snake case. What else a file calls an
-# optimizer is a name that somebody gave it, `generator_adam`, and says nothing of its class.
+# Classes of both flavors and of tf.compat.v1.train, in snake case. Any other name of an optimizer
+# was chosen by the user, e.g. `generator_adam`, and does not identify its class.
 _CLASSES = frozenset(
     """
     adagrad_da momentum proximal_adagrad
@@ -68,7 +68,7 @@ _CLASSES = frozenset(
 
 
 def optimizer_class(name: str) -> str:
-    """The class that an optimizer's own name is, numbered or not; ``""`` where it is none.
+    """The class in an optimizer's automatic name, numbered or not; ``""`` for other names.
 
     >>> optimizer_class("adam_w_1"), optimizer_class("generator_adam")
     ('adam_w', '')
@@ -88,7 +88,7 @@ def v1_class(name: str) -> str:
 
 
 def slot_name(attribute: str) -> str:
-    """An optimizer's attribute, or its own word for a slot, as the slot's name.
+    """The canonical slot name for an optimizer's attribute or its own slot name.
 
     >>> slot_name("_velocities"), slot_name("_momentums"), slot_name("vhat")
     ('velocity', 'momentum', 'velocity_hat')
@@ -102,9 +102,9 @@ def slot_name(attribute: str) -> str:
 
 
 def slot_among(name: str, others: Collection[str]) -> str:
-    """The slot that an optimizer has told by name, beside its others.
+    """As :func:`slot_name`, for a slot that the optimizer has beside ``others``.
 
-    In ``tf.compat.v1.train`` both Ftrl and Adadelta have one called ``accum``, of other things.
+    In ``tf.compat.v1.train``, ``accum`` means different slots in Ftrl and Adadelta.
 
     >>> slot_among("accum", ["accum", "linear"]), slot_among("accum", ["accum", "accum_update"])
     ('accumulator', 'accumulated_grad')
@@ -115,22 +115,22 @@ def slot_among(name: str, others: Collection[str]) -> str:
 
 
 def by_slot_path(variables: Iterable[tuple[str, _T]]) -> dict[str, _T | None]:
-    """Variables by what stands before the slot in Keras 3's names, None where that is two's.
+    """Variables by their prefix in Keras 3's slot names, None if two share it.
 
     >>> by_slot_path([("a/kernel", 1), ("b/kernel", 2), ("b_kernel", 3)])
     {'a_kernel': 1, 'b_kernel': None}
     """
-    found: dict[str, _T | None] = {}
+    by_prefix: dict[str, _T | None] = {}
     for path, variable in variables:
         key = path.replace("/", "_")
-        found[key] = None if key in found else variable
-    return found
+        by_prefix[key] = None if key in by_prefix else variable
+    return by_prefix
 
 
 def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None, str]:
-    """The variable and the slot in ``<path of the variable with _>_<slot>``, Keras 3's names.
+    """The variable and the slot in a Keras 3 slot name, ``<path of the variable with _>_<slot>``.
 
-    Of the variables, which are as :func:`by_slot_path` has them, the longest that fits is it.
+    ``variables`` comes from :func:`by_slot_path`; the longest prefix that matches is used.
 
     >>> split_slot("encoder_dense_kernel_momentum", {"encoder_dense_kernel": 1, "encoder": 2})
     (1, 'momentum')
@@ -144,9 +144,9 @@ def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None
 
 
 def optimizer_value(attribute: str) -> tuple[str, Role]:
-    """Name and role of an optimizer's own value: what belongs to no variable of the model.
+    """Name and role of an optimizer's value that belongs to no variable of the model.
 
-    What is neither a counter nor a hyperparameter is state, and a reset of the slots resets it too.
+    A value that is neither counter nor hyperparameter has role SLOT, so ``slots: reset`` resets it.
 
     >>> optimizer_value("iter"), optimizer_value("momentum_cache")
     (('iterations', <Role.ITERATIONS: 'iterations'>), ('u_product', <Role.SLOT: 'slot'>))
@@ -159,9 +159,9 @@ def optimizer_value(attribute: str) -> tuple[str, Role]:
 
 
 def promote_optimizer(roots: dict[str, Node]) -> None:
-    """Make a lone compiled model's optimizer ``optimizer``, unless it was given a name of its own.
+    """Move a single compiled model's optimizer to ``optimizer``, unless it has another keyword.
 
-    It stays below the model where another optimizer has been given that name.
+    It stays below the model if another object has the keyword ``optimizer``.
     """
     if (model := roots.get(MODEL)) is None:
         return

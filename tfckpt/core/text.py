@@ -1,8 +1,8 @@
 """Formats names, shapes and sizes for messages and reports.
 
 Names come from files that other people wrote and end up in terminals and CI logs, so characters
-that do not print are escaped: an ESC in a layer name cannot change colors or move the cursor.
-Repeated blocks are shown once, ``model/block_{0…11}/kernel``.
+that do not print are escaped: an ESC in a layer name cannot change colors or move the
+cursor. Repeated blocks are shown once, ``model/block_{0…11}/kernel``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""What feeds each layer of a functional model, and what it feeds, as far as weights go.
+"""Digests of what feeds each layer of a functional model, and of what it feeds.
 
-Two layers of one class may change places while their names, which Keras counts, and the order of
-the model's layers, which follows its graph, stay as they were. What is on the other side of their
-connections is then all that tells them apart: a layer with a name, an input, an output. A layer
-without weights that has one input is looked through, so that a ReLU or a Dropout more is no
-difference; one that has several counts with its class and the place of each.
+Two layers of one class can be swapped in the code while their automatic names and the order of the
+model's layers stay the same. Only their connections distinguish them then: to a named layer, an
+input, an output. A layer without weights and with one input is skipped, so that an additional ReLU
+or Dropout makes no difference; one with several inputs counts with its class and input indices.
 
-The graph is that of a live model, or of a configuration that Keras wrote. Outputs of a call that
-nothing uses are not in the latter; they count in neither.
+The graph comes from a live model, or from a configuration that Keras wrote. The latter does not
+have unused outputs of a call, so these are ignored in both.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Wires(NamedTuple):
-    """What feeds a layer, and what it feeds: digests."""
+    """Digests of what feeds a layer, and of what it feeds."""
 
     fed: str
     feeds: str
 
 
 class Tensor(NamedTuple):
-    """An output of a call of a layer, as Keras tells it."""
+    """An output of a call of a layer, by Keras's (layer, call, output) indices."""
 
     layer: Hashable
     call: int
@@ -39,20 +38,14 @@ class Tensor(NamedTuple):
 
 
 class LayerCall(NamedTuple):
-    """A call of a layer: the layer's class, and what it was called on."""
+    """A call of a layer: its class and inputs."""
 
     cls: str
     inputs: Sequence[Tensor]
 
 
 class Graph(NamedTuple):
-    """A functional model.
-
-    Attributes:
-        inputs: in order.
-        outputs: likewise.
-        call: the call that a tensor is an output of, None where that is not known.
-    """
+    """A functional model; ``call`` returns the call that outputs a tensor, None if unknown."""
 
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
@@ -67,12 +60,7 @@ def digest(parts: Iterable[str]) -> str:
 
 
 def wires(graph: Graph, nodes: Mapping[Any, Node]) -> dict[int, Wires]:
-    """Id of the node of each layer with weights in a functional model → its wires.
-
-    Args:
-        graph: the model.
-        nodes: layer → what it is to the naming.
-    """
+    """Node id → wires, for each layer with weights; ``nodes`` maps layers to their nodes."""
     calls = _calls(graph)
     known = {key: _called(node) for key, node in nodes.items() if holds_weights(node)}
     before = _before(graph, calls, known)
@@ -87,16 +75,13 @@ def wires(graph: Graph, nodes: Mapping[Any, Node]) -> dict[int, Wires]:
 
 
 def _called(node: Node) -> str:
-    """The name that a layer was given, or its kind."""
+    """The name of a layer, or its class if the name is automatic."""
     return f"any {node.base}" if node.base else node.label
 
 
 def _calls(graph: Graph) -> _Calls:
-    """The calls that lead from the inputs to the outputs, each after those that it needs.
-
-    Each with its outputs as far as they are used.
-    """
-    found: dict[tuple[Hashable, int], LayerCall] = {}
+    """The calls between inputs and outputs in topological order, each with its used outputs."""
+    ordered: dict[tuple[Hashable, int], LayerCall] = {}
     used: dict[tuple[Hashable, int], int] = {}
     starts = set(graph.inputs)
     todo = [(tensor, False) for tensor in reversed(graph.outputs)]
@@ -107,21 +92,21 @@ def _calls(graph: Graph) -> _Calls:
             continue
         key = tensor.layer, tensor.call
         used[key] = max(used.get(key, 0), tensor.output)
-        if key in found or (not ready and key in open_):
+        if key in ordered or (not ready and key in open_):
             continue
         if ready:
-            found[key] = call
+            ordered[key] = call
             continue
         open_.add(key)
         todo.append((tensor, True))
         todo.extend((each, False) for each in reversed(call.inputs))
     return [
-        ([Tensor(*key, at) for at in range(used[key] + 1)], call) for key, call in found.items()
+        ([Tensor(*key, at) for at in range(used[key] + 1)], call) for key, call in ordered.items()
     ]
 
 
 def _before(graph: Graph, calls: _Calls, known: Mapping[Hashable, str]) -> dict[Tensor, str]:
-    """What each tensor comes from."""
+    """A description of where each tensor comes from."""
     found = {tensor: f"input {at}" for at, tensor in enumerate(graph.inputs)}
     for outputs, call in calls:
         sources = [found.setdefault(each, "") for each in call.inputs]
@@ -137,7 +122,7 @@ def _before(graph: Graph, calls: _Calls, known: Mapping[Hashable, str]) -> dict[
 
 
 def _after(graph: Graph, calls: _Calls, known: Mapping[Hashable, str]) -> dict[Tensor, str]:
-    """What each tensor goes into."""
+    """A digest of where each tensor goes."""
     uses: dict[Tensor, list[str]] = {}
     for at, tensor in enumerate(graph.outputs):
         uses.setdefault(tensor, []).append(f"output {at}")
