@@ -1,8 +1,8 @@
 """Canonical names of an optimizer's values: slots, counters, hyperparameters.
 
 Keras 3, tf_keras, its legacy optimizers and ``tf.compat.v1.train`` name the same values
-differently. The canonical name is Keras 3's if it has one, in the singular. An unknown name is kept,
-so that the slots of a new optimizer have names of their own and match no other optimizer's.
+differently. The canonical name is Keras 3's if it has one, in the singular. An unknown name is
+kept, so that the slots of a new optimizer have names of their own and match no other optimizer's.
 """
 
 from __future__ import annotations
