@@ -164,7 +164,7 @@ def _attempts(
                 chosen[number] = None
         except RefusedError as error:
             if source.on_damaged == "error":
-                raise _with_hint(error, config.forgotten) from None
+                raise _with_hint(error, config.unused_policy_hint) from None
             rejected.append(str(error))
             return
 

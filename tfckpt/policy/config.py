@@ -292,12 +292,12 @@ class Config(Model):
         return value
 
     @property
-    def forgotten(self) -> str:
+    def unused_policy_hint(self) -> str:
         """A hint if a source has no policy and the config has a policy that no source uses.
 
         >>> from tfckpt.policy import load_config
         >>> restore, policies = {"path": "zoo/ckpt-1"}, {"finetune": {"include": ["model/**"]}}
-        >>> load_config({"version": 1, "restore": restore, "policies": policies}).forgotten
+        >>> load_config({"version": 1, "restore": restore, "policies": policies}).unused_policy_hint
         'no source uses the policy `finetune`: write `policy: finetune` beside its `path`'
         """
         first_of = self.restore.first_of if self.restore else ()

@@ -55,7 +55,7 @@ def _notes(config: Config) -> list[str]:
     """Settings that are valid but perhaps not intended."""
     message, hint = nothing_saved(config.manager) if config.manager else ("", "")
     saves = f"{message}; {hint}" if message else ""
-    return [note for note in (saves, directory_mismatch(config), config.forgotten) if note]
+    return [note for note in (saves, directory_mismatch(config), config.unused_policy_hint) if note]
 
 
 def run_schema(arguments: Arguments) -> int:
