@@ -11,22 +11,22 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.restoring import buffers, restore
 from tfckpt.stored.open import open_checkpoint
 
 
 def test_it_is_off_inside_and_on_behind() -> None:
-    with uncollected():
-        with uncollected():
+    with gc_paused():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_it_is_on_behind_an_error() -> None:
-    with pytest.raises(KeyError), uncollected():
+    with pytest.raises(KeyError), gc_paused():
         raise KeyError
     assert gc.isenabled()
     with pytest.raises(CheckpointNotFoundError):
@@ -37,7 +37,7 @@ def test_it_is_on_behind_an_error() -> None:
 def test_who_has_turned_it_off_finds_it_off() -> None:
     gc.disable()
     try:
-        with uncollected():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:
@@ -48,14 +48,14 @@ def test_of_two_threads_the_one_that_came_first_turns_it_on() -> None:
     begun, end = threading.Event(), threading.Event()
 
     def other() -> None:
-        with uncollected():
+        with gc_paused():
             begun.set()
             end.wait(60)
 
     thread = threading.Thread(target=other)
     thread.start()
     begun.wait(60)
-    with uncollected():
+    with gc_paused():
         end.set()
         thread.join(60)
     assert gc.isenabled()
@@ -63,7 +63,7 @@ def test_of_two_threads_the_one_that_came_first_turns_it_on() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no such children")
 def test_it_is_on_in_a_child_that_is_forked_meanwhile() -> None:
-    with uncollected():
+    with gc_paused():
         child = os.fork()
         if not child:
             os._exit(0 if gc.isenabled() else 1)

@@ -18,13 +18,13 @@ _pauses: list[None] = []  # one item for each thread that has disabled it
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Disable automatic garbage collection; a context manager or decorator.
 
     Only for code that creates many small objects and no large arrays: garbage that waits for the
     collector may hold gigabytes.
 
-    >>> with uncollected():
+    >>> with gc_paused():
     ...     gc.isenabled()
     False
     >>> gc.isenabled()

@@ -12,7 +12,7 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,7 +68,7 @@ class Diff:
         return f"<Diff: {counts}, {self.not_compared:,} are not compared>"
 
 
-@uncollected()
+@gc_paused()
 def diff(
     a: Inventory,
     b: Inventory,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.planning.adaptation.pipeline import Adaptations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
 
 
-@uncollected()
+@gc_paused()
 def make_plan(
     policy: Policy, stored: Inventory, live: Inventory, known: PlanContext | None = None
 ) -> Plan:

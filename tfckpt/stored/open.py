@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.stored.detect_format import Format, detect
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.io.files import LOCAL, Files
@@ -34,7 +34,7 @@ _OPENERS: Mapping[Format, tuple[str, str]] = {
 }
 
 
-@uncollected()
+@gc_paused()
 def open_checkpoint(
     path: str,
     *,

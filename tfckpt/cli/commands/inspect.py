@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import find
 from tfckpt.cli.arguments.json_document import show_json
-from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, rows, tree
 from tfckpt.core.text import WIDTH, one_line, printable, signature, size
 from tfckpt.stored.bundles.bundle import Bundle
@@ -151,7 +151,7 @@ def _lineage(restored: Restored) -> Iterator[str]:
     yield f"{_INDENT * 2}{counts}"
 
 
-@uncollected()
+@gc_paused()
 def _tree(checkpoint: StoredCheckpoint) -> None:
     from tfckpt.cli.output.tables import is_terminal, show
 
@@ -173,7 +173,7 @@ def _row(row: TreeRow, *, indented: bool) -> tuple[str, str, str, str]:
     return name, str(row.entry.role), signature(row.entry) + times, size(row.nbytes)
 
 
-@uncollected()
+@gc_paused()
 def document(found: FoundCheckpoint) -> dict[str, Any]:
     """The JSON document of a checkpoint."""
     checkpoint, record = found.checkpoint, found.checkpoint.record

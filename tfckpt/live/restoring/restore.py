@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.core.gc_pause import uncollected
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.live.building import build
@@ -154,7 +154,7 @@ def prepare(
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
         pause = stack.enter_context(contextlib.ExitStack())
-        pause.enter_context(uncollected())
+        pause.enter_context(gc_paused())
         parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         unbuilt = build.build_optimizers(live, build.waiting_slots(plan))
         stack.callback(unbuilt.put_back)
