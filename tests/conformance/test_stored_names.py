@@ -385,5 +385,5 @@ def test_a_layer_whose_name_the_file_does_not_tell_is_said_to_be_untold(flavour,
     outputs = flavour.layers.Dense(2, name="head")(inner(inputs))
     live = collect({"model": (model := flavour.Model(inputs, outputs))})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert [layer.told for layer in inventory.sequences["model"]] == [False, True]
-    assert all(layer.told for layer in live.inventory.sequences["model"])
+    assert [layer.named for layer in inventory.sequences["model"]] == [False, True]
+    assert all(layer.named for layer in live.inventory.sequences["model"])

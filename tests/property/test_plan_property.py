@@ -50,7 +50,7 @@ layers = st.lists(
     unique_by=lambda found: found[0],
 ).map(
     lambda found: tuple(
-        Layer(name, "dense" if "dense" in name else "", label, told=name != UNTOLD)
+        Layer(name, "dense" if "dense" in name else "", label, named=name != UNTOLD)
         for name, label in found
     )
 )

@@ -31,7 +31,7 @@ INVENTORY = Inventory(
         {
             "model": (Layer("dense_1", "dense"), Layer("head")),
             "model/blocks": (Layer("0", label="mine"), Layer("1")),
-            "other": (Layer("layer_with_weights-0", told=False),),
+            "other": (Layer("layer_with_weights-0", named=False),),
             "inner": (),
         }
     ),

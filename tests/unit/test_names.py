@@ -75,7 +75,7 @@ def test_layers_that_hold_weights_are_numbered_first() -> None:
 
 def test_an_unknown_name_is_said_to_be_untold() -> None:
     names = assign({"model": stack(dense("head", base=""), dense("", base=""), dense())}, ["model"])
-    assert [layer.told for layer in names.sequences["model"]] == [True, False, True]
+    assert [layer.named for layer in names.sequences["model"]] == [True, False, True]
 
 
 def test_a_list_of_layers_keeps_its_order_and_the_names_that_the_user_gave() -> None:

@@ -17,7 +17,7 @@ MOMENTUM = "optimizer/momentum"
 
 def layer(text):
     if text.startswith("#"):
-        return Layer(f"layer_with_weights-{text[1:]}", told=False)
+        return Layer(f"layer_with_weights-{text[1:]}", named=False)
     name = text.removesuffix("?")
     return Layer(name, re.sub(r"_\d+$", "", name) if text.endswith("?") else "")
 

@@ -91,7 +91,7 @@ class Layer:
         name: its component in canonical names, ``dense_1``; in a list its index.
         base: ``dense`` if the name is automatic (weak), ``""`` if the user chose it.
         label: the user's name for a layer whose component is an index or key.
-        told: whether the name is known; a file of plain TensorFlow may not contain it, and then
+        named: whether the name is known; a file of plain TensorFlow may not contain it, and then
             ``name`` is TensorFlow's ``layer_with_weights-2``.
         kind: its class in snake case, ``dense``, ``""`` if unknown. Some Keras files number the
             layers of each class separately, and have no other order.
@@ -103,7 +103,7 @@ class Layer:
     name: str
     base: str = ""
     label: str = ""
-    told: bool = True
+    named: bool = True
     kind: str = dataclasses.field(default="", compare=False)
     number: int = dataclasses.field(default=-1, compare=False)
     traits: Traits = dataclasses.field(default=Traits(), compare=False)

@@ -82,7 +82,7 @@ class Node:
             ``""`` if unknown.
         base: for a layer, its automatic name without the number, ``""`` for a chosen name.
         cls: for a layer, its class in snake case, ``""`` if unknown.
-        told: whether ``label`` is the layer's real name, not a substitute.
+        named: whether ``label`` is the layer's real name, not a substitute.
         role: for a value.
         value: an object of the caller, returned with the name.
         layers: the layers of a sequence, in order.
@@ -99,7 +99,7 @@ class Node:
     label: str = ""
     base: str = ""
     cls: str = ""
-    told: bool = True
+    named: bool = True
     role: Role = Role.WEIGHT
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
@@ -280,7 +280,7 @@ class _Naming:
             Layer(
                 component,
                 layer.base,
-                told=layer.told and bool(layer.base or layer.label),
+                named=layer.named and bool(layer.base or layer.label),
                 kind=layer.cls,
                 number=name_number(layer.label) if layer.base and layer.label else -1,
                 traits=Traits(*sequence.wires.get(id(layer), ())),
@@ -372,7 +372,7 @@ def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
             listed[id(child)] = Layer(
                 component,
                 label="" if child.base else _one_level(child.label),
-                told=child.told,
+                named=child.named,
                 kind=child.cls,
                 number=name_number(child.label) if child.base and child.label else -1,
             )

@@ -137,7 +137,7 @@ def _automatic(inventory: Inventory) -> set[str]:
         f"{p}/{layer.name}"
         for p, each in sequences
         for layer in each
-        if layer.base or not layer.told
+        if layer.base or not layer.named
     }
 
 

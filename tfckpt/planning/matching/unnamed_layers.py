@@ -59,7 +59,7 @@ class Unnamed:
         self._live = live
         self.orders = Orders(stored, live)
         unnamed = {
-            path: {layer.name: place for place, layer in enumerate(layers) if not layer.told}
+            path: {layer.name: place for place, layer in enumerate(layers) if not layer.named}
             for path, layers in stored.sequences.items()
         }
         # What Keras lists of a model that is no stack here is not known by the names of its layers.
@@ -147,7 +147,7 @@ class Unnamed:
         if stored_path not in self._unknown or self._difference(_Pair(stored_path, live_path)):
             return layers
         partner = self._partner(_Pair(stored_path, live_path))
-        return tuple(old if old.told else partner[old.name] for old in layers)
+        return tuple(old if old.named else partner[old.name] for old in layers)
 
     def _fail(self, stack: str, layer: str, stored_path: str, why: str) -> None:
         """A layer of a live stack, or with ``""`` none of them, has no partner in a stored one."""
@@ -186,7 +186,7 @@ class Unnamed:
         """The layers of a stored stack that are known by their names in this live one."""
         if pair.stored in self._stored.listed and pair.live in self._live.members:
             return set()
-        return {layer.name for layer in self._stored.sequences[pair.stored] if layer.told}
+        return {layer.name for layer in self._stored.sequences[pair.stored] if layer.named}
 
     def _layers(self, live_path: str) -> tuple[Layer, ...]:
         """The layers of a live stack, or of a model that is none, in Keras's order."""
@@ -259,7 +259,7 @@ def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
     for place, (stored, live) in enumerate(zip(old, new, strict=True)):
         named = stored.base or stored.name, live.base or live.label
-        if stored.told and named[0] != named[1]:
+        if stored.named and named[0] != named[1]:
             return (
                 f"position {place + 1} is {named[1]!r} in the model and {named[0]!r} in the "
                 "checkpoint"
@@ -271,7 +271,7 @@ def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     if len(old) != len(new):
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
     for place, (stored, live) in enumerate(zip(old, new, strict=True)):
-        if stored.told and stored.name != live.name:
+        if stored.named and stored.name != live.name:
             return (
                 f"position {place + 1} is {live.name!r} in the model and {stored.name!r} in the "
                 "checkpoint"

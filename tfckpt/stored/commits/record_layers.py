@@ -36,8 +36,8 @@ def plain(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, lis
 
 def _short(layer: Layer) -> list[str | bool]:
     """The two fields that most layers need, or all four."""
-    usual = not layer.label and layer.told
-    return [layer.name, layer.base, *(() if usual else (layer.label, layer.told))]
+    usual = not layer.label and layer.named
+    return [layer.name, layer.base, *(() if usual else (layer.label, layer.named))]
 
 
 def parse(

@@ -161,7 +161,7 @@ class ObjectReader:
         self.unordered.add(id(node))
         for name in sorted(group.groups, key=_by_class(group)):
             layer = self._layer_in_list(group, name, {})
-            layer.told = False
+            layer.named = False
             node.children.append((name, layer))
         return node
 
@@ -170,7 +170,7 @@ class ObjectReader:
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
         if not node.label:  # only its index within its class is known
-            node.told, node.base = False, cls
+            node.named, node.base = False, cls
         return node
 
     def _seed(self, group: H5Group) -> Node:
