@@ -207,8 +207,8 @@ def _check_alike(
             expected = f"{entry.dtype} {entry.shape} in {first.prefix}"
             raise unlike(f"is {its.dtype} {its.shape}, but {expected}", name)
     sequences = first.inventory.sequences
-    told = sequences.keys() - first.inventory.unordered - other.inventory.unordered
-    for path in sorted(told & other.inventory.sequences.keys()):
+    ordered = sequences.keys() - first.inventory.unordered - other.inventory.unordered
+    for path in sorted(ordered & other.inventory.sequences.keys()):
         if _order(sequences[path]) != _order(other.inventory.sequences[path]):
             raise unlike(f"its layers are in a different order than in {first.prefix}", path)
 

@@ -58,7 +58,7 @@ def open_bundle(
     try:
         record = record_file.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
-            told, inventory = "tfckpt", _check(record.inventory, bundle)
+            detected, inventory = "tfckpt", _check(record.inventory, bundle)
             layers = chain.from_iterable(inventory.sequences.values())
             slashes = any(".S" in entry.key for entry in inventory.entries.values())
             if slashes or any("/" in layer.name for layer in layers):
@@ -73,12 +73,14 @@ def open_bundle(
             from tfckpt.stored import unrecorded  # the half of this package that a record spares
 
             exported = kind == SAVED_MODEL
-            told, inventory = unrecorded.named(bundle, roots, bases, metadata, exported=exported)
+            detected, inventory = unrecorded.named(
+                bundle, roots, bases, metadata, exported=exported
+            )
     except BaseException:
         bundle.close()
         raise
     graphed = OBJECT_GRAPH in bundle.entries
-    return StoredCheckpoint(prefix, inventory, bundle, kind or told, record, graph=graphed)
+    return StoredCheckpoint(prefix, inventory, bundle, kind or detected, record, graph=graphed)
 
 
 def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
@@ -103,13 +105,13 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     for name, _, dtype, shape, _, key, *_ in inventory.entries.values():
         if shape is None or not key:  # written under keys of the object's own choice
             continue
-        if (found := index.get(key)) is None:
+        if (indexed := index.get(key)) is None:
             message = f"the commit record lists the key {key!r}, but the index does not"
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
-        if found.dtype != dtype or found.shape != shape:
+        if indexed.dtype != dtype or indexed.shape != shape:
             message = (
                 f"the commit record says {dtype} {shape}, "
-                f"the index says {found.dtype} {found.shape}"
+                f"the index says {indexed.dtype} {indexed.shape}"
             )
             raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
     return dataclasses.replace(inventory, source=bundle.prefix)

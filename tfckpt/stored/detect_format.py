@@ -61,9 +61,9 @@ def _by_content(head: bytes, tail: bytes) -> Format:
     from tfckpt.stored.keras import archive, hdf5
 
     magics = {hdf5.MAGIC: Format.HDF5, archive.MAGIC: Format.ARCHIVE, b"{": Format.SHARDS}
-    for magic, found in magics.items():
+    for magic, format_ in magics.items():
         if head.lstrip().startswith(magic):
-            return found
+            return format_
     if looks_like_safetensors(head):
         return Format.SAFETENSORS
     return Format.SAVER_V1 if looks_like_table(tail) else Format.BUNDLE

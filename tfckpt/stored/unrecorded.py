@@ -49,21 +49,21 @@ def named(
     """
     graph = _read_graph(bundle)
     if graph is None:
-        told = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"
-        return told, _name_by_keys(bundle, roots, bases)
-    if exported and (found := _name_exported(bundle, graph, roots, bases)):
-        return "tensorflow", found
+        kind = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"
+        return kind, _name_by_keys(bundle, roots, bases)
+    if exported and (inventory := _name_exported(bundle, graph, roots, bases)):
+        return "tensorflow", inventory
     reader = GraphReader(graph, bases, metadata)
-    told = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
-    return told, _name(bundle, reader, roots)
+    kind = "uncommitted" if reader.written_by_tfckpt() else "tensorflow"
+    return kind, _name(bundle, reader, roots)
 
 
 def _name_by_keys(
     bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
 ) -> Inventory:
     if OBJECT_GRAPH in bundle.entries:  # and not to be read: its data file is absent
-        found = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
-        return Inventory(bundle.prefix, {entry.name: entry for entry in found})
+        entries = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
+        return Inventory(bundle.prefix, {entry.name: entry for entry in entries})
     if any(keys.ATTRIBUTES in key for key in bundle.entries):
         message = "the keys belong to an object graph, but the index has no object graph"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=OBJECT_GRAPH)
@@ -135,8 +135,8 @@ def _name_exported(
 def _role_of(name: str) -> Role:
     """The role of a value that TensorFlow's own object graph does not reach."""
     special = {names.SEED: Role.SEED, names.METRICS: Role.METRIC}
-    found = (special[part] for part in name.split("/")[:2] if part in special)
-    return next(found, Role.WEIGHT)
+    roles = (special[part] for part in name.split("/")[:2] if part in special)
+    return next(roles, Role.WEIGHT)
 
 
 def _read_graph(bundle: Bundle) -> graph_proto.ObjectGraph | None:
@@ -150,21 +150,23 @@ def _read_graph(bundle: Bundle) -> graph_proto.ObjectGraph | None:
 def _entry(
     bundle: Bundle, name: str, key: str, role: Role, *, slot: str = "", of: str = ""
 ) -> Entry:
-    found = bundle.entries.get(key)
-    if found is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
+    indexed = bundle.entries.get(key)
+    if indexed is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
         return Entry(name, role, "", None, key=key)
-    if found is None:
+    if indexed is None:
         message = f"the object graph lists the key {key!r}, but the index does not"
         raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
     if role in _OBJECTS:
-        return Entry(name, role, "", None, found.nbytes, key)
-    if _is_counter(name, found):
+        return Entry(name, role, "", None, indexed.nbytes, key)
+    if _is_counter(name, indexed):
         role = Role.STATE
-    return Entry(name, role, found.dtype, found.shape, found.nbytes, key, slot, of, found.crc32c)
+    return Entry(
+        name, role, indexed.dtype, indexed.shape, indexed.nbytes, key, slot, of, indexed.crc32c
+    )
 
 
-def _is_counter(name: str, found: BundleEntry) -> bool:
-    return name == "save_counter" and found.dtype == "int64"
+def _is_counter(name: str, entry: BundleEntry) -> bool:
+    return name == "save_counter" and entry.dtype == "int64"
 
 
 def _owner(key: str) -> str:

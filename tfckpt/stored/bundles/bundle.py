@@ -172,8 +172,8 @@ class Bundle:
 
         whole = np.empty(entry.shape, values.numpy_dtype(entry.dtype))
         for box, piece in self._pieces(key, entry):
-            place = tuple(slice(start, end) for start, end in box)
-            whole[place] = self._read_piece(key, piece)
+            index = tuple(slice(start, end) for start, end in box)
+            whole[index] = self._read_piece(key, piece)
         return whole
 
     def read_string(self, key: str) -> bytes:

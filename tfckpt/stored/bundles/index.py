@@ -234,11 +234,11 @@ def _too_small(dtype: str, count: int, nbytes: int) -> bool:
     return dtype == "string" and nbytes < count + 4 and bool(count or nbytes)
 
 
-def _ends(found: Collection[tuple[str | bytes, BundleEntry]]) -> dict[int, int]:
+def _ends(values: Collection[tuple[str | bytes, BundleEntry]]) -> dict[int, int]:
     """Data file → end of its last value; values must not overlap."""
     ends: dict[int, int] = {}
     ascending = True
-    for _, (_, _, shard, offset, nbytes, _, slices) in found:
+    for _, (_, _, shard, offset, nbytes, _, slices) in values:
         if not slices:
             end = ends.get(shard, -1)
             if offset < end and nbytes:
@@ -246,15 +246,15 @@ def _ends(found: Collection[tuple[str | bytes, BundleEntry]]) -> dict[int, int]:
             if offset + nbytes > end:
                 ends[shard] = offset + nbytes
     if not ascending:
-        _check_overlaps(found)
+        _check_overlaps(values)
     return ends
 
 
-def _check_overlaps(found: Iterable[tuple[str | bytes, BundleEntry]]) -> None:
+def _check_overlaps(values: Iterable[tuple[str | bytes, BundleEntry]]) -> None:
     """Raise where two values overlap."""
     extents = sorted(
         (entry.shard, entry.offset, entry.offset + entry.nbytes, _text(name))
-        for name, entry in found
+        for name, entry in values
         if entry.nbytes and not entry.slices
     )
     for (last_shard, _, last_end, last), (shard, start, _, name) in itertools.pairwise(extents):

@@ -92,10 +92,10 @@ class _Transfer:
         self._error: Exception | None = None
         self._failed = len(requests)  # the first request with an error
         self._lock = threading.Lock()
-        self._together = Parallel()
+        self._parallel = Parallel()
 
     def run(self, many: int) -> None:
-        self._together.run([self._work] * many)
+        self._parallel.run([self._work] * many)
         self._check_large()
         if self._error is not None:
             raise self._error
@@ -105,7 +105,7 @@ class _Transfer:
 
         scratch = np.empty(self._longest, np.uint8)  # one for all: fresh memory is slow
         while (task := next(self._next, None)) is not None:
-            self._together.go_on()
+            self._parallel.go_on()
             if task.numbers[0] >= self._failed:
                 continue
             if len(task.numbers) > 1:
@@ -154,8 +154,8 @@ class _Transfer:
         try:
             with reading(request.path, request.name):
                 if request.entry.dtype == "string":
-                    about = request.path, request.name
-                    values.verify_strings(request.handle, request.entry, *about, swap=request.swap)
+                    where = request.path, request.name
+                    values.verify_strings(request.handle, request.entry, *where, swap=request.swap)
                 else:
                     part = task.stop - task.start, self._read_piece(request, task, scratch)
                     self._parts.setdefault(number, {})[task.start] = part
@@ -172,7 +172,7 @@ class _Transfer:
                 part = scratch[: stop - start]
             else:
                 part = request.into[start - request.entry.offset : stop - request.entry.offset]
-            self._together.go_on()
+            self._parallel.go_on()
             if request.handle.readinto(start, part.data) != len(part):
                 raise values.truncated(request.path, request.name)
             crc = extend(crc, part)

@@ -134,7 +134,7 @@ class _Lengths:
         self.position = entry.offset
         self._handle = handle
         self._entry = entry
-        self._about = {"path": path, "name": name}
+        self._where = {"path": path, "name": name}
         self._order = ">" if swap else "<"
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -162,9 +162,9 @@ class _Lengths:
                 length, used = varint(chunk, used)
                 lengths.append(length)
         except WireError as error:
-            raise DamagedCheckpointError(f"invalid string length: {error}", **self._about) from None
+            raise DamagedCheckpointError(f"invalid string length: {error}", **self._where) from None
         if not lengths:
-            raise truncated(**self._about)
+            raise truncated(**self._where)
         return lengths, used
 
     def _packed(self, lengths: list[int]) -> bytes:
@@ -176,10 +176,10 @@ class _Lengths:
         stored = self._handle.pread(self.position, 4)
         if excess or len(stored) != 4:
             message = f"the string lengths do not add up to {self._entry.nbytes} bytes"
-            raise DamagedCheckpointError(message, **self._about)
+            raise DamagedCheckpointError(message, **self._where)
         if self.crc != unmask(struct.unpack(f"{self._order}I", stored)[0]):
             message = "the string lengths do not match their checksum"
-            raise DamagedCheckpointError(message, **self._about)
+            raise DamagedCheckpointError(message, **self._where)
         self.crc = google_crc32c.extend(self.crc, stored)
         self.position += 4
 

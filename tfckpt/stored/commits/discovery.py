@@ -69,7 +69,7 @@ def candidates(
     indexed, recorded = parts[_INDEX], parts[SUFFIX]
     # Data beside a staged save is on its way in, beside a deletion on its way out.
     data_alone = parts[""] - indexed - (parts[_STAGED] - recorded) - parts[DELETED]
-    found = []
+    result = []
     for base in indexed | data_alone:
         match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
@@ -79,8 +79,8 @@ def candidates(
         else:
             kind = CheckpointKind.DAMAGED if base in recorded else CheckpointKind.TORN
         number, prefix = int(match["number"]), join(directory, base)
-        found.append(Candidate(number, prefix, kind, base in parts[OUT_OF_ORDER]))
-    return sorted(found, key=lambda one: (one.number, one.prefix), reverse=True)
+        result.append(Candidate(number, prefix, kind, base in parts[OUT_OF_ORDER]))
+    return sorted(result, key=lambda candidate: (candidate.number, candidate.prefix), reverse=True)
 
 
 def _part(name: str) -> tuple[str, str]:
@@ -112,11 +112,11 @@ def _listing(directory: str, files: Files) -> list[str]:
         except NotADirectoryError:
             from tfckpt.stored.paths.lookalikes import For, look
 
-            found = look(directory, files)
+            findings = look(directory, files)
             hint = "use another directory, or move the file away"
-            if found.others:
-                hint = found.others[0].how(For.CONFIG, directory)
-            raise CheckpointNotFoundError(found.state, path=directory, hint=hint) from None
+            if findings.others:
+                hint = findings.others[0].how(For.CONFIG, directory)
+            raise CheckpointNotFoundError(findings.state, path=directory, hint=hint) from None
         if files.renames:
             return names
         from tfckpt.stored.commits.stale_listing import as_of_now

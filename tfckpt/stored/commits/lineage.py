@@ -33,7 +33,7 @@ def plain(lineage: Sequence[Restored]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(restored) for restored in lineage]
 
 
-def parse(found: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Restored, ...]:
+def parse(items: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Restored, ...]:
     """The lineage from parsed JSON; ``damaged`` makes the error for a message."""
 
     def fields(item: Any, kind: type) -> dict[str, Any]:
@@ -45,19 +45,19 @@ def parse(found: Sequence[Any], damaged: Callable[[str], Exception]) -> tuple[Re
         return {name: item[name] for name in names}
 
     def share(item: Any) -> Share:
-        told = fields(item, Share)
-        if not 0 <= told["weight"] <= 1 or not math.isfinite(told["weight"]):
+        values = fields(item, Share)
+        if not 0 <= values["weight"] <= 1 or not math.isfinite(values["weight"]):
             raise damaged("'lineage' contains a weight that is not between 0 and 1")
-        return Share(**told)
+        return Share(**values)
 
     def origin(item: Any) -> Origin:
-        told = fields(item, Origin)
-        return Origin(**{**told, "average": tuple(map(share, told["average"]))})
+        values = fields(item, Origin)
+        return Origin(**{**values, "average": tuple(map(share, values["average"]))})
 
     def restored(item: Any) -> Restored:
-        told = fields(item, Restored)
-        if any(type(count) is not int or count < 0 for count in told["counts"].values()):
+        values = fields(item, Restored)
+        if any(type(count) is not int or count < 0 for count in values["counts"].values()):
             raise damaged("'lineage' contains a count that is not a non-negative integer")
-        return Restored(tuple(map(origin, told["sources"])), told["counts"])
+        return Restored(tuple(map(origin, values["sources"])), values["counts"])
 
-    return tuple(map(restored, found))
+    return tuple(map(restored, items))

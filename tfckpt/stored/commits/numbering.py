@@ -36,9 +36,9 @@ class Number:
         self, file_prefix: str, above: int, files: Files, chosen: int | None = None
     ) -> None:
         directory, name = os.path.split(file_prefix)
-        place = directory if "://" in directory else os.path.realpath(directory)
+        real_directory = directory if "://" in directory else os.path.realpath(directory)
         with _lock:
-            self._others = _taken.setdefault((place, name), set())
+            self._others = _taken.setdefault((real_directory, name), set())
             highest = highest_number(directory, name, files)
             self.value = max(above, highest, *self._others) + 1
             if not files.renames:

@@ -111,8 +111,8 @@ class CommitRecord:
     @property
     def mid_epoch(self) -> bool:
         """Whether ``fit`` was in the middle of an epoch, before its validation."""
-        place = self.training.get("fit")
-        return isinstance(place, dict) and place.get("ended") is False
+        position = self.training.get("fit")
+        return isinstance(position, dict) and position.get("ended") is False
 
     @functools.cached_property
     def time(self) -> float:
@@ -245,9 +245,9 @@ class _RecordReader:
             training=self.get(tree, "training", dict),
             versions=self.mapping(tree, "versions", str),
             finite=self.get(tree, "finite", bool, type(None)),
-            sequence=self.place(tree, "sequence"),
+            sequence=self.position(tree, "sequence"),
             run_began=self.seconds(tree, "run_began"),
-            run_first=self.place(tree, "run_first"),
+            run_first=self.position(tree, "run_first"),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
             lineage=lineage.parse(self.get(tree, "lineage", list), self.damaged),
@@ -279,7 +279,7 @@ class _RecordReader:
             raise self.damaged(f"{field!r} must be a finite number of seconds")
         return value
 
-    def place(self, tree: Any, field: str) -> tuple[int, int] | None:
+    def position(self, tree: Any, field: str) -> tuple[int, int] | None:
         """A position in the save order."""
         value = self.get(tree, field, list, type(None))
         if value is None:
@@ -316,18 +316,18 @@ class _RecordReader:
 
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
-        found = self.entries(items) if values is None else values
+        entries = self.entries(items) if values is None else values
         sequences, made, traits = (
             self.mapping(tree, field, list) for field in ("stacks", "made", "traits")
         )
         return Inventory(
             prefix,
-            found,
+            entries,
             record_layers.parse(sequences, made, traits, self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
-            self.roots(tree, found),
+            self.roots(tree, entries),
             self.mapping(tree, "left_out", str),
             labels=self.mapping(tree, "labels", str),
             datasets=self.datasets(tree),
@@ -336,21 +336,21 @@ class _RecordReader:
         )
 
     def datasets(self, tree: Any) -> dict[str, Dataset]:
-        found = self.mapping(tree, "datasets", list)
-        for name, item in found.items():
+        datasets = self.mapping(tree, "datasets", list)
+        for name, item in datasets.items():
             if [type(part) for part in item] != [str, int, str]:
                 raise self.damaged("'datasets' contains an invalid description", name)
-        return {name: Dataset(*item) for name, item in found.items()}
+        return {name: Dataset(*item) for name, item in datasets.items()}
 
     def entries(self, items: Sequence[Any]) -> dict[str, Entry]:
         """The values, checked one by one to name the first invalid one."""
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for item in items:
             entry = self.entry(item)
-            if entry.name in found:
+            if entry.name in entries:
                 raise self.damaged("two values have this name", entry.name)
-            found[entry.name] = entry
-        return found
+            entries[entry.name] = entry
+        return entries
 
     def roots(self, tree: Any, entries: Mapping[str, Entry]) -> dict[str, Root]:
         roots = {k: self.root(item) for k, item in self.mapping(tree, "roots", list).items()}

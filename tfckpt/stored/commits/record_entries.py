@@ -64,7 +64,7 @@ def read(text: bytes, parse_int: Callable[[str], int] | None = None) -> dict[str
     The text is parsed in pieces to save memory and garbage collection. JSON strings contain no line
     ends, so a piece cut between lines either fails to parse or parses as in the whole text.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     start, end, count = 0, len(text) - len(_END), 0
     if text[end:] != _END:
         return None
@@ -77,24 +77,24 @@ def read(text: bytes, parse_int: Callable[[str], int] | None = None) -> dict[str
             return None
         if not items or (values := parse(items)) is None:
             return None
-        found.update(values)
+        entries.update(values)
         start, count = stop + len(_LINE), count + len(items)
-    return found if len(found) == count else None
+    return entries if len(entries) == count else None
 
 
 def parse(items: Sequence[Any]) -> dict[str, Entry] | None:
     """Name → value, from the objects that :func:`render` wrote; None where any is invalid."""
     if not ({dict}.issuperset(map(type, items)) and FIELDS.issuperset(set().union(*items))):
         return None
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     shapes: dict[Shape | None, Shape | None] = {None: None}
     for item in items:
         get = item.get
         name, role, dtype, sizes = get("name"), get("role"), get("dtype"), get("shape")
         key, slot, of = get("key", ""), get("slot", ""), get("of", "")
         nbytes, crc32c = get("nbytes", 0), get("crc32c")
-        told = type(name) is type(role) is type(dtype) is str
-        texts = told and type(key) is type(slot) is type(of) is str
+        required = type(name) is type(role) is type(dtype) is str
+        texts = required and type(key) is type(slot) is type(of) is str
         if not (
             (texts and name and role in _ROLES)
             and (sizes is None or _is_shape(sizes))
@@ -106,8 +106,8 @@ def parse(items: Sequence[Any]) -> dict[str, Entry] | None:
         shape = shapes.setdefault(shape, shape)
         # what Entry(…) does, without the detour by a function in Python
         fields = name, _ROLES[role], dtype, shape, nbytes, key, slot, of, crc32c
-        found[name] = tuple.__new__(Entry, fields)
-    return found if len(found) == len(items) else None
+        entries[name] = tuple.__new__(Entry, fields)
+    return entries if len(entries) == len(items) else None
 
 
 def _is_shape(sizes: Any) -> bool:

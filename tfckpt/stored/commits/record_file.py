@@ -71,11 +71,11 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     """
     path = path_of(prefix)
     record = _read(path, prefix, files)
-    for found in itertools.chain((record,), _staged(prefix, files)):
-        if found is not None:
+    for candidate in itertools.chain((record,), _staged(prefix, files)):
+        if candidate is not None:
             digest = digest or index_digest(prefix, files)
-            if found.index_sha256 == digest:
-                return found
+            if candidate.index_sha256 == digest:
+                return candidate
     if record is not None:
         message = "the commit record belongs to a different index file"
         raise DamagedCheckpointError(message, path=path)

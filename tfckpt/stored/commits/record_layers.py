@@ -24,12 +24,13 @@ def plain(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, lis
     return {
         "stacks": {path: [_short(layer) for layer in layers] for path, layers in sequences.items()},
         "made": {
-            path: [[one.kind, one.number] for one in all_] for path, all_ in sequences.items()
+            path: [[layer.kind, layer.number] for layer in layers]
+            for path, layers in sequences.items()
         },
         "traits": {
-            path: [[*one.traits] for one in layers]
+            path: [[*layer.traits] for layer in layers]
             for path, layers in sequences.items()
-            if any(one.traits != Traits() for one in layers)
+            if any(layer.traits != Traits() for layer in layers)
         },
     }
 
@@ -47,23 +48,23 @@ def parse(
     damaged: Callable[[str], DamagedCheckpointError],
 ) -> dict[str, tuple[Layer, ...]]:
     """The layers that :func:`plain` wrote; ``damaged`` makes the error for an invalid field."""
-    found = {}
+    result = {}
     for path, items in sequences.items():
         if any(_types(item) not in (_SHORT, _LONG) for item in items):
             raise damaged("'stacks' contains an invalid layer")
         layers = [Layer(*item) for item in items]
-        if (told := made.get(path)) is not None:
-            if len(told) != len(layers) or any(_types(item) != [str, int] for item in told):
+        if (stored := made.get(path)) is not None:
+            if len(stored) != len(layers) or any(_types(item) != [str, int] for item in stored):
                 raise damaged(f"'made' does not match 'stacks' for {path!r}")
-            pairs = zip(layers, told, strict=True)
-            layers = [dataclasses.replace(one, kind=kind, number=n) for one, (kind, n) in pairs]
-        if (told := traits.get(path)) is not None:
-            if len(told) != len(layers) or any(_types(item) != _TRAITS for item in told):
+            pairs = zip(layers, stored, strict=True)
+            layers = [dataclasses.replace(layer, kind=kind, number=n) for layer, (kind, n) in pairs]
+        if (stored := traits.get(path)) is not None:
+            if len(stored) != len(layers) or any(_types(item) != _TRAITS for item in stored):
                 raise damaged(f"'traits' does not match 'stacks' for {path!r}")
-            both = zip(layers, told, strict=True)
-            layers = [dataclasses.replace(one, traits=Traits(*item)) for one, item in both]
-        found[path] = tuple(layers)
-    return found
+            both = zip(layers, stored, strict=True)
+            layers = [dataclasses.replace(layer, traits=Traits(*item)) for layer, item in both]
+        result[path] = tuple(layers)
+    return result
 
 
 def _types(item: Any) -> list[type]:

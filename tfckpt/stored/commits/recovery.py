@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BEFORE = ".before"
 MARK = "writer"
-_tidying = threading.Lock()
+_recovery_lock = threading.Lock()
 _DATA = re.compile(DATA)
 
 
@@ -49,20 +49,20 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
     files.makedirs(directory or ".")
     if isinstance(files, LocalFiles):  # elsewhere there are no locks
         lock_of(directory or ".").acquire()
-    numbered, tidied = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})"), [0]
+    numbered, recovered = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})"), [0]
 
     def ours(of: str) -> bool:
         match = numbered.fullmatch(of)
-        tidied.extend([int(match[1])] if match else [])
+        recovered.extend([int(match[1])] if match else [])
         return match is not None
 
-    with _tidying:
+    with _recovery_lock:
         for name in files.listdir(directory):
             if abandoned(name) == STATE_FILE:
                 _remove_tree(join(directory, name), files)
             elif may_be_left(name):  # few of many do
                 resolve(name, directory, ours, files)
-    return 0 if files.renames else max(tidied)
+    return 0 if files.renames else max(recovered)
 
 
 def delete(prefix: str, files: Files) -> None:
@@ -150,8 +150,8 @@ def remove_staged(directory: str, name: str, files: Files) -> None:
 
 def _is_of_index(record: str, prefix: str, files: Files) -> bool:
     try:
-        found = record_file.read_head(record, prefix, files)
-        return found is not None and found.index_sha256 == record_file.index_digest(prefix, files)
+        head = record_file.read_head(record, prefix, files)
+        return head is not None and head.index_sha256 == record_file.index_digest(prefix, files)
     except CheckpointError:
         return False
 
@@ -159,10 +159,10 @@ def _is_of_index(record: str, prefix: str, files: Files) -> bool:
 def _parts(record: str, prefix: str, files: Files) -> tuple[str, ...]:
     """The data files that a record lists; () where it cannot be read."""
     try:
-        found = record_file.read_head(record, prefix, files)
+        head = record_file.read_head(record, prefix, files)
     except CheckpointError:
         return ()
-    return found.files if found else ()
+    return head.files if head else ()
 
 
 def _delete_files(prefix: str, files: Files) -> None:

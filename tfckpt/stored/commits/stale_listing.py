@@ -36,24 +36,24 @@ _DATA = re.compile(rf"(.*){DATA}", re.DOTALL)
 
 def as_of_now(names: Iterable[str], directory: str, files: Files) -> list[str]:
     """The names in a directory: those listed, plus new ones, minus deleted ones."""
-    found = set(names)
-    told = _told(directory, files)
-    for base in sorted(told):
-        if base + SUFFIX not in found:
-            _ask(base, found, directory, files)
-    recorded = {name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)}
-    doubtful = sorted(recorded - told, key=_number)[-_ASKED:]
-    gone = {base for base in doubtful if not files.exists(join(directory, base + SUFFIX))}
+    current = set(names)
+    in_state = _named_by_state(directory, files)
+    for base in sorted(in_state):
+        if base + SUFFIX not in current:
+            _ask(base, current, directory, files)
+    recorded = {name.removesuffix(SUFFIX) for name in current if name.endswith(SUFFIX)}
+    unconfirmed = sorted(recorded - in_state, key=_number)[-_ASKED:]
+    gone = {base for base in unconfirmed if not files.exists(join(directory, base + SUFFIX))}
     if gone:
-        found = {name for name in found if _base(name) not in gone}
-    for stem, highest in _highest(found).items():
+        current = {name for name in current if _base(name) not in gone}
+    for stem, highest in _highest(current).items():
         number = highest + 1
-        while _ask(f"{stem}-{number}", found, directory, files):
+        while _ask(f"{stem}-{number}", current, directory, files):
             number += 1
-    return sorted(found)
+    return sorted(current)
 
 
-def _told(directory: str, files: Files) -> set[str]:
+def _named_by_state(directory: str, files: Files) -> set[str]:
     try:
         state = read_state(join(directory, STATE_FILE), files)
     except CheckpointError:  # whoever needs it will say what is wrong with it
@@ -62,11 +62,11 @@ def _told(directory: str, files: Files) -> set[str]:
     return {os.path.split(path)[1] for path in paths}
 
 
-def _ask(base: str, found: set[str], directory: str, files: Files) -> bool:
+def _ask(base: str, names: set[str], directory: str, files: Files) -> bool:
     """Add the index and record of a checkpoint, where they exist; whether one does."""
-    there = {base + s for s in (_INDEX, SUFFIX) if files.exists(join(directory, base + s))}
-    found |= there
-    return bool(there)
+    existing = {base + s for s in (_INDEX, SUFFIX) if files.exists(join(directory, base + s))}
+    names |= existing
+    return bool(existing)
 
 
 def _base(name: str) -> str:

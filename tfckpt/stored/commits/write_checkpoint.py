@@ -62,10 +62,10 @@ def write_checkpoint(
     Raises:
         SaveError: a file exists already, or a file cannot be written; partial files are removed.
     """
-    place = absolute(prefix)
-    refuse_taken(place, files)
+    absolute_prefix = absolute(prefix)
+    refuse_taken(absolute_prefix, files)
     shards = spread([value.nbytes for value in values], shard_bytes)
-    with _failing_as_save(prefix), staged(place, files) as staging:
+    with _failing_as_save(prefix), staged(absolute_prefix, files) as staging:
         count = max(shards, default=0) + 1
         with BundleWriter(staging.inner, count, files, data=staging.data) as writer:
             for value, shard in zip(values, shards, strict=True):
@@ -77,7 +77,8 @@ def write_checkpoint(
         with Bundle.open(staging.inner, files) as bundle:
             record = describe(bundle, staging.files())
         record_file.write(staging.inner, record, files)
-        refuse_taken(place, files, data=files.renames)  # somebody else may have come first
+        # Another process may have written it meanwhile.
+        refuse_taken(absolute_prefix, files, data=files.renames)
         staging.publish()
     return record
 
@@ -86,14 +87,14 @@ def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
     try:
-        there = files.listdir(directory)
+        existing = files.listdir(directory)
         if not files.renames:  # they may be listed late
             by_name = (f"{name}.index", record_file.path_of(name))
-            there += [other for other in by_name if files.exists(join(directory, other))]
+            existing += [other for other in by_name if files.exists(join(directory, other))]
     except (FileNotFoundError, NotADirectoryError):
         return
     own = {name, f"{name}.index", record_file.path_of(name)}
-    for other in sorted(there):
+    for other in sorted(existing):
         if other in own or (data and is_part(other, name) and other.startswith(f"{name}.data-")):
             message = f"{prefix}: {other!r} already exists and is not overwritten"
             raise SaveError(message, hint="choose a name that does not exist yet")

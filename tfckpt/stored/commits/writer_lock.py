@@ -224,14 +224,14 @@ class _Holder:
         try:
             os.lseek(descriptor, 0, os.SEEK_SET)
             data = os.read(descriptor, _MAX_BYTES)
-            found = cls(**json.loads(data)) if data.endswith(b"\n") else cls()
-            since = datetime.datetime.fromisoformat(found.since).astimezone()
+            holder = cls(**json.loads(data)) if data.endswith(b"\n") else cls()
+            since = datetime.datetime.fromisoformat(holder.since).astimezone()
         except (OSError, ValueError, TypeError, OverflowError, RecursionError):
             return cls()
-        texts = isinstance(found.host, str) and isinstance(found.command, str)
-        if not texts or type(found.pid) is not int or not 0 < found.pid < _MAX_PID:
+        texts = isinstance(holder.host, str) and isinstance(holder.command, str)
+        if not texts or type(holder.pid) is not int or not 0 < holder.pid < _MAX_PID:
             return cls()
-        return dataclasses.replace(found, since=since.isoformat(timespec="seconds"))
+        return dataclasses.replace(holder, since=since.isoformat(timespec="seconds"))
 
     def present(self) -> _Holder:
         """The holder, unknown where its process has ended and the next one has not signed."""

@@ -36,15 +36,15 @@ def checksums(
     Raises:
         DamagedCheckpointError: a value that must be read is not complete.
     """
-    known = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
-    done, total = 0, sum(entry.nbytes for entry, crc in known.items() if crc is None)
-    found = {}
-    for entry, crc in known.items():
+    stored_crcs = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
+    done, total = 0, sum(entry.nbytes for entry, crc in stored_crcs.items() if crc is None)
+    result = {}
+    for entry, crc in stored_crcs.items():
         if crc is None:
             advance(done, total)
             done += entry.nbytes
-        found[entry.name] = checksum(stored.values.read(entry.key)) if crc is None else crc
-    return found
+        result[entry.name] = checksum(stored.values.read(entry.key)) if crc is None else crc
+    return result
 
 
 def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:

@@ -57,19 +57,22 @@ def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
     Raises:
         CheckpointError: the directory cannot be read.
     """
-    there = _names(directory, files)
+    names = _names(directory, files)
     numbered = candidates(directory, None, files)
-    found = [_listed(one.prefix, one.number, one.kind, there, files) for one in numbered]
+    result = [
+        _listed(candidate.prefix, candidate.number, candidate.kind, names, files)
+        for candidate in numbered
+    ]
     others = without_number(directory, files)
-    return found + [_listed(path, None, CheckpointKind.FOREIGN, there, files) for path in others]
+    return result + [_listed(path, None, CheckpointKind.FOREIGN, names, files) for path in others]
 
 
 def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     """The paths of unnumbered checkpoints in a directory, including Keras files."""
-    there, numbered = _names(directory, files), candidates(directory, None, files)
-    known = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
-    indices = [name.removesuffix(".index") for name in there - known if name.endswith(".index")]
-    single = [name for name in there if name.endswith(SINGLE_FILES)]
+    names, numbered = _names(directory, files), candidates(directory, None, files)
+    indexed = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
+    indices = [name.removesuffix(".index") for name in names - indexed if name.endswith(".index")]
+    single = [name for name in names if name.endswith(SINGLE_FILES)]
     whole = [name for name in single if not SHARD_OF_KERAS.search(name)]
     return [join(directory, name) for name in sorted(indices) + sorted(whole)]
 
@@ -81,19 +84,19 @@ def _names(directory: str, files: Files) -> set[str]:
         return set()
 
 
-def parts(prefix: str, there: set[str], files: Files = LOCAL) -> list[str]:
-    """The file names of a checkpoint, of those ``there``: record, index, then the others."""
+def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
+    """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
     name = os.path.split(prefix)[1]
     first = [record_file.path_of(name), index_path(name), *([name] if name else [])]
-    rest = {one for one in there if shards_of(one, name) is not None}
+    rest = {file for file in names if shards_of(file, name) is not None}
     with contextlib.suppress(CheckpointError):
         if (head := record_file.read_head(record_file.path_of(prefix), prefix, files)) is not None:
-            rest |= there & {*head.files}
-    return [*(one for one in first if one in there), *sorted(rest - {*first})]
+            rest |= names & {*head.files}
+    return [*(file for file in first if file in names), *sorted(rest - {*first})]
 
 
 def _listed(
-    prefix: str, number: int | None, kind: CheckpointKind, there: set[str], files: Files
+    prefix: str, number: int | None, kind: CheckpointKind, names: set[str], files: Files
 ) -> ListedCheckpoint:
     state, problem, readable, head = kind.value, "", True, None
     try:
@@ -116,7 +119,7 @@ def _listed(
     if problem and readable and kind is not CheckpointKind.TORN:
         state = CheckpointKind.DAMAGED.value
     sizes, times = [0], [0.0]
-    for name in parts(prefix, there, files):
+    for name in parts(prefix, names, files):
         with contextlib.suppress(OSError):  # it may be deleted meanwhile
             nbytes, written = files.status(join(os.path.split(prefix)[0], name))
             sizes.append(nbytes)

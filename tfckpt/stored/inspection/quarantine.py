@@ -38,8 +38,8 @@ def quarantine(path: str, files: Files) -> str:
     names = parts(path, set(files.listdir(parent)), files)
     target = _fresh(join(join(parent, DIRECTORY), name or "unnamed"), files)
     files.makedirs(target)
-    for one in names:
-        files.rename(join(parent, one), join(target, one))
+    for file in names:
+        files.rename(join(parent, file), join(target, file))
     files.fsync_dir(target)
     files.fsync_dir(parent)
     return target

@@ -101,14 +101,16 @@ def _spread(array: np.ndarray, least: float, greatest: float) -> tuple[float, fl
             finite = numbers[np.isfinite(numbers)] * scale - least * scale
         if not finite.size:
             continue
-        places = finite / span if span else np.full(finite.shape, 0.5)
-        own = float(places.mean())
+        positions = finite / span if span else np.full(finite.shape, 0.5)
+        own = float(positions.mean())
         # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for variances (1979)
-        apart, both = own - mean, count + places.size
-        squares += float(np.square(places - own).sum()) + apart**2 * count * places.size / both
-        mean += apart * places.size / both
+        apart, both = own - mean, count + positions.size
+        squares += (
+            float(np.square(positions - own).sum()) + apart**2 * count * positions.size / both
+        )
+        mean += apart * positions.size / both
         count = both
-        bins = np.minimum((places * BINS).astype(np.int64), BINS - 1)
+        bins = np.minimum((positions * BINS).astype(np.int64), BINS - 1)
         histogram += np.bincount(bins, minlength=BINS)
     std = (squares / count) ** 0.5
     middle = (least * scale + mean * span) / scale

@@ -106,10 +106,12 @@ def _check(
         try:
             values.verify(batch)
         except CheckpointError as error:  # which of them?
-            found = [fault for key in batch if (fault := _fault_of(values, path, names, key))]
-            if not found and not isinstance(error, UnsupportedCheckpointError):
-                found = [_fault(error, path, names.get(error.name, _plain(error.name)))]
-            faults += found
+            batch_faults = [
+                fault for key in batch if (fault := _fault_of(values, path, names, key))
+            ]
+            if not batch_faults and not isinstance(error, UnsupportedCheckpointError):
+                batch_faults = [_fault(error, path, names.get(error.name, _plain(error.name)))]
+            faults += batch_faults
         for key in batch:
             done += sizes[key]
             advance(done, total)

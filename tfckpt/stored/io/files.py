@@ -197,11 +197,11 @@ def reading(path: str, name: str = "") -> Iterator[None]:
 
 def digest_of(handles: Iterable[Handle]) -> str:
     """SHA-256 in hexadecimal of the concatenated content of files."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for handle in handles:
         for start in range(0, handle.size, _CHUNK):
-            found.update(handle.pread(start, _CHUNK))
-    return found.hexdigest()
+            digest.update(handle.pread(start, _CHUNK))
+    return digest.hexdigest()
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -332,8 +332,8 @@ class LocalFiles:
         return Path(path).is_dir() and not Path(path).is_symlink()
 
     def status(self, path: str) -> tuple[int, float]:
-        found = Path(path).stat()
-        return found.st_size, found.st_mtime
+        status = Path(path).stat()
+        return status.st_size, status.st_mtime
 
     def remove(self, path: str) -> None:
         Path(path).unlink()
@@ -347,17 +347,19 @@ class LocalFiles:
             self.remove(path)
 
     def makedirs(self, path: str) -> None:
-        new = [place for place in (Path(path), *Path(path).parents) if not place.exists()]
+        new = [
+            directory for directory in (Path(path), *Path(path).parents) if not directory.exists()
+        ]
         Path(path).mkdir(parents=True, exist_ok=True)
-        for place in new:
-            self.fsync_dir(str(place.parent))
+        for directory in new:
+            self.fsync_dir(str(directory.parent))
 
     def free(self, path: str) -> int | None:
         if not hasattr(os, "statvfs"):  # Windows
             return None
-        found = os.statvfs(path or ".")
-        blocks = found.f_bavail if os.geteuid() else found.f_bfree
-        return blocks * found.f_frsize
+        status = os.statvfs(path or ".")
+        blocks = status.f_bavail if os.geteuid() else status.f_bfree
+        return blocks * status.f_frsize
 
     def fsync(self, path: str) -> None:
         if not self._durable:

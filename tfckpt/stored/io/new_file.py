@@ -48,32 +48,32 @@ def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
         SaveError: the name exists, or the file cannot be written.
     """
     with _published(path, LOCAL) as unfinished:
-        place = f"{unfinished}.dir"
+        directory = f"{unfinished}.dir"
         try:
-            LOCAL.makedirs(place)
-            made = join(place, f"new{suffix}")
+            LOCAL.makedirs(directory)
+            made = join(directory, f"new{suffix}")
             yield made
             LOCAL.rename(made, unfinished)
         finally:
             with contextlib.suppress(OSError):
-                LOCAL.remove_tree(place)
+                LOCAL.remove_tree(directory)
 
 
 @contextlib.contextmanager
 def _published(path: str, files: Files) -> Iterator[str]:
     """A temporary name; the file under it is synced and renamed at the end of the block."""
-    place = absolute(path)
+    final = absolute(path)
     refuse_existing(path, files)
     try:
-        with temporary(place) as unfinished:
+        with temporary(final) as unfinished:
             made = unfinished
             try:
                 yield unfinished
                 files.fsync(unfinished)
                 refuse_existing(path, files)  # somebody else may have come first
-                files.rename(unfinished, place)
-                made = place
-                files.fsync_dir(os.path.split(place)[0])
+                files.rename(unfinished, final)
+                made = final
+                files.fsync_dir(os.path.split(final)[0])
             except BaseException:
                 with contextlib.suppress(OSError):
                     files.remove(made)

@@ -40,42 +40,42 @@ class Parallel:
         if self._stopped.is_set():
             raise _StoppedError
 
-    def run(self, works: Sequence[Callable[[], None]]) -> None:
+    def run(self, tasks: Sequence[Callable[[], None]]) -> None:
         """Run all tasks, the first in this thread, and return when all have ended.
 
         Raises:
             BaseException: the first failure; an interrupt takes precedence.
         """
-        self._attempt(partial(self._begin, works))
+        self._attempt(partial(self._begin, tasks))
         for ended in self._others:
             while not ended.is_set():
                 # not Thread.join, which takes a thread for ended where an interrupt comes
                 self._attempt(ended.wait)
-        told = [each for each in self._failures if not isinstance(each, _StoppedError)]
+        failures = [each for each in self._failures if not isinstance(each, _StoppedError)]
         self._failures.clear()
-        for failure in sorted(told, key=lambda each: isinstance(each, Exception)):
+        for failure in sorted(failures, key=lambda each: isinstance(each, Exception)):
             raise failure
 
-    def _begin(self, works: Sequence[Callable[[], None]]) -> None:
-        here = [works[0]]
-        for work in works[1:]:
+    def _begin(self, tasks: Sequence[Callable[[], None]]) -> None:
+        own = [tasks[0]]
+        for task in tasks[1:]:
             ended = threading.Event()
-            other = partial(self._in_thread, work, ended)
+            other = partial(self._in_thread, task, ended)
             try:
                 threading.Thread(target=other, name="tfckpt-file").start()
                 self._others.append(ended)
             except RuntimeError:  # no more threads can be had
-                here.append(work)
-        for work in here:
-            work()
+                own.append(task)
+        for task in own:
+            task()
 
-    def _in_thread(self, work: Callable[[], None], ended: threading.Event) -> None:
-        self._attempt(work)
+    def _in_thread(self, task: Callable[[], None], ended: threading.Event) -> None:
+        self._attempt(task)
         ended.set()
 
-    def _attempt(self, work: Callable[[], object]) -> None:
+    def _attempt(self, task: Callable[[], object]) -> None:
         try:
-            work()
+            task()
         except BaseException as error:
             self._failures.append(error)
             self._stopped.set()

@@ -77,24 +77,24 @@ class Other(NamedTuple):
     def __str__(self) -> str:
         return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
 
-    def how(self, told: For, place: str) -> str:
+    def how(self, audience: For, directory: str) -> str:
         """How to restore from it, instead of from ``place``."""
         if not self.path:
             return (
                 "tfckpt cannot read this format; load it with the tool that wrote it, "
                 "then save it with tfckpt"
             )
-        if told is For.COMMAND:
+        if audience is For.COMMAND:
             return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
         rule, leave = "", f"[{', '.join(self.left_out)}]"
-        if told is not For.TRAINING:
+        if audience is not For.TRAINING:
             if self.checkpoint_name:
                 return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
             if self.left_out:
                 rule = f", policy: {{exclude_checkpoint: {leave}}}"
             source = f"{{path: {_plain(self.path)}{rule}}}"
-            if told is For.RUN:  # which is to find its own checkpoints when it is started again
-                source = f"{{first_of: [{{directory: {_plain(place)}}}, {source}]}}"
+            if audience is For.RUN:  # which is to find its own checkpoints when it is started again
+                source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
             return f"to start from it, write `restore: {source}`"
         if self.left_out:
             rule = f", exclude_checkpoint={list(self.left_out)}"
@@ -127,10 +127,10 @@ class Instead:
         """Whether it is more than a new or empty directory."""
         return bool(self.others or self.near) or self.state not in (_ABSENT, _EMPTY)
 
-    def lines(self, told: For) -> list[str]:
+    def lines(self, audience: For) -> list[str]:
         """Sentences on what is there, how to restore from it, and which path may be meant."""
         what = f"{absolute(self.path)} {self.state}"
-        how = [other.how(told, self.path) for other in self.others[:1]]
+        how = [other.how(audience, self.path) for other in self.others[:1]]
         return [what, *how, *filter(None, [self.meant])]
 
     @property
@@ -151,11 +151,15 @@ def look(path: str, files: Files) -> Instead:
     does not exist
     """
     near = nearby(
-        path, lambda one: list(_names(one or ".", files) or ()), lambda one: bool(_at(one, files))
+        path,
+        lambda name: list(_names(name or ".", files) or ()),
+        lambda name: bool(_at(name, files)),
     )
     state, others = _found(path, files)
-    named = {place for other in others for place in (other.path, os.path.split(other.path)[0])}
-    fresh = tuple((one, _held(one, files)) for one in near if one not in named)
+    known = {
+        known_path for other in others for known_path in (other.path, os.path.split(other.path)[0])
+    }
+    fresh = tuple((name, _held(name, files)) for name in near if name not in known)
     return Instead(path, state, tuple(others), fresh)
 
 
@@ -250,17 +254,19 @@ def _belongs(name: str, claimed: set[str]) -> bool:
 
 def _others(path: str, names: set[str], files: Files) -> Iterator[Other]:
     if _BACKUP[0] in names:
-        epochs, there = _epochs(join(path, _BACKUP[1]), files), [n for n in _BACKUP if n in names]
+        epochs, present = _epochs(join(path, _BACKUP[1]), files), [n for n in _BACKUP if n in names]
         writer = "Keras's BackupAndRestore"
-        yield Other(tuple(there), writer, join(path, _BACKUP[0]), epochs=epochs)
+        yield Other(tuple(present), writer, join(path, _BACKUP[0]), epochs=epochs)
     if _BACKUP_OF_TF_KERAS in names and (backup := _at(join(path, _BACKUP_OF_TF_KERAS), files)):
         writer = "tf_keras's BackupAndRestore"
         yield Other((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
     yield from _prefixes(path, names)
-    keras = [one for one in names if one.endswith(KERAS_FILES) and not SHARD_OF_KERAS.search(one)]
-    if keras := [one for one in _in_order(keras) if one not in _BACKUP]:
+    keras = [
+        name for name in names if name.endswith(KERAS_FILES) and not SHARD_OF_KERAS.search(name)
+    ]
+    if keras := [name for name in _in_order(keras) if name not in _BACKUP]:
         yield Other(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
-    if single := _in_order(one for one in names if one.endswith(".safetensors")):
+    if single := _in_order(name for name in names if name.endswith(".safetensors")):
         yield Other(tuple(single), "safetensors", join(path, single[-1]))
     yield from _below(path, names, files)
 
@@ -268,13 +274,15 @@ def _others(path: str, names: set[str], files: Files) -> Iterator[Other]:
 def _prefixes(path: str, names: set[str]) -> Iterator[Other]:
     """Checkpoints in TensorFlow's formats, grouped by name."""
     families: dict[str, list[str]] = {}
-    indexed = {one.removesuffix(_INDEX) for one in names if one.endswith(_INDEX)}
-    first_version = {one.removesuffix(_META) for one in names if one.endswith(_META)} & names
-    for one in reversed(_in_order(indexed | first_version)):
-        numbered = _NUMBERED.fullmatch(one) if one in indexed else None
-        families.setdefault(numbered["name"] if numbered else "", []).append(one)
+    indexed = {prefix.removesuffix(_INDEX) for prefix in names if prefix.endswith(_INDEX)}
+    first_version = {
+        prefix.removesuffix(_META) for prefix in names if prefix.endswith(_META)
+    } & names
+    for prefix in reversed(_in_order(indexed | first_version)):
+        numbered = _NUMBERED.fullmatch(prefix) if prefix in indexed else None
+        families.setdefault(numbered["name"] if numbered else "", []).append(prefix)
     for name, family in families.items():
-        meta = any(one + _META in names for one in family)
+        meta = any(prefix + _META in names for prefix in family)
         writer, newest = "TF1's Saver" if meta else "", join(path, family[0])
         yield Other(tuple(reversed(family)), writer, newest, checkpoint_name=name)
 
@@ -306,7 +314,7 @@ def _at(path: str, files: Files) -> str:
     """The checkpoint at a path, or the newest one in it; "" without any."""
     if files.exists(path + _INDEX):
         return path
-    found = [one for one in _names(path, files) or () if one.endswith(_INDEX)]
+    found = [name for name in _names(path, files) or () if name.endswith(_INDEX)]
     return join(path, _in_order(found)[-1].removesuffix(_INDEX)) if found else ""
 
 
@@ -317,11 +325,11 @@ def _held(path: str, files: Files) -> str:
 
 def _names(path: str, files: Files) -> set[str] | None:
     try:
-        return {one.rstrip("/") for one in files.listdir(path)}  # a store ends directories so
+        return {name.rstrip("/") for name in files.listdir(path)}  # a store ends directories so
     except OSError:
         return None
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
     """Names sorted by their numbers, the newest last."""
-    return sorted(names, key=lambda one: ([int(n) for n in re.findall("[0-9]{1,18}", one)], one))
+    return sorted(names, key=lambda name: ([int(n) for n in re.findall("[0-9]{1,18}", name)], name))

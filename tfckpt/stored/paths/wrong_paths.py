@@ -75,18 +75,18 @@ def shards_of(prefix: str, files: Files) -> list[str]:
     ``-?????-of-00002``.
     """
     directory, name = os.path.split(prefix)
-    given = _SHARD.fullmatch(name)
-    if given and "?" not in given["number"]:
+    sharded = _SHARD.fullmatch(name)
+    if sharded and "?" not in sharded["number"]:
         return []
-    of, total = (given["of"], given["total"]) if given else (name, None)
+    of, total = (sharded["of"], sharded["total"]) if sharded else (name, None)
     if not of or of.endswith(".data"):
         return []
-    found = []
+    shards = []
     for other in _names(directory, files) or []:
         match = _SHARD.fullmatch(other)
         if match and match["of"] == of and total in (None, match["total"]):
-            found.append(join(directory, other))
-    return sorted(found)
+            shards.append(join(directory, other))
+    return sorted(shards)
 
 
 def saver_v1_files(prefix: str, files: Files) -> list[str]:
@@ -97,29 +97,29 @@ def saver_v1_files(prefix: str, files: Files) -> list[str]:
         DamagedCheckpointError: a file is missing.
     """
     directory, name = os.path.split(prefix)
-    given = _SHARD.fullmatch(name)
-    if given and given["number"].isdigit() and int(given["total"]) > 1:
-        message = f"is one of the {int(given['total'])} files of a TF1 checkpoint (version 1)"
-        hint = f"Use {join(directory, given['of'])!r}."
+    sharded = _SHARD.fullmatch(name)
+    if sharded and sharded["number"].isdigit() and int(sharded["total"]) > 1:
+        message = f"is one of the {int(sharded['total'])} files of a TF1 checkpoint (version 1)"
+        hint = f"Use {join(directory, sharded['of'])!r}."
         raise CheckpointNotFoundError(message, path=prefix, hint=hint)
-    found = shards_of(prefix, files)
-    if not found:
+    shards = shards_of(prefix, files)
+    if not shards:
         return [prefix]
-    totals = sorted({path[-5:] for path in found})
+    totals = sorted({path[-5:] for path in shards})
     if len(totals) > 1:
-        stem = found[0][: -len("00000-of-00000")]
+        stem = shards[0][: -len("00000-of-00000")]
         message = f"several checkpoints have this name, with {' and '.join(totals)} files"
         raise CheckpointNotFoundError(
             message, path=prefix, hint=f"Use '{stem}?????-of-{totals[0]}'."
         )
-    stem, total = found[0][: -len("00000-of-00000")], totals[0]
+    stem, total = shards[0][: -len("00000-of-00000")], totals[0]
     for number in range(int(total)):
         path = f"{stem}{number:05d}-of-{total}"
-        if path not in found:
+        if path not in shards:
             message = "this file of the checkpoint is missing"
             hint = "Copy it next to the other files; each file lists only its own values."
             raise DamagedCheckpointError(message, path=path, hint=hint)
-    return found
+    return shards
 
 
 def _names(directory: str, files: Files) -> list[str] | None:
@@ -131,9 +131,9 @@ def _names(directory: str, files: Files) -> list[str] | None:
 
 def _prefixes(names: list[str]) -> list[str]:
     """Prefixes with an index, or with a TF1 graph, highest number last."""
-    found = [name.removesuffix(".index") for name in names if name.endswith(".index")]
-    found = found or [name.removesuffix(".meta") for name in names if name.endswith(".meta")]
-    return sorted(found, key=lambda name: [int(n) for n in re.findall(r"[0-9]+", name)])
+    prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
+    prefixes = prefixes or [name.removesuffix(".meta") for name in names if name.endswith(".meta")]
+    return sorted(prefixes, key=lambda name: [int(n) for n in re.findall(r"[0-9]+", name)])
 
 
 def _inside(prefix: str, files: Files) -> str:
@@ -143,21 +143,21 @@ def _inside(prefix: str, files: Files) -> str:
         return f"It looks like a SavedModel. Use {inner!r}."
     from tfckpt.stored.paths.lookalikes import look  # what only an error needs
 
-    found = look(prefix, files)
-    readable = next((other.path for other in found.others if other.path), "")
+    findings = look(prefix, files)
+    readable = next((other.path for other in findings.others if other.path), "")
     write = f" Use {readable!r}." if readable else ""
-    return f"It {found.state}.{write}\n  {found.meant}".rstrip()
+    return f"It {findings.state}.{write}\n  {findings.meant}".rstrip()
 
 
 def _similar(directory: str, name: str, beside: list[str]) -> str:
-    found = _prefixes(beside)
+    prefixes = _prefixes(beside)
     stem = re.sub(r"[0-9]+$", "", name)
-    same = [other for other in found if re.sub(r"[0-9]+$", "", other) == stem]
+    same = [other for other in prefixes if re.sub(r"[0-9]+$", "", other) == stem]
     import difflib
 
     from tfckpt.stored.paths.lookalikes import shown
 
-    close = same or difflib.get_close_matches(name, found, _SHOWN) or found
+    close = same or difflib.get_close_matches(name, prefixes, _SHOWN) or prefixes
     return f"{directory or '.'!r} contains {shown(close)}." if close else ""
 
 

@@ -122,18 +122,18 @@ class BundleHeader:
 
 
 def parse_header(data: bytes) -> BundleHeader:
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     versions = Versions()
     for number, value in fields(data):
         if number == 1:
-            found["num_shards"] = as_number(value, INT32)
+            numbers["num_shards"] = as_number(value, INT32)
         elif number == 2:
-            found["big_endian"] = as_number(value, 2)
+            numbers["big_endian"] = as_number(value, 2)
         elif number == 3:
             versions = parse_versions(as_message(value))
     return BundleHeader(
-        num_shards=found.get("num_shards", 0),
-        big_endian=bool(found.get("big_endian")),
+        num_shards=numbers.get("num_shards", 0),
+        big_endian=bool(numbers.get("big_endian")),
         versions=versions,
     )
 

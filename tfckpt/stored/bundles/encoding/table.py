@@ -57,37 +57,40 @@ class TableFile:
     def __init__(self, handle: Handle, path: str) -> None:
         self._handle = handle
         self._path = path
-        self._place: _BlockHandle | None = None
+        self._held_handle: _BlockHandle | None = None
         self._held: dict[bytes, bytes] = {}
         self._uppers: list[bytes] = []
-        self._places: list[_BlockHandle] = []
+        self._block_handles: list[_BlockHandle] = []
         with self._naming():
             metaindex, index = _footer(
                 handle.pread(max(handle.size - FOOTER_BYTES, 0), FOOTER_BYTES)
             )
             self._raw(metaindex)
             for upper, value in zip(*_block_entries(self._raw(index)), strict=True):
-                place, used = _place(value, 0)
+                block_handle, used = _read_handle(value, 0)
                 if used != len(value) or (self._uppers and upper <= self._uppers[-1]):
                     raise WireError("the index of the table is out of order")
                 self._uppers.append(upper)
-                self._places.append(place)
+                self._block_handles.append(block_handle)
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key; None where it does not exist."""
         number = bisect.bisect_left(self._uppers, key)
-        if number == len(self._places):
+        if number == len(self._block_handles):
             return None
-        place = self._places[number]
+        block_handle = self._block_handles[number]
         with self._naming():
-            if place != self._place:
-                self._held = dict(zip(*_block_entries(self._raw(place)), strict=True))
-                self._place = place
+            if block_handle != self._held_handle:
+                self._held = dict(zip(*_block_entries(self._raw(block_handle)), strict=True))
+                self._held_handle = block_handle
         return self._held.get(key)
 
-    def _raw(self, place: _BlockHandle) -> bytes:
-        _check_place(place, self._handle.size)
-        return _unfolded(self._handle.pread(place.offset, place.size + TRAILER_BYTES), place.offset)
+    def _raw(self, block_handle: _BlockHandle) -> bytes:
+        _check_handle(block_handle, self._handle.size)
+        return _unfolded(
+            self._handle.pread(block_handle.offset, block_handle.size + TRAILER_BYTES),
+            block_handle.offset,
+        )
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -128,11 +131,11 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     separator: bytes | None = None
     end = 0
     for upper, value in zip(*_block_entries(_block(data, index)), strict=True):
-        place, used = _place(value, 0)
-        if used != len(value) or place.offset < end:
-            raise WireError(f"the index points to an invalid block at byte {place.offset}")
-        end = place.offset + place.size + TRAILER_BYTES
-        keys, contents = _block_entries(_block(data, place))
+        block_handle, used = _read_handle(value, 0)
+        if used != len(value) or block_handle.offset < end:
+            raise WireError(f"the index points to an invalid block at byte {block_handle.offset}")
+        end = block_handle.offset + block_handle.size + TRAILER_BYTES
+        keys, contents = _block_entries(_block(data, block_handle))
         for before, key in itertools.pairwise(keys if previous is None else [previous, *keys]):
             if key <= before:
                 raise WireError(f"key {key!r} is out of order, after {before!r}")
@@ -151,28 +154,29 @@ def _footer(data: bytes) -> tuple[_BlockHandle, _BlockHandle]:
     footer = data[-FOOTER_BYTES:]
     if not looks_like_table(footer):
         raise WireError("has no index footer: truncated, or not an index")
-    metaindex, position = _place(footer, 0)
-    index, _ = _place(footer, position)
+    metaindex, position = _read_handle(footer, 0)
+    index, _ = _read_handle(footer, position)
     return metaindex, index
 
 
-def _place(data: bytes, position: int) -> tuple[_BlockHandle, int]:
+def _read_handle(data: bytes, position: int) -> tuple[_BlockHandle, int]:
     offset, position = varint(data, position)
     size, position = varint(data, position)
     return _BlockHandle(offset, size), position
 
 
-def _block(data: bytes, place: _BlockHandle) -> bytes:
+def _block(data: bytes, block_handle: _BlockHandle) -> bytes:
     """The content of a block, checked and decompressed."""
-    _check_place(place, len(data))
-    start = place.offset
-    return _unfolded(data[start : start + place.size + TRAILER_BYTES], start)
+    _check_handle(block_handle, len(data))
+    start = block_handle.offset
+    return _unfolded(data[start : start + block_handle.size + TRAILER_BYTES], start)
 
 
-def _check_place(place: _BlockHandle, size: int) -> None:
-    if place.offset + place.size + TRAILER_BYTES > size - FOOTER_BYTES:
+def _check_handle(block_handle: _BlockHandle, size: int) -> None:
+    if block_handle.offset + block_handle.size + TRAILER_BYTES > size - FOOTER_BYTES:
         raise WireError(
-            f"a block of {place.size} bytes at {place.offset} ends after the file: truncated"
+            f"a block of {block_handle.size} bytes at {block_handle.offset} "
+            "ends after the file: truncated"
         )
 
 

@@ -91,31 +91,31 @@ def files_for(nbytes: int) -> int:
 def write_side_by_side(
     values: list[BundleValue],
     read: Callable[[BundleValue], Iterable[np.ndarray]],
-    place: Target,
-    pace: ChunkSizes = FOREGROUND,
+    target: Target,
+    chunk_sizes: ChunkSizes = FOREGROUND,
 ) -> Written:
     """Write data files; on return they are on disk.
 
     Args:
         values: in the order of their keys; emptied.
         read: yields the pieces of a value, in the order of its bytes.
-        place: the files to write.
-        pace: the chunk sizes.
+        target: the files to write.
+        chunk_sizes: bytes processed at once.
 
     Raises:
         OSError: a file cannot be written.
     """
-    parts = _divided(values, len(place.shards))
+    parts = _divided(values, len(target.shards))
     values.clear()
-    together = Parallel()
+    parallel = Parallel()
     opened: list[Shard] = []
     with contextlib.ExitStack() as stack:
-        for number in place.shards:
-            path = data_path(place.prefix, number, place.num_shards)
-            opened.append(Shard(path, number, place.files, pace, together.go_on))
+        for number in target.shards:
+            path = data_path(target.prefix, number, target.num_shards)
+            opened.append(Shard(path, number, target.files, chunk_sizes, parallel.go_on))
             stack.callback(opened[-1].close)
         fills = [partial(_fill, *each, read) for each in zip(opened, parts, strict=True)]
-        together.run(fills)
+        parallel.run(fills)
     return Written(
         [each for shard in opened for each in shard.coded],
         [key for shard in opened for key in shard.nonfinite],

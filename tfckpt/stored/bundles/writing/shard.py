@@ -76,7 +76,7 @@ class Shard:
         path: of a file that does not exist yet.
         number: of the data file in the checkpoint.
         files: the file system.
-        pace: the chunk sizes.
+        chunk_sizes: bytes processed at once.
         go_on: called before every write; raises to stop.
 
     Attributes:
@@ -89,14 +89,14 @@ class Shard:
         path: str,
         number: int,
         files: Files = LOCAL,
-        pace: ChunkSizes = FOREGROUND,
+        chunk_sizes: ChunkSizes = FOREGROUND,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.coded: list[tuple[bytes, bytes]] = []
         self.nonfinite: list[str] = []
         self._number = number
-        self._pace = pace
-        self._small = pace.chunk >> 3
+        self._chunk_sizes = chunk_sizes
+        self._small = chunk_sizes.chunk >> 3
         self._go_on = go_on
         self._size = 0
         self._gathered: list[bytes] = []
@@ -167,7 +167,7 @@ class Shard:
 
     def _large(self, key: str, dtype: str, pieces: Iterable[np.ndarray], *, look: bool) -> int:
         crc = 0
-        chunk, at_once = self._pace
+        chunk, at_once = self._chunk_sizes
         for piece in pieces:
             flat = _little_endian(piece).reshape(-1).view("u1")  # copied where it has gaps
             for first in range(0, flat.nbytes, at_once):
@@ -191,7 +191,7 @@ class Shard:
         self._append(b"".join(map(put_varint, lengths)))
         checksum, crc = _of_lengths(lengths)
         self._append(checksum)
-        for block in _blocks(elements, self._pace.chunk):
+        for block in _blocks(elements, self._chunk_sizes.chunk):
             crc = google_crc32c.extend(crc, block)
             self._append(block)
         return crc
@@ -201,7 +201,7 @@ class Shard:
         self._gathered.append(data)
         self._gathered_bytes += len(data)
         self._size += len(data)
-        if self._gathered_bytes >= self._pace.chunk:
+        if self._gathered_bytes >= self._chunk_sizes.chunk:
             self._flush()
 
     def _flush(self) -> None:
