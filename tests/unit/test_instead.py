@@ -12,7 +12,7 @@ from zoo.fits import fit
 
 import tfckpt
 from tfckpt.stored.io.files import LOCAL, LocalFiles
-from tfckpt.stored.paths.lookalikes import For, is_checkpoint, look
+from tfckpt.stored.paths.lookalikes import Audience, is_checkpoint, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ def _here(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def lines(path: str, told: For = For.CONFIG) -> str:
+def lines(path: str, told: Audience = Audience.CONFIG) -> str:
     return "\n".join(look(path, LOCAL).lines(told))
 
 
@@ -66,7 +66,7 @@ def test_a_training_that_backup_and_restore_kept_is_taken_up_as_it_says(
     backup = flavour.callbacks.BackupAndRestore("runs")
     with pytest.raises(KeyboardInterrupt):
         fit(trained, 4, backup, stop(2, 0))
-    said = lines("runs", For.TRAINING)
+    said = lines("runs", Audience.TRAINING)
     assert "BackupAndRestore)" in said
     keras3 = flavour.__name__ == "keras"
     assert ("pass `initial_epoch=2` to `fit`" in said) == keras3
@@ -120,7 +120,7 @@ def test_what_tf1_savers_wrote() -> None:
             for step in (90, 200):
                 saver.save(session, f"{directory}/model.ckpt", global_step=step)
     for directory in ("one", "two"):
-        said = lines(directory, For.COMMAND)
+        said = lines(directory, Audience.COMMAND)
         assert "holds 'model.ckpt-90', 'model.ckpt-200' (TF1's Saver)\n" in said
         assert f"`tfckpt inspect {directory}/model.ckpt-200` shows it" in said
     assert "write `restore: {path: one/model.ckpt-200}`" in lines("one")
@@ -151,7 +151,9 @@ def test_a_checkpoint_and_a_file_are_no_directories() -> None:
     touch("best file.keras")
     assert "is a file, not a directory of checkpoints" in lines("best file.keras")
     assert 'write `restore: {path: "best file.keras"}`' in lines("best file.keras")
-    assert "`tfckpt inspect 'best file.keras'` shows it" in lines("best file.keras", For.COMMAND)
+    assert "`tfckpt inspect 'best file.keras'` shows it" in lines(
+        "best file.keras", Audience.COMMAND
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,26 @@ from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.policy import Latest
 from tfckpt.policy.directories import directory_mismatch, same_directory
-from tfckpt.stored.paths.lookalikes import For, look
+from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:
     from tfckpt.policy import Config, Source
 
 
-def absent(config: Config, reader: For = For.TRAINING) -> tuple[str, ...]:
+def absent(config: Config, reader: Audience = Audience.TRAINING) -> tuple[str, ...]:
     """Lines about the paths of a config that have no checkpoint."""
     sources = config.restore.first_of if config.restore else ()
     paths = [path for source in sources for member in source.members for path in paths_of(member)]
     lines = []
     for path in dict.fromkeys(paths):
-        own = reader is For.CONFIG and _is_own(config, path)
-        lines += look(path, files_of(path)).lines(For.RUN if own else reader)
+        own = reader is Audience.CONFIG and _is_own(config, path)
+        lines += look(path, files_of(path)).lines(Audience.RUN if own else reader)
     return (*lines, *filter(None, [directory_mismatch(config)]))
 
 
 def not_found(config: Config, paths: str) -> CheckpointNotFoundError:
     """The error of a restore that requires a checkpoint."""
-    lines = absent(config, For.CONFIG)
+    lines = absent(config, Audience.CONFIG)
     sources = config.restore.first_of if config.restore else ()
     if any(source.directory and _is_own(config, source.directory) for source in sources):
         lines += ("if this is the first start of the run, set if_none: initialize",)

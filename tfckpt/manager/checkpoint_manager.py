@@ -36,7 +36,7 @@ from tfckpt.manager.remarks import Remarks
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.commits.numbering import Number
 from tfckpt.stored.io.files import absolute, join, same_directory
-from tfckpt.stored.paths.lookalikes import For, look
+from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -359,7 +359,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         found = look(self._directory, self._save_options.files)
         if found.notable:
             nothing = f"no checkpoint named {self._files.checkpoint_name!r} to restore"
-            logging.warning("%s", "\n  ".join([nothing, *found.lines(For.TRAINING)]))
+            logging.warning("%s", "\n  ".join([nothing, *found.lines(Audience.TRAINING)]))
         if self._init_fn is not None:
             self._init_fn()
         return None

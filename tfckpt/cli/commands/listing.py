@@ -13,7 +13,7 @@ from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import one_line, size
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.stored.inspection.listing import listing
-from tfckpt.stored.paths.lookalikes import For, look
+from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Arguments
@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> int:
     if not found:
         nothing = look(directory, files)
         raise CheckpointNotFoundError(
-            f"no checkpoint in {directory}", hint="\n  ".join(nothing.lines(For.COMMAND))
+            f"no checkpoint in {directory}", hint="\n  ".join(nothing.lines(Audience.COMMAND))
         )
     decision = _decision(arguments, directory, found)
     if arguments.json:

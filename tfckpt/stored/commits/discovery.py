@@ -110,12 +110,12 @@ def _listing(directory: str, files: Files) -> list[str]:
         except FileNotFoundError:
             names = []
         except NotADirectoryError:
-            from tfckpt.stored.paths.lookalikes import For, look
+            from tfckpt.stored.paths.lookalikes import Audience, look
 
             findings = look(directory, files)
             hint = "use another directory, or move the file away"
             if findings.others:
-                hint = findings.others[0].how(For.CONFIG, directory)
+                hint = findings.others[0].how(Audience.CONFIG, directory)
             raise CheckpointNotFoundError(findings.state, path=directory, hint=hint) from None
         if files.renames:
             return names

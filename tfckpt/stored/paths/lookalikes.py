@@ -46,7 +46,7 @@ _PROBED = 20
 _SHOWN = 5
 
 
-class For(Enum):
+class Audience(Enum):
     """The audience of a hint."""
 
     CONFIG = "a config that finds no checkpoint and may not go on without one"
@@ -55,7 +55,7 @@ class For(Enum):
     COMMAND = "a command line that is to show one"
 
 
-class Other(NamedTuple):
+class Finding(NamedTuple):
     """Something in the directory that holds values.
 
     Attributes:
@@ -77,23 +77,25 @@ class Other(NamedTuple):
     def __str__(self) -> str:
         return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
 
-    def how(self, audience: For, directory: str) -> str:
+    def how(self, audience: Audience, directory: str) -> str:
         """How to restore from it, instead of from ``place``."""
         if not self.path:
             return (
                 "tfckpt cannot read this format; load it with the tool that wrote it, "
                 "then save it with tfckpt"
             )
-        if audience is For.COMMAND:
+        if audience is Audience.COMMAND:
             return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
         rule, leave = "", f"[{', '.join(self.left_out)}]"
-        if audience is not For.TRAINING:
+        if audience is not Audience.TRAINING:
             if self.checkpoint_name:
                 return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
             if self.left_out:
                 rule = f", policy: {{exclude_checkpoint: {leave}}}"
             source = f"{{path: {_plain(self.path)}{rule}}}"
-            if audience is For.RUN:  # which is to find its own checkpoints when it is started again
+            if (
+                audience is Audience.RUN
+            ):  # which is to find its own checkpoints when it is started again
                 source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
             return f"to start from it, write `restore: {source}`"
         if self.left_out:
@@ -107,7 +109,7 @@ class Other(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Instead:
+class Findings:
     """What was found in place of a checkpoint.
 
     Attributes:
@@ -119,7 +121,7 @@ class Instead:
 
     path: str
     state: str
-    others: tuple[Other, ...] = ()
+    others: tuple[Finding, ...] = ()
     near: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -127,7 +129,7 @@ class Instead:
         """Whether it is more than a new or empty directory."""
         return bool(self.others or self.near) or self.state not in (_ABSENT, _EMPTY)
 
-    def lines(self, audience: For) -> list[str]:
+    def lines(self, audience: Audience) -> list[str]:
         """Sentences on what is there, how to restore from it, and which path may be meant."""
         what = f"{absolute(self.path)} {self.state}"
         how = [other.how(audience, self.path) for other in self.others[:1]]
@@ -143,7 +145,7 @@ class Instead:
         return f"{question} It holds {held}." if held else question
 
 
-def look(path: str, files: Files) -> Instead:
+def look(path: str, files: Files) -> Findings:
     """What is at a path where no checkpoint was found.
 
     >>> from tfckpt.stored.io.files import LOCAL
@@ -160,7 +162,7 @@ def look(path: str, files: Files) -> Instead:
         known_path for other in others for known_path in (other.path, os.path.split(other.path)[0])
     }
     fresh = tuple((name, _held(name, files)) for name in near if name not in known)
-    return Instead(path, state, tuple(others), fresh)
+    return Findings(path, state, tuple(others), fresh)
 
 
 def is_checkpoint(path: str, files: Files) -> bool:
@@ -203,8 +205,8 @@ def _plain(path: str) -> str:
     return path if _PLAIN.fullmatch(path) else json.dumps(path)
 
 
-def _found(path: str, files: Files) -> tuple[str, list[Other]]:
-    itself = Other((os.path.split(path)[1],), "", path)
+def _found(path: str, files: Files) -> tuple[str, list[Finding]]:
+    itself = Finding((os.path.split(path)[1],), "", path)
     names = _names(path or ".", files)
     if names is None:
         state, held = _no_directory(path, files)
@@ -252,26 +254,26 @@ def _belongs(name: str, claimed: set[str]) -> bool:
     return own or name == _STATE or name.startswith(".")
 
 
-def _others(path: str, names: set[str], files: Files) -> Iterator[Other]:
+def _others(path: str, names: set[str], files: Files) -> Iterator[Finding]:
     if _BACKUP[0] in names:
         epochs, present = _epochs(join(path, _BACKUP[1]), files), [n for n in _BACKUP if n in names]
         writer = "Keras's BackupAndRestore"
-        yield Other(tuple(present), writer, join(path, _BACKUP[0]), epochs=epochs)
+        yield Finding(tuple(present), writer, join(path, _BACKUP[0]), epochs=epochs)
     if _BACKUP_OF_TF_KERAS in names and (backup := _at(join(path, _BACKUP_OF_TF_KERAS), files)):
         writer = "tf_keras's BackupAndRestore"
-        yield Other((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
+        yield Finding((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
     yield from _prefixes(path, names)
     keras = [
         name for name in names if name.endswith(KERAS_FILES) and not SHARD_OF_KERAS.search(name)
     ]
     if keras := [name for name in _in_order(keras) if name not in _BACKUP]:
-        yield Other(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
+        yield Finding(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
     if single := _in_order(name for name in names if name.endswith(".safetensors")):
-        yield Other(tuple(single), "safetensors", join(path, single[-1]))
+        yield Finding(tuple(single), "safetensors", join(path, single[-1]))
     yield from _below(path, names, files)
 
 
-def _prefixes(path: str, names: set[str]) -> Iterator[Other]:
+def _prefixes(path: str, names: set[str]) -> Iterator[Finding]:
     """Checkpoints in TensorFlow's formats, grouped by name."""
     families: dict[str, list[str]] = {}
     indexed = {prefix.removesuffix(_INDEX) for prefix in names if prefix.endswith(_INDEX)}
@@ -284,10 +286,10 @@ def _prefixes(path: str, names: set[str]) -> Iterator[Other]:
     for name, family in families.items():
         meta = any(prefix + _META in names for prefix in family)
         writer, newest = "TF1's Saver" if meta else "", join(path, family[0])
-        yield Other(tuple(reversed(family)), writer, newest, checkpoint_name=name)
+        yield Finding(tuple(reversed(family)), writer, newest, checkpoint_name=name)
 
 
-def _below(path: str, names: set[str], files: Files) -> Iterator[Other]:
+def _below(path: str, names: set[str], files: Files) -> Iterator[Finding]:
     """Subdirectories that are a checkpoint each."""
     models, orbax = [], []
     for name in _in_order(names)[:_PROBED]:
@@ -297,9 +299,9 @@ def _below(path: str, names: set[str], files: Files) -> Iterator[Other]:
         elif not inside.isdisjoint(_ORBAX):
             orbax.append(name)
     if models:
-        yield Other(tuple(models), "SavedModel", join(path, models[-1]))
+        yield Finding(tuple(models), "SavedModel", join(path, models[-1]))
     if orbax:
-        yield Other(tuple(orbax), "Orbax", "")
+        yield Finding(tuple(orbax), "Orbax", "")
 
 
 def _epochs(path: str, files: Files) -> int | None:
