@@ -19,7 +19,7 @@ from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.diff import DifferenceKind, ValueChecksum, diff
-from tfckpt.stored.inspection.checksums import checksum, is_telling
+from tfckpt.stored.inspection.checksums import checksum, is_distinctive
 from tfckpt.stored.inspection.checksums import checksums as checksums_of
 from tfckpt.stored.inspection.statistics import difference
 
@@ -92,7 +92,7 @@ def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: An
     with progress(checkpoint.prefix) as advance:
         crcs = checksums_of(checkpoint, entries.values(), advance)
     checksums = {
-        name: ValueChecksum(crc, is_telling(entries[name], crc)) for name, crc in crcs.items()
+        name: ValueChecksum(crc, is_distinctive(entries[name], crc)) for name, crc in crcs.items()
     }
     return _Side(
         checkpoint.prefix,
@@ -131,7 +131,7 @@ def _with_model(
         for entry in live.inventory.entries.values():
             if entry.shape is not None:
                 crc = checksum(read(entry))
-                checksums[entry.name] = ValueChecksum(crc, is_telling(entry, crc))
+                checksums[entry.name] = ValueChecksum(crc, is_distinctive(entry, crc))
     return stored, _Side(target, live.inventory, read, checksums)
 
 

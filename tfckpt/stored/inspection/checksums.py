@@ -81,13 +81,13 @@ def checksum(array: np.ndarray) -> int:
     return int(crc)
 
 
-def is_telling(entry: Entry, crc: int) -> bool:
+def is_distinctive(entry: Entry, crc: int) -> bool:
     """Whether equal checksums mean equal origin: false for zeros, ones and scalars.
 
     >>> from tfckpt.core.inventory import Entry, Role
     >>> import numpy as np
     >>> bias = Entry("model/a/bias", Role.WEIGHT, "float32", (8,), 32)
-    >>> [is_telling(bias, checksum(np.full(8, n, "float32"))) for n in (0, 1, 2)]
+    >>> [is_distinctive(bias, checksum(np.full(8, n, "float32"))) for n in (0, 1, 2)]
     [False, False, True]
     """
     if entry.dtype in ("string", "") or entry.shape == ():
