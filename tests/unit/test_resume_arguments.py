@@ -63,7 +63,7 @@ def test_pythons_own_signature_is_readable() -> None:
         ("save_best", True, "save_best: expected a whole number, found true"),
         ("max_to_keep", 0, "max_to_keep: expected more than 0, found the number 0"),
         ("on_signal", "SIGTERM", "on_signal: expected a list, found the text 'SIGTERM'"),
-        ("on_signal", ["SIGKILL"], r"on_signal\[0\]: no program can save when SIGKILL comes"),
+        ("on_signal", ["SIGKILL"], r"on_signal\[0\]: no program can save when it receives SIGKILL"),
         ("policy", {"exlude": ["a"]}, "policy.exlude: unknown key\n  did you mean `exclude`?"),
         ("policy", "resme", "policy: there is no policy `resme`"),
     ],
