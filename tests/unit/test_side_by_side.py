@@ -16,7 +16,7 @@ from tfckpt.stored.bundles.writing.parallel_write import (
     BundleValue,
     Target,
     files_for,
-    write_side_by_side,
+    write_in_parallel,
 )
 from tfckpt.stored.bundles.writing.shard import ChunkSizes
 from tfckpt.stored.bundles.writing.write import encode_index
@@ -47,7 +47,7 @@ def pieces(value: BundleValue) -> Iterator[np.ndarray]:
 
 def write(prefix: Path, written: list[BundleValue], **more: Any) -> Written:
     place = Target(str(prefix), range(SHARDS), SHARDS, SCRATCH)
-    return write_side_by_side(written, more.get("read", pieces), place, FAST)
+    return write_in_parallel(written, more.get("read", pieces), place, FAST)
 
 
 def others() -> list[threading.Thread]:

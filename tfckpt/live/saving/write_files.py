@@ -25,7 +25,7 @@ from tfckpt.stored.bundles.writing.parallel_write import (
     BundleValue,
     Target,
     files_for,
-    write_side_by_side,
+    write_in_parallel,
 )
 from tfckpt.stored.bundles.writing.write import encode_index, read_coded
 from tfckpt.stored.io.files import Files, join
@@ -82,7 +82,7 @@ def write_files(
             data_path(prefix, shard, number) for number in (their_shards, target.num_shards)
         )
         files.rename(old, new)
-    written = write_side_by_side(values, _pieces, target, save_options.chunk_sizes)
+    written = write_in_parallel(values, _pieces, target, save_options.chunk_sizes)
     index = encode_index([*coded, *written.coded], target.num_shards)
     files.write_atomic(index_path(prefix), index)
     return frozenset([*nonfinite_keys, *written.nonfinite])

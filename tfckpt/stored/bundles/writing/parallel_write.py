@@ -88,7 +88,7 @@ def files_for(nbytes: int) -> int:
     return 1 if nbytes < ONE_FILE else min(MOST, cores())
 
 
-def write_side_by_side(
+def write_in_parallel(
     values: list[BundleValue],
     read: Callable[[BundleValue], Iterable[np.ndarray]],
     target: Target,
