@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 BEFORE = ".before"
-MARK = "writer"
+MARKER = "writer"
 _recovery_lock = threading.Lock()
 _DATA = re.compile(DATA)
 
@@ -129,7 +129,7 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
 def _resolve_put(staged: str, prefix: str, files: Files) -> None:
     """Complete or undo a save in an object store, by names that are checked one by one."""
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
-    _remove_tree(join(staged, MARK), files)  # first; its writer may live
+    _remove_tree(join(staged, MARKER), files)  # first; its writer may live
     if _is_of_index(path, prefix, files):
         logging.info("%s: completed an interrupted save", prefix)
         files.write_atomic(record_file.path_of(prefix), content(path, files))
@@ -144,7 +144,7 @@ def remove_staged(directory: str, name: str, files: Files) -> None:
         for part in (record_file.path_of(name), index_path(name)):
             for file in (part, part + BEFORE):
                 _remove_file(join(directory, file), files)
-        _remove_file(join(directory, MARK), files)
+        _remove_file(join(directory, MARKER), files)
     _remove_tree(directory, files)
 
 

@@ -29,7 +29,7 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.recovery import (
     BEFORE,
-    MARK,
+    MARKER,
     may_be_left,
     remove_staged,
     remove_strays,
@@ -66,7 +66,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
         try:
             files.makedirs(directory)
             if not files.renames:
-                files.write_atomic(join(directory, MARK), b"")
+                files.write_atomic(join(directory, MARKER), b"")
             yield staging
         except BaseException as error:
             done_with = False  # should a second interrupt come
@@ -115,7 +115,7 @@ class Staging:
         others = {index_path(self._name), record_file.path_of(self._name), f"{self._name}_temp"}
         found = {*self._files.listdir(self._directory)} - others
         if not self._files.renames:
-            found.discard(MARK)
+            found.discard(MARKER)
             shards = used_shards(self.inner, self._files) or 0
             found |= {data_path(self._name, shard, shards) for shard in range(shards)}
         names = sorted(found)
@@ -131,7 +131,7 @@ class Staging:
         """Move everything into place; on return it is on disk."""
         files, names = self._files, self.files()
         if not files.renames:  # the others are in place
-            if not files.exists(join(self._directory, MARK)):
+            if not files.exists(join(self._directory, MARKER)):
                 raise self._disturbed("treated its files as leftovers")
             names = tuple(n for n in names if files.exists(join(self._directory, n)))
         index, record = index_path(self._name), record_file.path_of(self._name)
@@ -178,7 +178,7 @@ class Staging:
             if content(join(self._parent, record), files) != ours:
                 self._moved.clear()  # it is not this one's to take back
                 wrong = "wrote a checkpoint of the same name"
-            elif not files.exists(join(self._directory, MARK)):
+            elif not files.exists(join(self._directory, MARKER)):
                 wrong = "treated its files as leftovers"
             else:
                 with Bundle.open(self.prefix, files) as bundle:
