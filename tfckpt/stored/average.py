@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.io.files import Files
 
 _AVERAGED = (Role.WEIGHT, Role.STATE, Role.VOCABULARY)
-_MOVING = "moving_average"  # the slot that averages of weights stand in, of any optimizer
+_MOVING = "moving_average"  # the slot with averaged weights, in any optimizer
 _FLOATS = ("float", "bfloat", "complex")
 _HINT = "only checkpoints of the same architecture can be averaged"
 

@@ -70,7 +70,7 @@ def open_bundle(
 
                 inventory = moved_to(inventory, roots)
         else:
-            from tfckpt.stored import unrecorded  # the half of this package that a record spares
+            from tfckpt.stored import unrecorded  # not needed where a record exists
 
             exported = kind == SAVED_MODEL
             detected, inventory = unrecorded.named(
@@ -103,7 +103,7 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
     """The inventory of a record, which must match the index."""
     index = bundle.entries
     for name, _, dtype, shape, _, key, *_ in inventory.entries.values():
-        if shape is None or not key:  # written under keys of the object's own choice
+        if shape is None or not key:  # stored under keys that the object chose itself
             continue
         if (indexed := index.get(key)) is None:
             message = f"the commit record lists the key {key!r}, but the index does not"

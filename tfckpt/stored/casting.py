@@ -32,7 +32,9 @@ def kept(value: np.ndarray, cast: np.ndarray) -> np.ndarray:
         if cast.dtype.kind not in "iu":
             return np.asarray(np.isfinite(cast) == np.isfinite(value))
         held = cast.astype(value.dtype) == value
-        if value.dtype.kind in "iu":  # a number that wraps comes back as it was, but for its sign
+        if (
+            value.dtype.kind in "iu"
+        ):  # a wrapped number converts back to itself, but its sign differs
             held &= (cast < 0) == (value < 0)
     return np.asarray(held)
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredCheckpoint", "open_checkpoint"]
 
-# Each is imported when there is something for it to read: together they cost more than to look at a
-# small checkpoint.
+# Imported on demand: all imports together take longer than opening a small checkpoint.
 _OPENERS: Mapping[Format, tuple[str, str]] = {
     Format.BUNDLE: ("tfckpt.stored.bundle", "open_bundle"),
     Format.SAVED_MODEL: ("tfckpt.stored.saved_model", "open_saved_model"),

@@ -61,7 +61,7 @@ def named(
 def _name_by_keys(
     bundle: Bundle, roots: Mapping[str, Root] | None, bases: Collection[str]
 ) -> Inventory:
-    if OBJECT_GRAPH in bundle.entries:  # and not to be read: its data file is absent
+    if OBJECT_GRAPH in bundle.entries:  # unreadable: its data file is missing
         entries = (_unread(bundle, key) for key in bundle.entries if key != OBJECT_GRAPH)
         return Inventory(bundle.prefix, {entry.name: entry for entry in entries})
     if any(keys.ATTRIBUTES in key for key in bundle.entries):
@@ -151,7 +151,7 @@ def _entry(
     bundle: Bundle, name: str, key: str, role: Role, *, slot: str = "", of: str = ""
 ) -> Entry:
     indexed = bundle.entries.get(key)
-    if indexed is None and role in _OBJECTS:  # a table or a registered saver has keys of its own
+    if indexed is None and role in _OBJECTS:  # tables and registered savers have keys of their own
         return Entry(name, role, "", None, key=key)
     if indexed is None:
         message = f"the object graph lists the key {key!r}, but the index does not"

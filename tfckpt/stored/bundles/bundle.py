@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundle", "BundleEntry", "data_path", "index_path"]
 
-# Ten million values; a longer file under the name of an index is something else.
+# Ten million values; a larger file is not an index.
 MAX_INDEX_BYTES = 1 << 30
 OPAQUE = ("resource", "variant")
 _MISSING = "is missing"
@@ -52,7 +52,7 @@ def index_path(prefix: str) -> str:
     return f"{prefix}.index"
 
 
-@lru_cache(64)  # asked for with each value
+@lru_cache(64)  # called for each value
 def data_path(prefix: str, shard: int, num_shards: int) -> str:
     return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
 
@@ -232,7 +232,7 @@ class Bundle:
             for key, into in wanted:
                 requests += self._requests(key, into)
         except DamagedCheckpointError as error:
-            absent = error  # the first fault only if all before it are sound
+            absent = error  # raised only if all values before it are sound
         transfer(requests)
         if absent is not None:
             raise absent

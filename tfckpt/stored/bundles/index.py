@@ -46,7 +46,7 @@ ITEM_BYTES = {
     "complex128": 16,
 }
 _CHECKSUM = b"\x35"  # field 6, four bytes
-_LONGEST = 70  # bits of a number, seven in each of ten bytes
+_LONGEST = 70  # bits of a varint: seven in each of ten bytes
 _PRIME = (1 << 127) - 1
 
 
@@ -166,7 +166,7 @@ def _known(
     if begin != end or shard >= num_shards or shard > 127 or offset >= INT64 or shift > _LONGEST:
         return None
     crc32c = int.from_bytes(value[-4:], "little")
-    # what BundleEntry(…) does, without the detour by a function in Python
+    # like BundleEntry(…), without calling a Python function
     return tuple.__new__(BundleEntry, (dtype, shape, shard, offset, nbytes, crc32c, ()))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 
 _NUMBERS = {name: number for number, name in DTYPES.items()}
-# Tags of a BundleEntryProto: numbers, and four bytes.
+# Tags of a BundleEntryProto: varints and one fixed32.
 _SHARD, _OFFSET, _SIZE, _CRC32C = b"\x18", b"\x20", b"\x28", b"\x35"
 
 

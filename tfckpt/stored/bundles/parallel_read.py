@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from tfckpt.stored.io.files import Handle
 
 CHUNK = 1 << 20
-SMALL = 256 << 10  # up to here a value is read with its neighbours
-PIECE = 4 << 20  # what one thread reads of a large value at a time
-BETWEEN = 64  # at most one byte in so many is one that nobody asked for
-ALONE = 4 << 20  # less than this is read sooner than a thread is started
+SMALL = 256 << 10  # values up to this size are read together with their neighbors
+PIECE = 4 << 20  # bytes of a large value that a thread reads at a time
+BETWEEN = 64  # at most one unrequested byte per this many requested ones
+ALONE = 4 << 20  # fewer bytes are read faster than a thread starts
 MAX_THREADS = 4
 
 
@@ -103,7 +103,7 @@ class _Transfer:
     def _work(self) -> None:
         import numpy as np
 
-        scratch = np.empty(self._longest, np.uint8)  # one for all: fresh memory is slow
+        scratch = np.empty(self._longest, np.uint8)  # reused: fresh memory is slow
         while (task := next(self._next, None)) is not None:
             self._parallel.go_on()
             if task.numbers[0] >= self._failed:

@@ -110,7 +110,7 @@ def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, 
         pass
     crc, position = head.crc, head.position
     end = entry.offset + entry.nbytes
-    buffer = np.empty(min(CHUNK, end - position), np.uint8)  # one for all: fresh memory is slow
+    buffer = np.empty(min(CHUNK, end - position), np.uint8)  # reused: fresh memory is slow
     while position < end:
         part = buffer[: end - position]
         if handle.readinto(position, part.data) != len(part):
@@ -168,7 +168,7 @@ class _Lengths:
         return lengths, used
 
     def _packed(self, lengths: list[int]) -> bytes:
-        # Checksummed is not what is stored: 4 bytes each, 8 where that is too few.
+        # The checksum covers the lengths as 4 or 8 bytes each, not as stored.
         codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
         return struct.pack(self._order + codes, *lengths)
 

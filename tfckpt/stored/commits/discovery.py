@@ -20,7 +20,7 @@ from tfckpt.stored.commits.record_file import DELETED, OUT_OF_ORDER, SUFFIX
 from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
 from tfckpt.stored.paths.wrong_paths import DATA
 
-# Eighteen digits: save counters are 64 bits wide.
+# Eighteen digits, as save counters have 64 bits.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
 _STAGED = ".tmp"
@@ -67,7 +67,7 @@ def candidates(
         part, base = _part(name)
         parts[part].add(base)
     indexed, recorded = parts[_INDEX], parts[SUFFIX]
-    # Data beside a staged save is on its way in, beside a deletion on its way out.
+    # Data beside a staged save is being written, beside a deletion being removed.
     data_alone = parts[""] - indexed - (parts[_STAGED] - recorded) - parts[DELETED]
     result = []
     for base in indexed | data_alone:

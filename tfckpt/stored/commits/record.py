@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MAX_DIGITS = 20
-# A run of as many digits is not found in a record, but for one in thousands by chance.
+# Only one record in thousands contains as many digits in a row by chance.
 _LONG = b"0" * MAX_DIGITS
 _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byte in range(256))
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-# What may be absent; the first records had none of the last six.
+# Defaults of optional fields; the oldest records have none of the last six.
 _DEFAULTS = {
     "nbytes": 0,
     "key": "",
@@ -358,7 +358,7 @@ class _RecordReader:
         again = {k for k, r in roots.items() if counts[r.component] > 1 and k != r.component}
         tops = {name.partition("/")[0] for name in entries} if again else set()
         for keyword in roots:
-            # One object under two keywords has one name; what has its own is another object.
+            # One object under two keywords has one name; a second name is another object.
             if keyword in again & tops:
                 raise self.damaged(f"'roots' gives {keyword!r} the name of another object")
         return roots

@@ -104,7 +104,7 @@ def parse(items: Sequence[Any]) -> dict[str, Entry] | None:
             return None
         shape = None if sizes is None else tuple(sizes)
         shape = shapes.setdefault(shape, shape)
-        # what Entry(…) does, without the detour by a function in Python
+        # like Entry(…), without calling a Python function
         fields = name, _ROLES[role], dtype, shape, nbytes, key, slot, of, crc32c
         entries[name] = tuple.__new__(Entry, fields)
     return entries if len(entries) == len(items) else None

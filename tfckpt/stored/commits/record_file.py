@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUFFIX = ".tfckpt.json"
-# An empty file of a checkpoint whose number does not tell its place in the order of saves: its
-# record does, and those of all others need not be read for it.
+# An empty file of a checkpoint whose number is not its position in the save order. Its record has
+# the position, and the records of other checkpoints need not be read.
 OUT_OF_ORDER = ".tfckpt.order"
-# What a record is called while its checkpoint is being deleted.
+# The suffix of a record while its checkpoint is being deleted.
 DELETED = ".tfckpt.deleted"
-# Some million values, at 200 bytes each.
+# A million values, at about 200 bytes each.
 MAX_BYTES = 1 << 28
 
 

@@ -47,7 +47,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
         OSError: the directory cannot be created or written.
     """
     files.makedirs(directory or ".")
-    if isinstance(files, LocalFiles):  # elsewhere there are no locks
+    if isinstance(files, LocalFiles):  # other file systems have no locks
         lock_of(directory or ".").acquire()
     numbered, recovered = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})"), [0]
 
@@ -60,7 +60,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
         for name in files.listdir(directory):
             if abandoned(name) == STATE_FILE:
                 _remove_tree(join(directory, name), files)
-            elif may_be_left(name):  # few of many do
+            elif may_be_left(name):  # few names match
                 resolve(name, directory, ours, files)
     return 0 if files.renames else max(recovered)
 
@@ -75,7 +75,7 @@ def delete(prefix: str, files: Files) -> None:
             files.write_atomic(prefix + DELETED, content(record, files))
             files.remove(record)
     except FileNotFoundError:
-        return  # somebody else is at it, or took the record away: it is not ours any more
+        return  # another process is deleting it or has removed the record
     files.fsync_dir(os.path.split(prefix)[0])
     _delete_files(prefix, files)
 
@@ -98,7 +98,7 @@ def resolve(name: str, directory: str, ours: Callable[[str], bool], files: Files
             if not files.renames:
                 _remove_tree(record_file.path_of(prefix), files)
             _delete_files(prefix, files)
-        else:  # another checkpoint has got its number
+        else:  # another checkpoint has its number now
             _remove_tree(path, files)
 
 
@@ -115,7 +115,7 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
             path = join(staged, record)
             if index_path(name) not in inside and _is_of_index(path, prefix, files):
                 logging.info("%s: completed an interrupted save", prefix)
-                # After a loss of power, data may be there still.
+                # After a power loss, data files may still be staged.
                 for part in (*(part for part in inside if is_part(part, name)), record):
                     files.rename(join(staged, part), join(parent, part))
                 files.fsync_dir(parent)
@@ -129,7 +129,7 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
 def _resolve_put(staged: str, prefix: str, files: Files) -> None:
     """Complete or undo a save in an object store, by names that are checked one by one."""
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
-    _remove_tree(join(staged, MARKER), files)  # first; its writer may live
+    _remove_tree(join(staged, MARKER), files)  # first, since its writer may be alive
     if _is_of_index(path, prefix, files):
         logging.info("%s: completed an interrupted save", prefix)
         files.write_atomic(record_file.path_of(prefix), content(path, files))
@@ -182,7 +182,7 @@ def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) 
     try:
         used = used_shards(prefix, files)
     except CheckpointError:
-        return  # nobody can say which they are
+        return  # unknown which files those are
     for other in files.listdir(parent):
         shards = shards_of(other, name)
         stray = shards != used if shards else used is None and of is not None

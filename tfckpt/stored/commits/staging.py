@@ -59,7 +59,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
         names = files.listdir(parent)
     counts = {shards for other in names if (shards := shards_of(other, name))}
     if not files.renames and (used := used_shards(prefix, files)) is not None:
-        counts.add(used)  # it may be listed late
+        counts.add(used)  # its files may not be listed yet
     with temporary(prefix) as directory:
         staging = Staging(prefix, directory, frozenset(counts), files)
         done_with = True
@@ -69,7 +69,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
                 files.write_atomic(join(directory, MARKER), b"")
             yield staging
         except BaseException as error:
-            done_with = False  # should a second interrupt come
+            done_with = False  # in case of a second interrupt
             done_with = staging.undo()
             if not done_with:
                 raise SaveError(
@@ -79,7 +79,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
                 ) from error
             raise
         finally:
-            if done_with:  # else the next writer needs what is in it
+            if done_with:  # otherwise recovery needs its content
                 with contextlib.suppress(OSError):
                     remove_staged(directory, name, files)
 
@@ -130,18 +130,18 @@ class Staging:
     def publish(self) -> None:
         """Move everything into place; on return it is on disk."""
         files, names = self._files, self.files()
-        if not files.renames:  # the others are in place
+        if not files.renames:  # data files are in place already
             if not files.exists(join(self._directory, MARKER)):
                 raise self._disturbed("treated its files as leftovers")
             names = tuple(n for n in names if files.exists(join(self._directory, n)))
         index, record = index_path(self._name), record_file.path_of(self._name)
         for name in (index, record):
             self._keep(name)
-        # The directory itself was synced with the record, which came last; here is its own name.
+        # The staging directory was synced with the record; this syncs its name.
         files.fsync_dir(self._parent)
         for name in names:
             self._move(name)
-        if self.shard_counts:  # the index that is replaced must not go before the data is there
+        if self.shard_counts:  # the data must be on disk before the old index is replaced
             files.fsync_dir(self._parent)
         self._move(index)
         files.fsync_dir(self._parent)
@@ -149,7 +149,7 @@ class Staging:
         files.fsync_dir(self._parent)
         if not files.renames:
             self._look_back()
-        self._moved.clear()  # it is committed, and stays whatever fails now
+        self._moved.clear()  # committed: a later failure must not undo it
         if self.shard_counts:
             with contextlib.suppress(OSError):  # the next save under this name tries again
                 remove_strays(self.prefix, files)
@@ -176,7 +176,7 @@ class Staging:
             record = record_file.path_of(self._name)
             ours = content(join(self._directory, record), files)
             if content(join(self._parent, record), files) != ours:
-                self._moved.clear()  # it is not this one's to take back
+                self._moved.clear()  # not this save's files, so do not undo them
                 wrong = "wrote a checkpoint of the same name"
             elif not files.exists(join(self._directory, MARKER)):
                 wrong = "treated its files as leftovers"

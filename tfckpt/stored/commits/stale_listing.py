@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.io.files import Files
 
 _INDEX = ".index"
-_ASKED = 16  # in one listing; more than a save deletes at a time
+_ASKED = 16  # per listing; more than one save deletes
 _NUMBERED = re.compile(r"(.*)-([0-9]{1,18})", re.DOTALL)
 _DATA = re.compile(rf"(.*){DATA}", re.DOTALL)
 
@@ -56,7 +56,7 @@ def as_of_now(names: Iterable[str], directory: str, files: Files) -> list[str]:
 def _named_by_state(directory: str, files: Files) -> set[str]:
     try:
         state = read_state(join(directory, STATE_FILE), files)
-    except CheckpointError:  # whoever needs it will say what is wrong with it
+    except CheckpointError:  # reported where the state file is needed
         return set()
     paths = state.all_model_checkpoint_paths if state else ()
     return {os.path.split(path)[1] for path in paths}

@@ -88,7 +88,7 @@ def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     directory, name = os.path.split(prefix)
     try:
         existing = files.listdir(directory)
-        if not files.renames:  # they may be listed late
+        if not files.renames:  # new files may not be listed yet
             by_name = (f"{name}.index", record_file.path_of(name))
             existing += [other for other in by_name if files.exists(join(directory, other))]
     except (FileNotFoundError, NotADirectoryError):

@@ -43,12 +43,12 @@ _MAX_BYTES = 4096
 _MAX_COMMAND = 500
 _MAX_PID = 1 << 31
 _ATTEMPTS = 10
-_WINDOWS_BYTE = 1 << 30  # what is locked there cannot be read: a byte beyond the content
+_WINDOWS_BYTE = 1 << 30  # a locked byte is unreadable, so lock one beyond the content
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TAKEN = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 _HINT = "Save into another directory, or end that process first; its lock ends with it."
 
-# One for all locks, so that a fork waits until none is half taken. Reentrant, as a signal's handler
+# Shared by all locks, so that a fork waits until none is half taken. Reentrant, as a signal handler
 # may fork.
 _mutex = threading.RLock()
 _locks: dict[str, WriterLock] = {}
@@ -93,7 +93,7 @@ class WriterLock:
         """Let other processes save; affects every user of this lock in this process."""
         with _mutex:
             if self._descriptor is not None:
-                with contextlib.suppress(OSError):  # whose name is in it matters to nobody now
+                with contextlib.suppress(OSError):  # a stale name in it does no harm
                     os.ftruncate(self._descriptor, 0)
                 _unlock_file(self._descriptor)
                 for lock, _ in _held(self._descriptor):
@@ -134,7 +134,11 @@ class WriterLock:
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT
-        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # O_NONBLOCK: a device may wait
+        for name in (
+            "O_NOFOLLOW",
+            "O_NONBLOCK",
+            "O_BINARY",
+        ):  # O_NONBLOCK: opening a device may block
             flags |= getattr(os, name, 0)
         try:
             descriptor = os.open(self._path, flags, 0o666)
@@ -177,11 +181,11 @@ class WriterLock:
         before = _Holder.read(descriptor)
         if before.pid:
             logging.info("%s: takes over the lock left by %s", self.directory, before)
-        with contextlib.suppress(OSError):  # a full disk is for the save to meet
+        with contextlib.suppress(OSError):  # on a full disk the save itself will fail
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, _Holder.this_process().line())
-            os.fsync(descriptor)  # other machines of an NFS see what has left this one
+            os.fsync(descriptor)  # so that other machines on NFS see it
 
 
 def lock_of(directory: str) -> WriterLock:
@@ -235,7 +239,7 @@ class _Holder:
 
     def present(self) -> _Holder:
         """The holder, unknown where its process has ended and the next one has not signed."""
-        # On Windows, to ask after a process by a signal is to end it.
+        # On Windows os.kill with signal 0 would end the process.
         if self.host == socket.gethostname() and sys.platform != "win32":
             try:
                 os.kill(self.pid, 0)
@@ -266,7 +270,7 @@ def _held(descriptor: int) -> list[tuple[WriterLock, int]]:
 def _is_same(one: int, other: int) -> bool:
     try:
         return os.path.samestat(os.fstat(one), os.fstat(other))
-    except OSError:  # somebody else has closed one
+    except OSError:  # another thread has closed one
         return False
 
 
@@ -308,8 +312,8 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _leave_to_parent() -> None:
-        # Closed, not unlocked: the lock is one for both. A worker that outlived its parent would
-        # keep it.
+        # Closed, not unlocked: parent and child share the lock. A worker that outlives its parent
+        # must not keep it.
         for lock in _locks.values():
             lock._forget()
         _mutex.release()

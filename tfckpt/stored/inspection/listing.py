@@ -112,7 +112,7 @@ def _listed(
                 problem = _missing(bundle.missing_files)
                 if bundle.digest != head.index_sha256:
                     problem = "its commit record belongs to a different index file"
-    except UnsupportedCheckpointError as error:  # of a newer tfckpt, or of a format not known here
+    except UnsupportedCheckpointError as error:  # newer tfckpt, or unsupported format
         problem, readable = str(error), False
     except CheckpointError as error:
         problem = str(error)
@@ -120,7 +120,7 @@ def _listed(
         state = CheckpointKind.DAMAGED.value
     sizes, times = [0], [0.0]
     for name in parts(prefix, names, files):
-        with contextlib.suppress(OSError):  # it may be deleted meanwhile
+        with contextlib.suppress(OSError):  # it may have been deleted meanwhile
             nbytes, written = files.status(join(os.path.split(prefix)[0], name))
             sizes.append(nbytes)
             times.append(written)

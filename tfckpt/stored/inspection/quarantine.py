@@ -29,9 +29,7 @@ def quarantine(path: str, files: Files) -> str:
         OSError: the directory cannot be written.
     """
     if not files.exists(index_path(path)):
-        path = path.rstrip(
-            "/"
-        )  # a directory; of an index, what is behind the last / may be nothing
+        path = path.rstrip("/")  # a directory; the name of an index may be empty after the last /
     parent, name = os.path.split(path)
     if isinstance(files, LocalFiles):
         lock_of(parent or ".").acquire()

@@ -56,7 +56,7 @@ def statistics(array: np.ndarray) -> Statistics | None:
 
     if array.dtype.hasobject:
         return None
-    if array.dtype.fields:  # quantized: one integer, under the name of its type
+    if array.dtype.fields:  # quantized: a single integer field
         array = array[next(iter(array.dtype.fields))]
     with np.errstate(all="ignore"):
         return _numbers(array)
@@ -89,12 +89,12 @@ def _spread(array: np.ndarray, least: float, greatest: float) -> tuple[float, fl
     import numpy as np
 
     span, scale = float(greatest - least), 1.0
-    if not math.isfinite(span):  # it is less than twice what a number can say
+    if not math.isfinite(span):  # at most twice the largest float
         span, scale = greatest / 2 - least / 2, 0.5
     count, mean, squares = 0, 0.0, 0.0
     histogram = np.zeros(BINS, np.int64)
     for part in _parts(array):
-        if part.dtype.kind in "iu":  # exact, whatever the type's width: it wraps around
+        if part.dtype.kind in "iu":  # exact for any width, since unsigned integers wrap around
             finite = (part.astype(np.uint64) - np.uint64(least % (1 << 64))).astype(np.float64)
         else:
             numbers = part.astype(np.float64)
@@ -170,7 +170,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> Distance | None:
     count, largest, scale = 0, 0.0, 0.0
     with np.errstate(all="ignore"):
         for (one, left), (other, right) in zip(_wide(a), _wide(b), strict=True):
-            # As float64, two great integers may be the same.
+            # Large integers that differ may be equal as float64.
             apart = (one != other) if one.dtype == other.dtype else (left != right)
             apart = apart & ~(np.isnan(left) & np.isnan(right))
             if not apart.any():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
 
 
-BATCH = 64 << 20  # bytes, between two reports of progress
+BATCH = 64 << 20  # bytes between two progress reports
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def verify(
 
 
 def _sizes(stored: StoredCheckpoint) -> dict[str, int]:
-    if isinstance(stored.values, Bundle):  # it also holds the object graph, and parts of iterators
+    if isinstance(stored.values, Bundle):  # also has the object graph and parts of iterators
         return {key: entry.nbytes for key, entry in stored.values.entries.items()}
     entries = stored.inventory.entries.values()
     return {entry.key: entry.nbytes for entry in entries if entry.shape is not None}
@@ -105,7 +105,7 @@ def _check(
     for batch in _batches(sizes):
         try:
             values.verify(batch)
-        except CheckpointError as error:  # which of them?
+        except CheckpointError as error:  # find out which of them
             batch_faults = [
                 fault for key in batch if (fault := _fault_of(values, path, names, key))
             ]
@@ -122,7 +122,7 @@ def _fault_of(values: Values, path: str, names: Mapping[str, str], key: str) -> 
     try:
         values.verify([key])
     except UnsupportedCheckpointError:
-        pass  # of a type that cannot be read: listed, and nobody's damage
+        pass  # a dtype that cannot be read is not damage
     except CheckpointError as error:
         return _fault(error, path, names.get(key, _plain(key)))
     return None

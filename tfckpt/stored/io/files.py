@@ -205,7 +205,7 @@ def digest_of(handles: Iterable[Handle]) -> str:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    # O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
+    # O_NONBLOCK: opening a FIFO without a writer would block forever.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
@@ -258,9 +258,7 @@ class LocalOutput:
         self._durable = durable
 
     def reserve(self, nbytes: int) -> None:
-        from tfckpt.stored.io.preallocate import (
-            reserve,  # with ctypes, which nobody needs who reads
-        )
+        from tfckpt.stored.io.preallocate import reserve  # imports ctypes, not needed for reading
 
         reserve(self._file.fileno(), nbytes)
 
@@ -371,7 +369,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def fsync_dir(self, path: str) -> None:
-        # Windows has no descriptor of a directory.
+        # Windows cannot open a directory.
         if not self._durable or not hasattr(os, "O_DIRECTORY"):
             return
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)

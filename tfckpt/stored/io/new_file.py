@@ -70,7 +70,7 @@ def _published(path: str, files: Files) -> Iterator[str]:
             try:
                 yield unfinished
                 files.fsync(unfinished)
-                refuse_existing(path, files)  # somebody else may have come first
+                refuse_existing(path, files)  # another process may have created it meanwhile
                 files.rename(unfinished, final)
                 made = final
                 files.fsync_dir(os.path.split(final)[0])

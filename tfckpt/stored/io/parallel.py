@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def cores() -> int:
     """The number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # fewer than there are, in a container
+    if hasattr(os, "sched_getaffinity"):  # may be fewer than exist, e.g. in a container
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
@@ -49,7 +49,7 @@ class Parallel:
         self._attempt(partial(self._begin, tasks))
         for ended in self._others:
             while not ended.is_set():
-                # not Thread.join, which takes a thread for ended where an interrupt comes
+                # not Thread.join, which an interrupt makes treat the thread as ended
                 self._attempt(ended.wait)
         failures = [each for each in self._failures if not isinstance(each, _StoppedError)]
         self._failures.clear()
@@ -64,7 +64,7 @@ class Parallel:
             try:
                 threading.Thread(target=other, name="tfckpt-file").start()
                 self._others.append(ended)
-            except RuntimeError:  # no more threads can be had
+            except RuntimeError:  # no more threads can be started
                 own.append(task)
         for task in own:
             task()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.io.files import Files
 
-# Files of Keras, and of others, that are a checkpoint each.
+# Suffixes of Keras files, and others, that are a checkpoint each.
 KERAS_FILES = (".h5", ".hdf5", ".keras", ".weights.json")
 SINGLE_FILES = (*KERAS_FILES, ".safetensors")
 SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")
@@ -41,7 +41,7 @@ _ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
 _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
 _ABSENT, _EMPTY = "does not exist", "is empty"
 _PEEK = 1024
-_PLAIN = re.compile(r"[\w/.][\w/.-]*")  # what YAML needs no quotes for
+_PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
 _PROBED = 20
 _SHOWN = 5
 
@@ -93,9 +93,7 @@ class Finding(NamedTuple):
             if self.left_out:
                 rule = f", policy: {{exclude_checkpoint: {leave}}}"
             source = f"{{path: {_plain(self.path)}{rule}}}"
-            if (
-                audience is Audience.RUN
-            ):  # which is to find its own checkpoints when it is started again
+            if audience is Audience.RUN:  # must find its own checkpoints when restarted
                 source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
             return f"to start from it, write `restore: {source}`"
         if self.left_out:
@@ -211,7 +209,7 @@ def _found(path: str, files: Files) -> tuple[str, list[Finding]]:
     if names is None:
         state, held = _no_directory(path, files)
         return state, [itself] if held else []
-    if all(name.startswith(".") for name in names):  # as the lock of a run that is to save there
+    if all(name.startswith(".") for name in names):  # such as the lock file of a new run
         return _EMPTY, []
     if not names.isdisjoint(SAVED_MODELS):
         return "is a SavedModel, not a directory of checkpoints", [itself]
@@ -327,7 +325,9 @@ def _held(path: str, files: Files) -> str:
 
 def _names(path: str, files: Files) -> set[str] | None:
     try:
-        return {name.rstrip("/") for name in files.listdir(path)}  # a store ends directories so
+        return {
+            name.rstrip("/") for name in files.listdir(path)
+        }  # object stores end directory names with /
     except OSError:
         return None
 

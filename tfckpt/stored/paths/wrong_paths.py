@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 LFS_POINTER = b"version https://git-lfs"
 LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
-# Of a data file; how ``data_path`` of :mod:`tfckpt.stored.bundles.bundle` ends.
+# The suffix of a data file, as ``data_path`` of :mod:`tfckpt.stored.bundles.bundle` makes it.
 DATA = r"\.data-[0-9]{5}-of-(?P<shards>[0-9]{5})"
 SUFFIX = re.compile(rf"(?:\.index|{DATA}|\.meta|\.tfckpt\.json)\Z")
-# Below the directory of a SavedModel.
+# Inside of a SavedModel directory.
 VARIABLES = "/variables/variables"
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
-# Of TF1's first Saver; it returns the name with question marks for the number.
+# A file of TF1's Saver, version 1, which returns the name with question marks for the number.
 _SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
 _SHOWN = 5
 _GZIP = b"\x1f\x8b"
@@ -141,7 +141,7 @@ def _inside(prefix: str, files: Files) -> str:
     if "variables" in _prefixes(_names(variables, files) or []):
         inner = join(variables, "variables")
         return f"It looks like a SavedModel. Use {inner!r}."
-    from tfckpt.stored.paths.lookalikes import look  # what only an error needs
+    from tfckpt.stored.paths.lookalikes import look  # only needed for errors
 
     findings = look(prefix, files)
     readable = next((other.path for other in findings.others if other.path), "")

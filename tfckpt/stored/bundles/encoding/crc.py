@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-_POLYNOMIAL = 0x82F63B78  # of CRC-32C, the lowest power in the highest bit, as in all numbers here
+_POLYNOMIAL = 0x82F63B78  # of CRC-32C; as always here, the highest bit is the lowest power
 _ONE = 1 << 31
 _X = 1 << 30
 
@@ -48,8 +48,10 @@ def _in_c() -> Callable[[int, int, int], int] | None:
     try:
         from google_crc32c import _crc32c
 
-        function = ctypes.CDLL(_crc32c.__file__).crc32c_extend  # looked up in what it is linked to
-    except (ImportError, OSError, AttributeError):  # in pure Python; Windows; another build
+        function = ctypes.CDLL(
+            _crc32c.__file__
+        ).crc32c_extend  # found in a library that it is linked to
+    except (ImportError, OSError, AttributeError):  # pure Python, Windows or another build
         return None
     function.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t]
     function.restype = ctypes.c_uint32

@@ -35,7 +35,7 @@ FOOTER_BYTES = 48
 TRAILER_BYTES = 5
 RAW, SNAPPY = 0, 1
 
-# A Snappy copy of 3 bytes yields 64: nothing honest unfolds further.
+# A Snappy copy of 3 bytes yields 64: valid data does not expand further.
 MAX_SNAPPY_RATIO = 22
 # With a restart every 16 entries a key is stored in full at least once in 16.
 MAX_PREFIX_RATIO = 64

@@ -80,7 +80,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and content of each field: an int, or bytes where it has a length."""
     position, end = 0, len(data)
     while position < end:
-        # most numbers are of one byte, and there are tens of thousands in a graph
+        # a shortcut: most varints have one byte, and a graph has tens of thousands
         if (tag := data[position]) < 128:
             position += 1
         else:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-# dtype → what is added, of those that the processor adds.
+# dtype → dtype to sum, where the hardware adds it.
 _ADDED = {"float32": "<f4", "complex64": "<f4", "float64": "<f8", "complex128": "<f8"}
 
-# dtype → bytes of a float, and the bits of the least that is not finite: infinity, or a NaN.
+# dtype → bytes of a float, and the lowest non-finite bit pattern: infinity, or a NaN.
 _LEAST = {
     "float16": (2, 0x7C00),
     "bfloat16": (2, 0x7F80),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
     from tfckpt.stored.io.files import Files
 
-ONE_FILE = 1 << 25  # a smaller checkpoint takes longer to divide than to write
+ONE_FILE = 1 << 25  # splitting a smaller checkpoint costs more than it saves
 MOST = 4
 
 
@@ -147,7 +147,7 @@ def _fill(
             _add(shard, values.popleft(), read)
         shard.finish()
     finally:
-        values.clear()  # the traceback of a failure would keep them
+        values.clear()  # otherwise a traceback would keep them alive
 
 
 def _add(

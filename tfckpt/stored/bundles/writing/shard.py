@@ -45,9 +45,9 @@ class ChunkSizes(NamedTuple):
     look: int
 
 
-# What the cache of one core holds beside other things.
+# Fits into the cache of one core.
 FOREGROUND = ChunkSizes(1 << 20, 1 << 20)
-# Beside other work in Python: whoever lets go of the interpreter for a call waits to get it back.
+# Larger beside other Python threads: each call that releases the GIL waits to get it back.
 BACKGROUND = ChunkSizes(1 << 22, 1 << 25)
 
 
@@ -169,7 +169,9 @@ class Shard:
         crc = 0
         chunk, at_once = self._chunk_sizes
         for piece in pieces:
-            flat = _little_endian(piece).reshape(-1).view("u1")  # copied where it has gaps
+            flat = (
+                _little_endian(piece).reshape(-1).view("u1")
+            )  # copies only a non-contiguous array
             for first in range(0, flat.nbytes, at_once):
                 block = flat[first : first + at_once]
                 if look and not all_finite(block, dtype):
