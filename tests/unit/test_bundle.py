@@ -244,7 +244,7 @@ def test_a_wrong_number_or_name_is_answered_with_those_that_exist(prefix: str) -
     directory = Path(prefix).parent
     assert "'ckpt-1'" in hint_of(str(directory / "ckpt-7"))
     assert "'ckpt-1'" in hint_of(str(directory / "cpkt-1"))
-    assert "is no directory" in hint_of(str(directory / "absent" / "ckpt-1"))
+    assert "is not a directory" in hint_of(str(directory / "absent" / "ckpt-1"))
     assert "There is no checkpoint in" in hint_of(str(directory.parent / "ckpt-1"))
 
 

@@ -335,7 +335,7 @@ def test_a_wrong_prefix_is_told_what_is_there(saved: str) -> None:
         f"{saved}/ckpt-4": "'ckpt-1', 'ckpt-2', 'ckpt-3'",
         f"{saved}/ckpt-3.index": f"Use '{saved}/ckpt-3'",
         saved: f"Use '{saved}/ckpt-3'",
-        f"{saved}/absent/ckpt-1": "is no directory",
+        f"{saved}/absent/ckpt-1": "is not a directory",
     }.items():
         with pytest.raises(CheckpointNotFoundError, match=hint):
             Bundle.open(wrong, REMOTE)

@@ -136,4 +136,4 @@ def test_a_file_of_no_checkpoint(here, content, what, error) -> None:
 
 def test_nothing_at_all(here) -> None:
     assert "'ckpt-1'" in refused(here / "run" / "ckpt-2")
-    assert "there is no directory" in refused(here / "absent" / "ckpt-1")
+    assert "is not a directory" in refused(here / "absent" / "ckpt-1")

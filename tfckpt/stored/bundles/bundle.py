@@ -74,7 +74,7 @@ class Bundle:
     ...     Bundle.open(f"{directory}/ckpt-1")
     Traceback (most recent call last):
     ...
-    tfckpt.errors.CheckpointNotFoundError: ...ckpt-1: there is no checkpoint of that name
+    tfckpt.errors.CheckpointNotFoundError: ...ckpt-1: there is no checkpoint with this name
     ...
     """
 

@@ -42,14 +42,14 @@ def is_lfs_pointer(handle: Handle) -> bool:
 
 def not_found(prefix: str, files: Files) -> CheckpointError:
     """The error for a prefix without an index, with a hint on what exists instead."""
-    message, hint = "there is no checkpoint of that name", ""
+    message, hint = "there is no checkpoint with this name", ""
     directory, name = os.path.split(prefix)
     beside = _names(directory, files)
     suffix = SUFFIX.search(name)
     if _names(prefix, files) is not None and name:
         message, hint = "is a directory, not a checkpoint prefix", _inside(prefix, files)
     elif beside is None:
-        message = f"there is no checkpoint of that name: there is no directory {directory!r}"
+        message = f"there is no checkpoint with this name: {directory!r} is not a directory"
         hint = _meant(prefix, files)
     elif suffix:
         message = "is one file of a checkpoint, not its prefix"
