@@ -53,7 +53,7 @@ VARIABLE_VALUE = "VARIABLE_VALUE"
 ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
 
 # Names that Keras gives to layers without one: classes in snake case. The user's own classes come
-# from the live model. (Layers with weights of keras.layers and tf_keras.layers, 2.16 to 2.21.)
+# from the live model. (Layers with weights of keras.layers and tf_keras.layers of 2.16 to 2.21.)
 KERAS_BASES = frozenset(
     """
     activation additive_attention attention batch_normalization bidirectional category_encoding
