@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.measure import MIB, Result, Settings, in_child
 from tfckpt.stored.bundles.index_encoder import encode_object_graph
 from tfckpt.stored.bundles.writing.write import BundleWriter
-from tfckpt.stored.graphs.writer import key_of, made_of
+from tfckpt.stored.graphs.writer import graph_of_names, key_of
 
 VALUE, COUNT = 64 * MIB, 12
 CODE = """
@@ -62,7 +62,7 @@ def make(prefix: str, count: int, nbytes: int) -> None:
     with BundleWriter(prefix) as writer:
         for name in names:
             writer.add(key_of(name), value)
-        graph = np.array(encode_object_graph(made_of(names)), object)
+        graph = np.array(encode_object_graph(graph_of_names(names)), object)
         writer.add("_CHECKPOINTABLE_OBJECT_GRAPH", graph)
         writer.finish()
 

@@ -19,7 +19,7 @@ from tfckpt.cli.output.treemap import Box, squarify
 from tfckpt.core.name_tree import Branch
 from tfckpt.stored.bundles.index_encoder import encode_object_graph
 from tfckpt.stored.bundles.writing.write import BundleWriter
-from tfckpt.stored.graphs.writer import key_of, made_of
+from tfckpt.stored.graphs.writer import graph_of_names, key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def save(prefix: Path, values: dict[str, Any]) -> str:
     with BundleWriter(str(prefix)) as writer:
         for name, value in values.items():
             writer.add(key_of(name), np.asarray(value))
-        graph = np.array(encode_object_graph(made_of(values)), object)
+        graph = np.array(encode_object_graph(graph_of_names(values)), object)
         writer.add("_CHECKPOINTABLE_OBJECT_GRAPH", graph)
         writer.finish()
     return str(prefix)

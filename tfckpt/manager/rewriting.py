@@ -24,7 +24,7 @@ from tfckpt.stored.casting import cast
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_checkpoint
 from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
-from tfckpt.stored.graphs.writer import key_of, made_of, pruned
+from tfckpt.stored.graphs.writer import graph_of_names, key_of, pruned
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def rewrite(
     if bundle is not None:
         values = dict(_with_graph(bundle, inventory, plan, values))
     else:
-        values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, encode_object_graph(made_of(keys)))
+        values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, encode_object_graph(graph_of_names(keys)))
 
     before = stored.record.lineage if stored.record else ()
     counts = {status.value: count for status, count in plan.counts.items()}

@@ -33,7 +33,7 @@ from tfckpt.planning.matching.slot_positions import name_slots_by_position
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.bundle import refuse_absent
 from tfckpt.stored.open import StoredCheckpoint, open_checkpoint
-from tfckpt.stored.tf1.creation_order import numbered_as
+from tfckpt.stored.tf1.creation_order import renumbered_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -186,7 +186,7 @@ def _planned(
         source = str(choice.place)
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        stored_inventory = numbered_as(live_inventory, stored_inventory)
+        stored_inventory = renumbered_like(live_inventory, stored_inventory)
         if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         stored_inventory = name_slots_by_position(stored_inventory, live_inventory, live.trained)

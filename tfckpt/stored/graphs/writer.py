@@ -60,10 +60,10 @@ def pruned(graph: ObjectGraph, keys: Collection[str]) -> ObjectGraph:
     )
 
 
-def made_of(names: Iterable[str]) -> ObjectGraph:
+def graph_of_names(names: Iterable[str]) -> ObjectGraph:
     """A graph with a node for each component of the names.
 
-    >>> graph = made_of(["step", "model/a"])
+    >>> graph = graph_of_names(["step", "model/a"])
     >>> [(child.local_name, child.node_id) for child in graph.nodes[0].children]
     [('step', 1), ('model', 2)]
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory, Layer
 
 
-def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
+def renumbered_like(live: Inventory, stored: Inventory) -> Inventory:
     """The stored inventory, its automatic layers renamed to those of the live model.
 
     >>> from tfckpt.core.inventory import Entry, Inventory, Layer, Role
@@ -33,7 +33,7 @@ def numbered_as(live: Inventory, stored: Inventory) -> Inventory:
     ...     unordered=frozenset({"model"}),
     ... )
     >>> live = inventory(Layer("dense", "dense", number=7), Layer("dense_1", "dense", number=6))
-    >>> list(numbered_as(live, stored).entries)
+    >>> list(renumbered_like(live, stored).entries)
     ['model/dense_1/w', 'model/dense/w']
     """
     scopes = {name.rpartition("/")[0] for name in live.entries} if stored.unordered else set()
