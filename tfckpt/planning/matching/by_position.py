@@ -1,11 +1,10 @@
-"""Values of which a file tells the place in their layer, and not, or not for certain, the name.
+"""Matches values that a file identifies by their index in a layer rather than by a certain name.
 
-Keras 3's files number a layer's own values, and an optimizer's; Keras 2's list all values below a
-layer, by names of scopes that say little of the attributes they are reached by. Keras assigns by
-place, whatever the variables are called. Here the place decides as well, but only where all else
-agrees: as many values on both sides, of the same shapes at the same places, and no name that is
-told speaks of another place. Where one of these does not hold, what is left here without a value is
-refused: beside other layers that were restored, it would be a model half restored without a word.
+Keras 3's files number the values of a layer or an optimizer. Keras 2's list all values below a
+layer, under names of scopes that say little about attributes. Keras assigns them by index, whatever
+the variables are called. tfckpt does too, but only if all else agrees: equally many values on both
+sides, the same shapes at the same indices, and no known name at another index. Otherwise the live
+values without a match are refused: a model that is half restored must not go unnoticed.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ _FROZEN_HINT = f"unfreeze all layers during the restore; or {_OPTIMIZER_HINT}"
 
 
 class _StoredIndex(NamedTuple):
-    """Where a stored value is in the order of a layer."""
+    """The layer in whose order a stored value is; ``deep`` if the order is of all below it."""
 
     layer: str
     deep: bool
 
 
 class _LayerMatch(NamedTuple):
-    """Stored name → live name for the values of one layer, or why there is none."""
+    """Stored name → live name for the values of one layer, or the reason for a refusal."""
 
     names: Mapping[str, str]
     reason: str = ""
 
 
 class Orders:
-    """The live names of stored values that are known by their place."""
+    """Resolves stored values that are identified by index."""
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._stored = stored
         self._live = live
-        self._places = {
-            one.name: _StoredIndex(layer, deep)
+        self._positions = {
+            value.name: _StoredIndex(layer, deep)
             for orders, deep in ((stored.deep_orders, True), (stored.own_orders, False))
             for layer, order in orders.items()
-            for one in order
+            for value in order
         }
         self._verdicts: dict[tuple[_StoredIndex, str], _LayerMatch] = {}
         self._failed: dict[str, tuple[str, str]] = {}
@@ -61,33 +60,33 @@ class Orders:
 
     @property
     def silent(self) -> bool:
-        """Whether it leaves every value at the name that it is aimed at."""
-        return not self._places
+        """Whether every value keeps the target name that rules give it."""
+        return not self._positions
 
     def resolve(self, name: str, target: str) -> str | None:
-        """The live name of a stored value that is aimed at ``target``.
+        """The live name of a stored value with a target name.
 
-        The target itself where no order says more, None where the order says that it is not that.
+        The target itself if no order concerns it, None if the orders do not match.
         """
-        if (place := self._places.get(name)) is None:
+        if (position := self._positions.get(name)) is None:
             return target
-        tail = name[len(place.layer) :]
-        if not target.endswith(tail):  # a rule that names the value itself
+        tail = name[len(position.layer) :]
+        if not target.endswith(tail):  # a rule names the value itself
             return target
         live_path = self._resolve(target.removesuffix(tail))
-        self._layers[name] = place.layer, live_path
-        verdict = self._verdict(place, live_path)
+        self._layers[name] = position.layer, live_path
+        verdict = self._verdict(position, live_path)
         if verdict.reason:
-            self._failed[live_path] = place.layer, verdict.reason
+            self._failed[live_path] = position.layer, verdict.reason
             return None
         return verdict.names.get(name, target)
 
     def layers(self, stored: str) -> tuple[str, str] | None:
-        """The stored layer and the live one between which a value was settled."""
+        """The stored and the live layer between which a value was resolved."""
         return self._layers.get(stored)
 
     def ambiguity(self, live: str) -> tuple[str, str]:
-        """Why a live value that nothing is meant for may be in the checkpoint, and a hint."""
+        """Why a live value without a match may be in the checkpoint, and a hint."""
         end = live.rfind("/")
         while end > 0:
             if (failed := self._failed.get(live[:end])) is not None:
@@ -100,36 +99,36 @@ class Orders:
         return "", ""
 
     def why(self, stored: str) -> str:
-        """Why a stored value could not be settled."""
+        """Why a stored value could not be resolved."""
         layers = self._layers.get(stored)
         return self._failed[layers[1]][1] if layers and layers[1] in self._failed else ""
 
     def _resolve(self, layer: str) -> str:
-        """A live layer's own path, where it is known by another as well."""
+        """A live layer's canonical path."""
         for _ in range(layer.count("/") + 2):
             if (other := rebased(layer, self._live.aliases)) is None:
                 break
             layer = other
         return layer
 
-    def _verdict(self, place: _StoredIndex, live_path: str) -> _LayerMatch:
-        if (place, live_path) not in self._verdicts:
+    def _verdict(self, position: _StoredIndex, live_path: str) -> _LayerMatch:
+        if (position, live_path) not in self._verdicts:
             sides = (self._stored, self._live)
             old, new = (
-                (side.deep_orders if place.deep else side.own_orders).get(layer, ())
-                for side, layer in zip(sides, (place.layer, live_path), strict=True)
+                (side.deep_orders if position.deep else side.own_orders).get(layer, ())
+                for side, layer in zip(sides, (position.layer, live_path), strict=True)
             )
-            compare = self._compare_deep if place.deep else self._compare_own
-            self._verdicts[place, live_path] = compare(place.layer, live_path, old, new)
-        return self._verdicts[place, live_path]
+            compare = self._compare_deep if position.deep else self._compare_own
+            self._verdicts[position, live_path] = compare(position.layer, live_path, old, new)
+        return self._verdicts[position, live_path]
 
     def _compare_own(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        """Own values go by place; what the file was guessed to call them must not contradict."""
+        """Match by index; names that were guessed from the file must not contradict."""
         guessed = [self._guessed(one, stored_path, live_path) for one in old]
         if not new and not any(name in self._live.entries for name in guessed):
-            return _LayerMatch({})  # nothing that lists values has that path here
+            return _LayerMatch({})  # the live layer has no such order
         live_names = {one.name for one in new}
         indices = enumerate(zip(guessed, new, strict=False))
         clashes = ((index, name, one) for index, (name, one) in indices if name != one.name)
@@ -153,7 +152,7 @@ class Orders:
         return self._refuse(stored_path, live_path, why)
 
     def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str] | None:
-        """The classes of two optimizers, where both are known."""
+        """The classes of two optimizers; None unless both are known."""
         kinds = (
             self._stored.optimizers.get(stored_path, ""),
             self._live.optimizers.get(live_path, ""),
@@ -167,7 +166,7 @@ class Orders:
     def _compare_deep(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        """Names first, where all are known here; else by place, as the scopes allow."""
+        """Match by name if the model has all names, else by index if the scopes agree."""
         names = [live_path + one.name[len(stored_path) :] for one in old]
         live_indices = {one.name: index for index, one in enumerate(new)}
         indices = [live_indices.get(name) for name in names]
@@ -178,7 +177,7 @@ class Orders:
                 or stored_path in self._stored.sequences
                 or not _numbered(names)
             ):
-                return _LayerMatch({})  # each is what it is called
+                return _LayerMatch({})  # match by name
             return self._refuse(
                 stored_path, live_path, "has its layers in another order in the model"
             )
@@ -190,7 +189,7 @@ class Orders:
         return self._by_place(stored_path, live_path, old, new)
 
     def _renamed(self, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
-        """Which layer of an inner model has a name that was given to it, and another one there."""
+        """Which layer of a nested model has a user-given name that the checkpoint lacks."""
         named = {layer.name for layer in self._live.sequences.get(live_path, ()) if not layer.base}
         for one, other in zip(old, new, strict=True):
             layer = other.name.removeprefix(f"{live_path}/").partition("/")[0]
@@ -214,7 +213,7 @@ class Orders:
         return _LayerMatch({one.name: self._below(live_path, other.name) for one, other in pairs})
 
     def _below(self, live_path: str, name: str) -> str:
-        """The name of a live value by way of the layer, where it has another one as well."""
+        """The name of a live value below the layer, if necessary an alias."""
         if name.startswith(live_path + "/"):
             return name
         others = (path for path, own in self._live.aliases.items() if own == name)
@@ -233,13 +232,13 @@ class Orders:
 
 
 def _last(name: str) -> str:
-    """The variable's own word; a name that two variables had has a number behind it."""
+    """The variable's own name, without the ``~2`` of a repeated one."""
     last = re.sub(r"~\d+$", "", name).rpartition("/")[2]
     return last.removeprefix("depthwise_")
 
 
 def _numbered(names: Sequence[str]) -> bool:
-    """Whether layers in there are told apart by the numbers of automatic names alone."""
+    """Whether some layers differ only by the numbers of their automatic names."""
     layers = {tuple(name.split("/")[:-1]) for name in names}
     return len({tuple(re.sub(r"_\d+$", "", part) for part in parts) for parts in layers}) < len(
         layers
@@ -247,7 +246,7 @@ def _numbered(names: Sequence[str]) -> bool:
 
 
 def _words(path: str) -> tuple[str, ...]:
-    """A scope without the numbers that a process gives its layers."""
+    """The components of a scope without the numbers of automatic names."""
     return tuple(re.sub(r"_\d+$", "", part) for part in path.split("/"))
 
 
@@ -271,11 +270,11 @@ def _differ_in_scopes(
 
 
 def _displaced(old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
-    """What a stored value is called whose layer's number has another rank than the one here.
+    """The path of a stored value whose layer's number has another rank than the live one's.
 
-    Keras 2 lists frozen layers last, and no file tells which were. Automatic numbers follow the
-    order in which layers were made, the same wherever the same code makes them. Layers that have
-    names of their own here tell none; those there must then stand as they were made.
+    Keras 2 lists frozen layers last, and no file stores which were frozen. Automatic numbers follow
+    the order of creation, which is the same for the same code. If live layers have explicit names,
+    the stored ones must be in order of creation.
     """
     groups: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for one, other in zip(old, new, strict=True):
@@ -301,25 +300,25 @@ def _displaced(old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
 
 
 def _numbers(path: str) -> tuple[int, ...]:
-    """The numbers that a process gave the layers of a scope."""
-    found = (re.search(r"_(\d{1,9})$", part) for part in path.split("/")[:-1])
-    return tuple(int(match[1]) if match else 0 for match in found)
+    """The numbers of the automatic names in a scope."""
+    matches = (re.search(r"_(\d{1,9})$", part) for part in path.split("/")[:-1])
+    return tuple(int(match[1]) if match else 0 for match in matches)
 
 
 def _scopes(paths: Sequence[str]) -> dict[tuple[str, ...], set[int]]:
-    """The ends of scopes → the places that they are found at."""
-    found: dict[tuple[str, ...], set[int]] = {}
+    """End of a scope → the indices where it occurs."""
+    indices: dict[tuple[str, ...], set[int]] = {}
     for index, path in enumerate(paths):
-        words = _words(path)
-        for start in range(len(words)):
-            found.setdefault(words[start:], set()).add(index)
-    return found
+        parts = _words(path)
+        for start in range(len(parts)):
+            indices.setdefault(parts[start:], set()).add(index)
+    return indices
 
 
 def _nearest(path: str, scopes: Mapping[tuple[str, ...], set[int]]) -> set[int]:
-    """The places whose scopes have most in common with a stored one's, from the end."""
-    words = _words(path)
-    for start in range(len(words)):
-        if (found := scopes.get(words[start:])) is not None:
-            return found
+    """The indices of the scopes with the longest common end with a stored one."""
+    parts = _words(path)
+    for start in range(len(parts)):
+        if (indices := scopes.get(parts[start:])) is not None:
+            return indices
     return set().union(*scopes.values())

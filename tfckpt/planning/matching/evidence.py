@@ -1,11 +1,11 @@
-"""What speaks against two layers being one, besides their names and neighbours.
+"""Evidence that two layers are not the same, besides their names and neighbors.
 
-An automatic name and an index in a list tell no more than a place. So a list's indices are believed
-only where the list has as many layers of the same classes, and automatic names only where the
-layers were made in the same order (Keras numbers them as they are made, whatever the graph they are
-in looks like) and none of them may have been given a name since. Neither is believed where layers
-seem to have changed places: each has what fed, or was fed by, another one, or its settings. A layer
-of which these merely differ was edited, and is the same.
+An automatic name or an index in a list is no more than a position. So indices are trusted only if
+both lists have equally many layers of the same classes. Automatic names are trusted only if the
+layers were created in the same order (Keras numbers them at creation, whatever their graph) and
+none of them may have got a name since. Neither is trusted if layers seem to have been swapped: each
+has the inputs, the outputs or the settings that another one had. A layer for which these merely
+differ was edited, and counts as the same.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def which_hint(kind: str = "") -> str:
-    """What to do where a layer, or by its kind a variable in a list, may be another one."""
+    """The hint for a layer, or a variable in a list (by ``kind``), that may be another one."""
     what = "variables" if kind == VARIABLE else "layers"
     return f"map them with `rename`, or give the {what} explicit names where the model is built"
 
 
 def shifted(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
-    """Index → why it is not believed, for the layers in a list; a name on both sides settles it."""
+    """Index → why it is ambiguous, for the layers in a list without an equal user-given name."""
     old = {layer.name: layer for layer in stored}
     why = _list_differs(stored, live)
     return {
@@ -57,25 +57,25 @@ def _list_differs(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
 
 
 def same_class(one: Layer, other: Layer) -> bool:
-    """Whether two layers may be of one class, as far as that is known."""
+    """Whether two layers may have the same class; unknown classes may."""
     return not one.kind or not other.kind or one.kind == other.kind
 
 
 def all_in_same_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
-    """Whether the layers of each kind were made in the same order, as far as that is known."""
+    """Whether the layers of each class were created in the same order, if known."""
     return all(same_creation_order(kind, stored, live) for kind in {x.base or x.kind for x in live})
 
 
 def same_creation_order(kind: str, stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
-    """Whether the layers of a kind were made in the same order, as far as that is known."""
+    """Whether the layers of a class were created in the same order, if known."""
     old, new = (
-        _as_made([x for x in side if kind == (x.base or x.kind)]) for side in (stored, live)
+        _creation_order([x for x in side if kind == (x.base or x.kind)]) for side in (stored, live)
     )
     return not old or not new or len(old) != len(new) or old == new
 
 
-def _as_made(layers: Sequence[Layer]) -> list[int]:
-    """The places of layers of one class in the order in which they were made, if that is known."""
+def _creation_order(layers: Sequence[Layer]) -> list[int]:
+    """The indices of layers of one class in order of creation; empty if unknown."""
     numbers = [layer.number for layer in layers]
     if -1 in numbers or len(set(numbers)) < len(numbers):
         return []
@@ -93,16 +93,20 @@ def possibly_renamed(
     None where both sides have them at the same positions: a head that was replaced.
     """
     old, new = ([layer for layer in side if layer.base == base] for side in (stored, live))
-    known = {layer.name for layer in stored} & {layer.name for layer in live}
-    lost = [a for a in _named(stored, known) if any(same_class(a, b) and alike(a, b) for b in new)]
-    come = [b for b in _named(live, known) if any(same_class(a, b) and alike(a, b) for a in old)]
-    if _pattern(base, stored, lost) == _pattern(base, live, come):
+    common = {layer.name for layer in stored} & {layer.name for layer in live}
+    only_stored = [
+        a for a in _named(stored, common) if any(same_class(a, b) and alike(a, b) for b in new)
+    ]
+    only_live = [
+        b for b in _named(live, common) if any(same_class(a, b) and alike(a, b) for a in old)
+    ]
+    if _pattern(base, stored, only_stored) == _pattern(base, live, only_live):
         return []
-    return [*lost, *come]
+    return [*only_stored, *only_live]
 
 
-def _named(layers: Sequence[Layer], known: set[str]) -> list[Layer]:
-    return [layer for layer in layers if not layer.base and layer.name not in known]
+def _named(layers: Sequence[Layer], common: set[str]) -> list[Layer]:
+    return [layer for layer in layers if not layer.base and layer.name not in common]
 
 
 def _pattern(base: str, layers: Sequence[Layer], named: Sequence[Layer]) -> list[str]:
@@ -116,11 +120,11 @@ def _pattern(base: str, layers: Sequence[Layer], named: Sequence[Layer]) -> list
 def misnamed(
     alike: Alike, path: str, stored: Sequence[Layer], live: Sequence[Layer]
 ) -> dict[str, str]:
-    """Layer → why its name cannot be believed, whatever its number and its neighbours.
+    """Layer → why its automatic name is ambiguous, whatever its number and neighbors.
 
-    Those of its class were made in another order, or one may have been given a name since.
+    The layers of its class were created in another order, or one may have got a name since.
     """
-    found = renumbered(path, stored, live)
+    reasons = renumbered(path, stored, live)
     for base in {layer.base for layer in live} & {layer.base for layer in stored} - {""}:
         if not same_creation_order(base, stored, live):
             why = f"the layers of that class in {path!r} were created in another order in the model"
@@ -132,36 +136,36 @@ def misnamed(
         else:
             continue
         text = "is an automatic name, and"
-        found |= {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
-    return found
+        reasons |= {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
+    return reasons
 
 
 def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why its name cannot be believed: it, or one of its kind, only looks automatic."""
-    found: dict[str, str] = {}
+    """Layer → why its name is ambiguous: it, or one of its class, only looks automatic."""
+    reasons: dict[str, str] = {}
     old = {own_name(layer): layer for layer in stored if layer.base and layer.number >= 0}
     for layer in live:
         other = old.get(own_name(layer)) if layer.base and layer.number >= 0 else None
-        given = other is not None and (layer.traits.given or other.traits.given)
-        if other is None or not given or other.name == layer.name or layer.name in found:
+        chosen = other is not None and (layer.traits.given or other.traits.given)
+        if other is None or not chosen or other.name == layer.name or layer.name in reasons:
             continue
         why = (
             f"the layer named {own_name(layer)!r} is {path}/{layer.name} in the model and "
             f"{path}/{other.name} in the checkpoint, by its position among the layers of its class"
         )
-        found |= {each.name: why for each in live if each.base == layer.base}
-    return found
+        reasons |= {each.name: why for each in live if each.base == layer.base}
+    return reasons
 
 
 def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
-    """Which layer has a name that only looks automatic, and that the checkpoint has elsewhere."""
+    """A layer whose name only looks automatic and is elsewhere in the checkpoint; ``""``: none."""
     names = [own_name(layer) for layer in stored]
-    for place, (old, new) in enumerate(zip(stored, live, strict=True)):
-        name, given = own_name(new), old.traits.given or new.traits.given
-        if given and name != names[place] and name in names:
+    for index, (old, new) in enumerate(zip(stored, live, strict=True)):
+        name, chosen = own_name(new), old.traits.given or new.traits.given
+        if chosen and name != names[index] and name in names:
             return (
-                f"position {place + 1} of their class is {name!r} in the model and "
-                f"{names[place]!r} in the checkpoint"
+                f"position {index + 1} of their class is {name!r} in the model and "
+                f"{names[index]!r} in the checkpoint"
             )
     return ""
 
@@ -169,7 +173,7 @@ def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
 def swapped_traits(
     alike: Alike, path: str, stored: Sequence[Layer], live: Sequence[Layer]
 ) -> dict[str, str]:
-    """Layer → why it may be another one: each of some layers has what another of them had."""
+    """Layer → why it may be another one: layers have swapped inputs, outputs or settings."""
     old = {layer.name: layer for layer in stored}
     pairs = [
         (old[layer.name], layer)
@@ -189,21 +193,23 @@ def swapped_traits(
 
 
 def _swaps(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
-    """Layer → the one whose trait it has now, where some have changed theirs with one another."""
+    """Layer → the one whose trait it has now, for layers that have swapped a trait."""
 
-    def of(layer: Layer) -> tuple[str, str]:
+    def trait_of(layer: Layer) -> tuple[str, str]:
         return layer.base or layer.kind, getattr(layer.traits, trait)
 
-    left = [(old, new) for old, new in pairs if of(new)[1] and of(old) != of(new)]
-    while left:
-        had = {of(old): old for old, _ in left}
-        have = {of(new) for _, new in left}
-        both = [
+    remaining = [
+        (old, new) for old, new in pairs if trait_of(new)[1] and trait_of(old) != trait_of(new)
+    ]
+    while remaining:
+        had = {trait_of(old): old for old, _ in remaining}
+        have = {trait_of(new) for _, new in remaining}
+        in_cycle = [
             (old, new)
-            for old, new in left
-            if of(old) in have and of(new) in had and alike(had[of(new)], new)
+            for old, new in remaining
+            if trait_of(old) in have and trait_of(new) in had and alike(had[trait_of(new)], new)
         ]
-        if len(both) == len(left):
-            return {new.name: had[of(new)].name for _, new in left}
-        left = both
+        if len(in_cycle) == len(remaining):
+            return {new.name: had[trait_of(new)].name for _, new in remaining}
+        remaining = in_cycle
     return {}

@@ -1,7 +1,7 @@
-"""Where slots alone would lie: optimizers of another kind.
+"""Checks whether slots with equal names come from the same kind of optimizer.
 
-Optimizer slots are matched by slot and variable, and believed only where both optimizers are of the
-same class and keep the same slots: Adam's ``momentum`` is not SGD's.
+Slots are matched by slot and variable, and trusted only if both optimizers have the same class and
+the same slots: Adam's ``momentum`` is not SGD's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SLOTS_HINT = "optimizer: {slots: reset} resets them; match: name restores them a
 
 
 class Optimizers:
-    """Which pairs of optimizers keep state that means the same."""
+    """Decides which pairs of optimizers have compatible state."""
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._sides = stored, live
@@ -41,9 +41,9 @@ class Optimizers:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether all optimizers keep the same slots on both sides, and none has another class.
+        """Whether all optimizers have the same classes and slots on both sides.
 
-        Then no slot is doubtful that has the same name on both, whichever optimizer it is of.
+        Then no slot with the same name on both sides is ambiguous.
         """
         stored_classes, live_classes = self._classes
         if any(
@@ -62,15 +62,15 @@ class Optimizers:
         return count == sum(entry.role is Role.SLOT for entry in live.values())
 
     def ambiguity(self, stored: Entry, live: Entry) -> str:
-        """Why a stored slot should not go into a live one, ``""`` where nothing speaks against."""
+        """Why a stored slot should not go into a live one; ``""`` for no reason."""
         pair = self._stored.get(stored.name, _UNKNOWN), self._live.get(live.name, _UNKNOWN)
-        places = pair[0].path, pair[1].path
-        if places not in self._verdicts:
-            self._verdicts[places] = _differ(*pair) if all(places) else ""
-        return self._verdicts[places]
+        paths = pair[0].path, pair[1].path
+        if paths not in self._verdicts:
+            self._verdicts[paths] = _differ(*pair) if all(paths) else ""
+        return self._verdicts[paths]
 
     def ambiguity_of_setting(self, stored: Entry, live: Entry) -> str:
-        """Why a learning rate and its like may mean something else here: for another class."""
+        """Why a hyperparameter may have another meaning in the model: its optimizer's class."""
         paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
         old, new = (
             _Optimizer(path, classes.get(path, ""), set())
@@ -81,7 +81,7 @@ class Optimizers:
 
 @dataclasses.dataclass(slots=True)
 class _Optimizer:
-    """One optimizer: where it is, its class if that is known, and the slots that it keeps."""
+    """An optimizer: its path, its class if known, and its slots."""
 
     path: str
     name: str
@@ -93,15 +93,15 @@ _UNKNOWN = _Optimizer("", "", set())
 
 def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
     """Name of each slot → its optimizer."""
-    found: dict[str, _Optimizer] = {}
+    by_path: dict[str, _Optimizer] = {}
     owners = {}
     for entry in inventory.entries.values():
         if entry.role is Role.SLOT:
             path = slot_head(entry).removesuffix(f"/{entry.slot}")
-            if (owner := found.get(path)) is None:
+            if (owner := by_path.get(path)) is None:
                 name = inventory.optimizers.get(path, "")
-                owner = found[path] = _Optimizer(path, name, set())
-            if entry.slot != "moving_average":  # of any optimizer, and no part of how it works
+                owner = by_path[path] = _Optimizer(path, name, set())
+            if entry.slot != "moving_average":  # any optimizer may have it
                 owner.slots.add(entry.slot)
             owners[entry.name] = owner
     return owners

@@ -82,7 +82,7 @@ class Layers:
         self._live = live.sequences
         self._lists = live.lists
         self._sides = stored, live
-        self._labelled = tuple(_labelled(side.labels) for side in self._sides)
+        self._labeled = tuple(_labeled(side.labels) for side in self._sides)
         self._moved = MovedNames(stored, live)
         self._unordered = stored.unordered
         self._listed = stored.listed
@@ -98,7 +98,7 @@ class Layers:
         """
         if self._unordered or not self._unnamed.silent:
             return False
-        if self._labelled[0] != self._labelled[1]:
+        if self._labeled[0] != self._labeled[1]:
             return False
         pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
         return all(
@@ -137,7 +137,7 @@ class Layers:
             if live.endswith(tail):
                 live_path = live[: len(live) - len(tail)]
                 layer = tail[1:].partition("/")[0]
-                has_layers = stored_path in self._stored or stored_path in self._labelled[0]
+                has_layers = stored_path in self._stored or stored_path in self._labeled[0]
                 reason = self._compared(stored_path, live_path).get(layer) if has_layers else ""
                 stored_layer, live_layer = f"{stored_path}/{layer}", f"{live_path}/{layer}"
                 reason = reason or self._moved.conflict(stored_layer, live_layer)
@@ -151,9 +151,9 @@ class Layers:
         pair = stored_path, live_path
         if pair not in self._verdicts:
             self._verdicts[pair] = {}
-            labelled = (side.get(path, ()) for side, path in zip(self._labelled, pair, strict=True))
+            labeled = (side.get(path, ()) for side, path in zip(self._labeled, pair, strict=True))
             if stored_path not in self._stored:
-                self._verdicts[pair] = _relabelled(live_path, *labelled, attributes=True)
+                self._verdicts[pair] = _relabeled(live_path, *labeled, attributes=True)
             elif live_path in self._live and stored_path in self._unordered:
                 listed = stored_path in self._listed
                 both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
@@ -162,7 +162,7 @@ class Layers:
                 counted = _counted(live_path, *both, stored_path == live_path)
                 self._verdicts[pair] = counted | compare(live_path, *both)
             elif stored_path in self._unordered:
-                named = _relabelled(live_path, *labelled, attributes=True)
+                named = _relabeled(live_path, *labeled, attributes=True)
                 self._verdicts[pair] = _unnumbered(live_path, self._stored[stored_path]) | named
             elif live_path in self._live:
                 both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
@@ -170,7 +170,7 @@ class Layers:
                 by_order = misnamed(alike, live_path, *both) | swapped_traits(
                     alike, live_path, *both
                 )
-                reasons = by_order | _compare(live_path, *both) | _relabelled(live_path, *both)
+                reasons = by_order | _compare(live_path, *both) | _relabeled(live_path, *both)
                 indexed = shifted(live_path, *both) if live_path in self._lists else {}
                 self._verdicts[pair] = reasons | indexed
         return self._verdicts[pair]
@@ -190,7 +190,7 @@ class Layers:
         return tuple(_shapes_below(side) for side in self._sides)
 
 
-def _labelled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
+def _labeled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
     """Path → the layers in its attributes, with the names that the user gave them."""
     layers: dict[str, tuple[Layer, ...]] = {}
     for path in sorted(labels):
@@ -276,7 +276,7 @@ def _unnumbered(path: str, stored: Sequence[Layer]) -> dict[str, str]:
     }
 
 
-def _relabelled(
+def _relabeled(
     path: str, stored: Sequence[Layer], live: Sequence[Layer], *, attributes: bool = False
 ) -> dict[str, str]:
     """Layer → why it is another one at the same index, key or attribute, by the user's names.

@@ -1,12 +1,11 @@
-"""Layers whose names a file of plain TensorFlow does not tell.
+"""Matches layers whose names a file of plain TensorFlow does not store.
 
-TensorFlow stores a functional or sequential model's layers by number; their names are read off
+TensorFlow stores a functional or sequential model's layers by number; tfckpt takes their names from
 their variables' names, and a nested model's own name may be in none of them. Such a layer is
-matched by its position, as TensorFlow does, but only where all else agrees: as many layers on both
-sides, each of known name at its own place, and below the layer in question the same values of the
-same shapes and types. Where one of these does not hold, the layers here that are left without a
-partner are refused: to leave them as they are, beside others that were restored, would be a model
-half restored without a word.
+matched by position, as TensorFlow does, but only if all else agrees: equally many layers on both
+sides, each layer with a known name at its own position, and the same values with the same shapes
+and dtypes in the layer itself. Otherwise the live layers without a partner are refused: a model
+that is half restored must not go unnoticed.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _SHOWN = 3
 
 
 class _Pair(NamedTuple):
-    """A stored stack and the live one that it is: their paths."""
+    """The paths of a stored layer sequence and of the live one that it maps to."""
 
     stored: str
     live: str
 
 
 class _Crossing(NamedTuple):
-    """A layer of a stack on the way to a value: the stacks, its name there, and both paths."""
+    """An unnamed layer on the path of a value: the sequences, its stored name, and both paths."""
 
     sequences: _Pair
     layer: str
@@ -48,53 +47,49 @@ class _Crossing(NamedTuple):
 
 
 class Unnamed:
-    """The live names of stored values below such layers.
-
-    Attributes:
-        orders: what settles values within a layer.
-    """
+    """Resolves stored values below such layers; ``orders`` does so within a layer."""
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._stored = stored
         self._live = live
         self.orders = Orders(stored, live)
         unnamed = {
-            path: {layer.name: place for place, layer in enumerate(layers) if not layer.named}
+            path: {layer.name: index for index, layer in enumerate(layers) if not layer.named}
             for path, layers in stored.sequences.items()
         }
-        # What Keras lists of a model that is no stack here is not known by the names of its layers.
+        # Layers that Keras lists for a subclassed live model are not known by their names.
         unnamed |= {
-            path: {layer.name: place for place, layer in enumerate(stored.sequences[path])}
+            path: {layer.name: index for index, layer in enumerate(stored.sequences[path])}
             for path in (stored.listed if live.members else ())
         }
         self._unknown = {path: layers for path, layers in unnamed.items() if layers}
         self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
         self._differences: dict[_Pair, str] = {}
         self._agreements: dict[_Pair, bool] = {}
-        # live stack → path of a live layer, `""` for all; stored stack; why
+        # live sequence → path of a live layer, `""` for all; stored sequence; why
         self._failed: dict[str, set[tuple[str, str, str]]] = {}
         self._partners: dict[str, set[str]] = {}
 
     @property
     def silent(self) -> bool:
-        """Whether it leaves every value at the name that it is aimed at."""
+        """Whether every value keeps the target name that rules give it."""
         return not self._unknown and self.orders.silent
 
     def resolve(self, name: str, target: str) -> tuple[str | None, str]:
-        """The live name of a stored value that is aimed at ``target``, and why it is that one.
+        """The live name of a stored value with a target name, and the reason.
 
-        The target itself, and ``""``, where no such layer is on the way; None where one is that has
-        no partner, or a value that has no place in it.
+        The target itself and ``""`` without such a layer on its path; None if one has no partner,
+        or if the value has no position in it.
         """
-        found, crossed = self._translate(name, target) if self._unknown else (target, [])
+        resolved, crossed = self._translate(name, target) if self._unknown else (target, [])
         for step in crossed:
             if not self._agree(step.pair):
                 why = f"{step.layer!r} in the checkpoint has other names, shapes or dtypes"
                 self._fail(step.sequences.live, step.pair.live, step.sequences.stored, why)
                 return None, ""
-        found = None if found is None else self.orders.resolve(name, found)
-        if found is None or not crossed:
-            return found, ""
+        resolved = None if resolved is None else self.orders.resolve(name, resolved)
+        if resolved is None or not crossed:
+            return resolved, ""
         for step in crossed:
             self._partners.setdefault(step.sequences.live, set()).add(step.pair.live)
         stored, live = crossed[-1].pair
@@ -102,37 +97,39 @@ class Unnamed:
             f"the file does not store the layer's name, but {stored!r} and {live!r} have the same "
             "position and the same shapes"
         )
-        return found, reason
+        return resolved, reason
 
     def ambiguity(self, live: str) -> tuple[str, str]:
-        """Why a live variable that nothing is meant for may be in the checkpoint, and a hint.
+        """Why a live variable without a match may be in the checkpoint, and a hint.
 
-        Of all stored values that were settled before; ``""`` where there is no such reason.
+        Considers the stored values resolved so far; ``""`` twice for no reason.
         """
-        for stack in sorted(self._failed):
-            paths = [self._path(stack, each) for each in self._layers(stack)]
+        for live_sequence in sorted(self._failed):
+            paths = [self._path(live_sequence, each) for each in self._layers(live_sequence)]
             layer = next((path for path in paths if live.startswith(path + "/")), "")
-            failures = sorted(each for each in self._failed[stack] if each[0] in {"", layer})
-            if not layer or not failures or layer in self._partners.get(stack, ()):
+            failures = sorted(
+                each for each in self._failed[live_sequence] if each[0] in {"", layer}
+            )
+            if not layer or not failures or layer in self._partners.get(live_sequence, ()):
                 continue
             _, stored_path, why = failures[0]
-            pair = _Pair(stored_path, stack)
-            own = layer.removeprefix(stack + "/")
-            if own in self._named_layers(pair):
+            pair = _Pair(stored_path, live_sequence)
+            layer_name = layer.removeprefix(live_sequence + "/")
+            if layer_name in self._named_layers(pair):
                 continue
-            named_paths = {f"{stack}/{each}" for each in self._named_layers(pair)}
-            place = paths.index(layer)
+            named_paths = {f"{live_sequence}/{each}" for each in self._named_layers(pair)}
+            index = paths.index(layer)
             unknown = sorted(
                 self._unknown[stored_path].keys() - self._named_layers(pair),
-                key=lambda each: abs(self._unknown[stored_path][each] - place),
+                key=lambda each: abs(self._unknown[stored_path][each] - index),
             )
             shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
             reason = (
                 f"the checkpoint does not store the names of all layers of {stored_path!r}: "
-                f"{own!r}, at position {place + 1} of {stack!r} in the model, may be {shown}, "
-                f"but {why}"
+                f"{layer_name!r}, at position {index + 1} of {live_sequence!r} in the model, may "
+                f"be {shown}, but {why}"
             )
-            alike = [_Pair(f"{stored_path}/{one}", path) for one in unknown for path in paths]
+            alike = [_Pair(f"{stored_path}/{each}", path) for each in unknown for path in paths]
             alike = [pair for pair in alike if pair.live == layer or pair.live not in named_paths]
             alike = [pair for pair in alike if self._agree(pair)]
             if len(alike) != 1 or alike[0].live != layer:
@@ -142,19 +139,19 @@ class Unnamed:
         return "", ""
 
     def layers(self, stored_path: str, live_path: str) -> tuple[Layer, ...]:
-        """The layers of a stored stack; those of unknown name as the live ones at their places."""
+        """The layers of a stored sequence; unnamed ones replaced by the live ones they map to."""
         layers = self._stored.sequences[stored_path]
         if stored_path not in self._unknown or self._difference(_Pair(stored_path, live_path)):
             return layers
         partner = self._partner(_Pair(stored_path, live_path))
         return tuple(old if old.named else partner[old.name] for old in layers)
 
-    def _fail(self, stack: str, layer: str, stored_path: str, why: str) -> None:
-        """A layer of a live stack, or with ``""`` none of them, has no partner in a stored one."""
-        self._failed.setdefault(stack, set()).add((layer, stored_path, why))
+    def _fail(self, live_sequence: str, layer: str, stored_path: str, why: str) -> None:
+        """Record that a layer of a live sequence, or any (``""``), has no stored partner."""
+        self._failed.setdefault(live_sequence, set()).add((layer, stored_path, why))
 
     def _translate(self, name: str, target: str) -> tuple[str | None, list[_Crossing]]:
-        """A name by position alone, and the untold layers on its way with their partners."""
+        """The name by position alone, and the unnamed layers on its path with their partners."""
         crossed: list[_Crossing] = []
         end = name.find("/")
         while end != -1:
@@ -175,7 +172,7 @@ class Unnamed:
         return target, crossed
 
     def _difference(self, pair: _Pair) -> str:
-        """What speaks against two stacks being one, as far as their layers' names tell."""
+        """Why two sequences cannot be the same, judged by the known names; ``""`` for no reason."""
         if pair not in self._differences:
             compare = _differ_in_members if pair.live in self._live.members else _differ
             reasons = (compare(old, new) for old, new in self._both(pair))
@@ -183,38 +180,40 @@ class Unnamed:
         return self._differences[pair]
 
     def _named_layers(self, pair: _Pair) -> set[str]:
-        """The layers of a stored stack that are known by their names in this live one."""
+        """The layers of a stored sequence that are matched by name."""
         if pair.stored in self._stored.listed and pair.live in self._live.members:
             return set()
         return {layer.name for layer in self._stored.sequences[pair.stored] if layer.named}
 
     def _layers(self, live_path: str) -> tuple[Layer, ...]:
-        """The layers of a live stack, or of a model that is none, in Keras's order."""
+        """The layers of a live sequence, or of a subclassed model, in Keras's order."""
         return self._live.sequences.get(live_path) or self._live.members.get(live_path, ())
 
     def _path(self, live_path: str, layer: Layer) -> str:
         return layer.name if live_path in self._live.members else f"{live_path}/{layer.name}"
 
     def _partner(self, pair: _Pair) -> Mapping[str, Layer]:
-        """Stored layer → the live one at its place, or at its place among those of its class."""
+        """Stored layer → the live one at its position, among those of its class if unordered."""
         return {
-            one.name: other
+            stored_layer.name: live_layer
             for old, new in self._both(pair)
-            for one, other in zip(old, new, strict=True)
+            for stored_layer, live_layer in zip(old, new, strict=True)
         }
 
     def _both(self, pair: _Pair) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
-        """The layers of two stacks, side by side; class by class where no more is told."""
+        """The layers of two sequences, side by side; per class if the file has no order."""
         old, new = self._stored.sequences[pair.stored], self._layers(pair.live)
         if pair.live in self._live.members:
-            # Keras lists those that it has met by an attribute no more.
+            # Keras does not list layers again that it has reached by an attribute.
             listed = {layer.name for layer in old}
-            met = {_component(name, pair.stored) for name in self._names[0]} - listed
-            new = tuple(layer for layer in new if _component(layer.name, pair.live) not in met)
+            by_attribute = {_component(name, pair.stored) for name in self._names[0]} - listed
+            new = tuple(
+                layer for layer in new if _component(layer.name, pair.live) not in by_attribute
+            )
         return _by_kind(old, new) if pair.stored in self._stored.unordered else [(old, new)]
 
     def _agree(self, pair: _Pair) -> bool:
-        """Whether a stored layer and a live one hold the same values, by name, shape and type."""
+        """Whether a stored and a live layer have the same values, by name, shape and dtype."""
         if pair not in self._agreements:
             stored_names, live_names = self._names
             stored = {
@@ -226,19 +225,19 @@ class Unnamed:
         return self._agreements[pair]
 
     def _as_live(self, stored: Entry, target: str) -> tuple[str | None, Shape | None, str]:
-        """What the live value would be that a stored one is for."""
+        """Name, shape and dtype of the live value that a stored one would go into."""
         name, shape = self._resolved(stored.name, target), stored.shape
         if name is not None and self._live.takes(name, shape):
             shape = self._live.entries[name].shape
         return name, shape, stored.dtype
 
     def _resolved(self, name: str, target: str) -> str | None:
-        found = self._translate(name, target)[0]
-        return None if found is None else self.orders.resolve(name, found)
+        translated = self._translate(name, target)[0]
+        return None if translated is None else self.orders.resolve(name, translated)
 
 
 def _component(name: str, path: str) -> str:
-    """What follows a path in a name, up to the next slash; ``""`` for a name of something else."""
+    """The component of a name after a path; ``""`` if the name is not below the path."""
     return name[len(path) + 1 :].partition("/")[0] if name.startswith(path + "/") else ""
 
 
@@ -250,18 +249,18 @@ def _by_kind(
     for side, layers in enumerate((old, new)):
         for layer in layers:
             kinds.setdefault(layer.kind, ([], []))[side].append(layer)
-    return [(ours, theirs) for ours, theirs in kinds.values()]
+    return [(stored_layers, live_layers) for stored_layers, live_layers in kinds.values()]
 
 
 def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
-    """What speaks against listed layers being those of a model whose attributes name them."""
+    """Why listed layers cannot be those of a live model whose attributes name them."""
     if len(old) != len(new):
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
-    for place, (stored, live) in enumerate(zip(old, new, strict=True)):
-        named = stored.base or stored.name, live.base or live.label
-        if stored.named and named[0] != named[1]:
+    for index, (stored, live) in enumerate(zip(old, new, strict=True)):
+        names = stored.base or stored.name, live.base or live.label
+        if stored.named and names[0] != names[1]:
             return (
-                f"position {place + 1} is {named[1]!r} in the model and {named[0]!r} in the "
+                f"position {index + 1} is {names[1]!r} in the model and {names[0]!r} in the "
                 "checkpoint"
             )
     return chosen_elsewhere(old, new) or _made_otherwise(old, new)
@@ -270,22 +269,22 @@ def _differ_in_members(old: Sequence[Layer], new: Sequence[Layer]) -> str:
 def _differ(old: Sequence[Layer], new: Sequence[Layer]) -> str:
     if len(old) != len(new):
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
-    for place, (stored, live) in enumerate(zip(old, new, strict=True)):
+    for index, (stored, live) in enumerate(zip(old, new, strict=True)):
         if stored.named and stored.name != live.name:
             return (
-                f"position {place + 1} is {live.name!r} in the model and {stored.name!r} in the "
+                f"position {index + 1} is {live.name!r} in the model and {stored.name!r} in the "
                 "checkpoint"
             )
     return _exchanged(old, new)
 
 
 def _exchanged(old: Sequence[Layer], new: Sequence[Layer]) -> str:
-    """Which layer has the name of one at another position, in a list whose indices are not told."""
+    """Which layer has the name of one at another position; the file has no indices."""
     before, now = ({layer.label for layer in side} - {""} for side in (old, new))
-    for place, (stored, live) in enumerate(zip(old, new, strict=True)):
+    for index, (stored, live) in enumerate(zip(old, new, strict=True)):
         if stored.label != live.label and (stored.label in now or live.label in before):
             return (
-                f"position {place + 1} of their class is {live.label or live.name!r} in the "
+                f"position {index + 1} of their class is {live.label or live.name!r} in the "
                 f"model and {stored.label or stored.name!r} in the checkpoint"
             )
     return _made_otherwise(old, new)
