@@ -59,7 +59,7 @@ def test_a_layer_more_or_less_in_a_list_is_refused(flavour, tmp_path):
     for layers, count in (((None,), 1), ((None, None, None), 3)):
         said = refused(path, subclassed(flavour, in_list, *layers))
         assert "is identified by its index in a list" in said
-        assert f"the list has length {count} in the model, 2 in the checkpoint" in said
+        assert f"the list has length {count} in the model and 2 in the checkpoint" in said
         assert "map them with `rename`" in said
 
 

@@ -83,10 +83,14 @@ ways = pytest.mark.parametrize("restore", [by_checkpoint, by_policy])
     ("then", "now", "why"),
     [
         (RANGE(10), RANGE(100), "has 10 elements in the checkpoint and 100 elements in the model"),
-        (RANGE(10), RANGE(10).repeat(), "has 10 elements in the checkpoint and no end in the"),
+        (
+            RANGE(10),
+            RANGE(10).repeat(),
+            "has 10 elements in the checkpoint and infinitely many elements in the",
+        ),
         (RANGE(20).batch(2), RANGE(20).batch(4), "10 elements in the checkpoint and 5 elements"),
-        (RANGE(10), SLICES(np.arange(10, dtype=np.int32)), "gives .*int64.* and .*int32"),
-        (RANGE(10), RANGE(10).batch(1), r"gives .*shape=\(\).*shape=\(None,\)"),
+        (RANGE(10), SLICES(np.arange(10, dtype=np.int32)), "yields .*int64.* and .*int32"),
+        (RANGE(10), RANGE(10).batch(1), r"yields .*shape=\(\).*shape=\(None,\)"),
     ],
 )
 def test_other_elements_are_refused(
