@@ -107,7 +107,7 @@ class Arguments(NamedTuple):
     def pair(self, expected: str) -> tuple[str, str]:
         """The two positional arguments."""
         if len(self.positional) != 2:
-            raise UsageError(f"expected two arguments, {expected}; got {self._shown()}")
+            raise UsageError(f"expected {expected}; got {self._shown()}")
         return self.positional[0], self.positional[1]
 
     def _shown(self) -> str:

@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
             )
         else:
             first, second = arguments.pair(
-                "checkpoints or directories of them (or one and --model)"
+                "two checkpoints or directories of them, or one and --model"
             )
             sides = _stored(first, stack), _stored(second, stack)
         a, b = sides
