@@ -1,8 +1,8 @@
 """Checkpoints for TensorFlow and Keras that restore exactly what was asked, or refuse.
 
-Start with :class:`Checkpoint` and :class:`CheckpointManager`, which take the place of TensorFlow's,
-or with :func:`from_config`, which does what a YAML file declares. Importing tfckpt does not import
-TensorFlow; the names that need it are loaded on first use.
+Start with :class:`Checkpoint` and :class:`CheckpointManager`, drop-in replacements of TensorFlow's,
+or with :func:`from_config`, which saves and restores as a YAML file says. Importing tfckpt does not
+import TensorFlow; the names that need it are loaded on first use.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a checker would take any name for one that is there
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name == "callbacks":
@@ -106,15 +106,15 @@ if not TYPE_CHECKING:  # a checker would take any name for one that is there
         return value
 
 
-# What other libraries call it, by the first word: `load_weights`, `save_model`.
-_ELSEWHERE = {"load": "restore", "save": "Checkpoint"}
+# Names of other libraries, by their first word: `load_weights`, `save_model`.
+_OTHER_LIBRARIES = {"load": "restore", "save": "Checkpoint"}
 
 
 def _unknown(name: str) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, __all__, n=1)
-    other = near[0] if near else _ELSEWHERE.get(name.partition("_")[0])
+    other = near[0] if near else _OTHER_LIBRARIES.get(name.partition("_")[0])
     meant = f"; did you mean {other!r}?" if other else ""
     return f"module {__name__!r} has no attribute {name!r}{meant}"
 

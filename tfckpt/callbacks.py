@@ -1,4 +1,4 @@
-"""The callback without a config: one line for a ``fit`` that can be killed at any moment."""
+"""``tfckpt.callbacks.resume()``: the callback for ``fit`` without a config."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
-# Arguments of ModelCheckpoint and BackupAndRestore, and what stands for them.
+# Arguments of ModelCheckpoint and BackupAndRestore, and what to use instead.
 _OF_KERAS = {
     "backup_dir": "the directory is the second argument",
     "best": "`save_best=2` keeps the two best besides the newest",
@@ -34,7 +34,7 @@ _OF_KERAS = {
     "save_weights_only": "a restart also needs the optimizer; `tfckpt rewrite --drop_optimizer` "
     "makes a copy without it",
 }
-# What the config that is made of the arguments calls them.
+# Paths in the config that is made of the arguments.
 _ARGUMENTS = {
     "manager.directory": "directory",
     "manager.save.every_steps": "save_freq",
@@ -50,14 +50,14 @@ _ARGUMENTS = {
 
 
 class _Default(str):
-    """A metric that nobody asked for: without validation data, ``fit`` never measures it."""
+    """The default metric: without validation data, ``fit`` never measures it."""
 
 
 _VAL_LOSS = _Default("val_loss")
 
 
 def _explains_keywords(function: _F) -> _F:
-    """A keyword that the function does not have is an error that says which one is meant."""
+    """Make an unknown keyword an error that suggests the right one."""
     known = inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -88,30 +88,29 @@ def resume(
     start_over: bool = False,
     verbose: int = 1,
 ) -> Any:
-    """A callback for ``fit`` that saves, and goes on where the last save was.
+    """A callback for ``fit`` that saves, and resumes from the last save.
 
     Args:
-        model: the one that ``fit`` trains, of either flavour.
-        directory: of the checkpoints; made when training begins.
-        save_freq: ``epoch``, or a number of batches: then it saves after so many, and at the end of
-            each epoch.
-        monitor: the metric that ``save_best`` compares; None for none. The default counts where
+        model: the one that ``fit`` trains, of Keras 3 or tf_keras.
+        directory: of the checkpoints; created when training begins.
+        save_freq: ``epoch``, or a number of batches: then it saves after each such number, and at
+            the end of each epoch.
+        monitor: the metric that ``save_best`` compares; None for none. The default applies if
             ``fit`` has validation data.
         mode: ``min``, ``max``, or ``auto``: as in Keras, by the name of the metric.
-        save_best: how many of the best checkpoints are kept besides.
-        max_to_keep: how many of the newest are kept; None keeps all.
+        save_best: how many of the best checkpoints to keep besides the newest.
+        max_to_keep: how many of the newest to keep; None keeps all.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
         enable_async: whether files are written in the background.
-        policy: what the restore may change, in the keys of a policy:
-            ``{"optimizer": {"hyperparameters": "config"}}`` keeps the code's learning rate. Without
-            it, all of the checkpoint comes back.
-        start_over: restores nothing: training begins with the values that the model has, and saves
-            go on with the next number.
-        verbose: 0 is silent, 1 says a line for the restore and for each save.
+        policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
+            keeps the code's learning rate. Without it, everything is restored.
+        start_over: restores nothing: training starts from the model's current values, and saves
+            continue with the next number.
+        verbose: 0 prints nothing, 1 a line for the restore and for each save.
 
     Raises:
-        PolicyError: an argument is not what it can be.
-        TypeError: an argument is missing, or there is none of that name.
+        PolicyError: an argument is not valid.
+        TypeError: an argument is missing or unknown.
 
     >>> import keras, numpy, tempfile, tfckpt.callbacks
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -121,7 +120,7 @@ def resume(
     >>> model.fit(x, y, epochs=2, callbacks=[callback], verbose=0).epoch
     [0, 1]
     """
-    _check_places(model, directory)
+    _check_order(model, directory)
     save: dict[str, Any] = {"every_epochs": 1, "on_signal": on_signal}
     if not isinstance(on_signal, str):
         save["on_signal"] = list(on_signal)
@@ -133,12 +132,12 @@ def resume(
         if monitor is not None and save_best:
             name = str(monitor)
             keep.append({"best": save_best, "monitor": name, "mode": _mode(mode, name)})
-    where = os.fspath(directory)
+    path = os.fspath(directory)
     config = {
         "version": 1,
-        "manager": {"directory": where, "save": save, "keep": keep, "enable_async": enable_async},
+        "manager": {"directory": path, "save": save, "keep": keep, "enable_async": enable_async},
         "restore": {
-            "directory": where,
+            "directory": path,
             "if_none": "initialize",
             **({} if policy is None else {"policy": policy}),
         },
@@ -153,9 +152,9 @@ def resume(
 
 
 def _where_measured(config: Config) -> Config:
-    """The config, whose ``best`` keeps nothing until a checkpoint has the metric."""
+    """The config, with ``best`` ignored until a checkpoint has the metric."""
     manager = config.manager
-    assert manager is not None, "it was made of the arguments"  # noqa: S101 (narrows the type)
+    assert manager is not None, "resume() writes a manager section"  # noqa: S101 (narrows the type)
     keep = tuple(
         KeepWhereMeasured(**rule.model_dump(exclude_none=True)) if rule.best else rule
         for rule in manager.keep
@@ -163,12 +162,8 @@ def _where_measured(config: Config) -> Config:
     return config.model_copy(update={"manager": manager.model_copy(update={"keep": keep})})
 
 
-def _check_places(model: Any, directory: Any) -> None:
-    """Raise where model and directory have changed places.
-
-    Raises:
-        TypeError: it says which comes first.
-    """
+def _check_order(model: Any, directory: Any) -> None:
+    """Raise a TypeError if model and directory are swapped."""
     if isinstance(model, str | os.PathLike):
         found = show_value(os.fspath(model))
         raise TypeError(f"resume(model, directory): the model comes first, found {found}")
@@ -178,20 +173,20 @@ def _check_places(model: Any, directory: Any) -> None:
 
 
 def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:
-    """The error about a config that nobody has written, in terms of the arguments."""
+    """The error in terms of the arguments, from one about the config made of them."""
     problems = []
     for problem in error.problems:
-        place, _, message = problem.message.partition(": ")
-        path = next((path for path in _ARGUMENTS if place.startswith(path)), "")
-        told = f"{_ARGUMENTS[path]}{place.removeprefix(path)}: {message}" if path else place
+        key, _, message = problem.message.partition(": ")
+        path = next((path for path in _ARGUMENTS if key.startswith(path)), "")
+        text = f"{_ARGUMENTS[path]}{key.removeprefix(path)}: {message}" if path else key
         if path == "manager.save.every_steps" and isinstance(save_freq, str):
-            told = f"save_freq: expected 'epoch' or a number of batches, found {save_freq!r}"
-        problems.append(Problem(told, hint=problem.hint))
+            text = f"save_freq: expected 'epoch' or a number of batches, found {save_freq!r}"
+        problems.append(Problem(text, hint=problem.hint))
     return PolicyError("tfckpt.callbacks.resume", list(dict.fromkeys(problems)))
 
 
 def _mode(mode: str, monitor: str) -> str:
-    """What Keras's ModelCheckpoint takes ``auto`` for (keras/src/callbacks/model_checkpoint.py)."""
+    """``auto`` as in Keras's ModelCheckpoint (keras/src/callbacks/model_checkpoint.py)."""
     if mode != "auto":
         return mode
     return (

@@ -1,9 +1,9 @@
-"""What is called to restore: by a config, or from the path of a checkpoint and a policy at hand.
+"""``from_config``, ``restore``, ``plan`` and ``inventory``.
 
-``restore`` and ``plan`` take either, as the first thing that people write is
-``restore("runs/digits/ckpt-18", model=model)``. Which of the two a path is, is told from what lies
-there: a checkpoint, a directory of them, or a file of text, which is a config. Keywords that are
-keys of a policy and hold no object make the policy; all others are objects.
+``restore`` and ``plan`` take a config, or the path of a checkpoint with a policy, since the first
+thing that people write is ``restore("runs/digits/ckpt-18", model=model)``. What exists at a path
+decides what it is: a checkpoint, a directory of them, or a text file, which is a config. Keywords
+that are keys of a policy and hold no object make up the policy; all others are objects.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _ARGUMENTS = "the arguments"
 
 
 def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> Run:
-    """Tie live objects to a config.
+    """Make a run: a config, with the objects that it saves and restores.
 
     Args:
-        config: a YAML file, the same as a mapping, or a ``Config``.
+        config: a YAML file, its content as a mapping, or a ``Config``.
         model: the same as ``model=``.
         **objects: by keyword, as for :class:`tfckpt.Checkpoint`.
 
     Raises:
-        PolicyError: everything that is wrong with the config, each with its line.
-        TfckptError: no object was given, or ``step`` holds no number.
+        PolicyError: all errors of the config, each with its line.
+        TfckptError: no object was passed, or ``step`` is not an integer.
 
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -78,21 +78,21 @@ def restore(
     """Restore live objects once, completely or not at all.
 
     Args:
-        source: a checkpoint, by its path; a directory of them, of which the newest that can be read
-            is taken; or a config, as :func:`from_config` takes it.
+        source: the path of a checkpoint; a directory of checkpoints, of which the newest readable
+            one is used; or a config, as for :func:`from_config`.
         model: the same as ``model=``.
-        policy: what may be restored of a checkpoint; without one, all of it must match. A config
-            has its own.
-        **objects: by keyword, as for :class:`tfckpt.Checkpoint`. In place of ``policy``, its keys
-            may be given by keyword: ``include=["model/**"]``.
+        policy: what may be restored of a checkpoint; without one, everything must match. A config
+            has its own policies.
+        **objects: by keyword, as for :class:`tfckpt.Checkpoint`. Keys of a policy may be keywords,
+            too, in place of ``policy``: ``include=["model/**"]``.
 
     Raises:
-        CheckpointNotFoundError: no checkpoint is there.
-        DamagedCheckpointError: there is one, and it cannot be read.
+        CheckpointNotFoundError: there is no checkpoint.
+        DamagedCheckpointError: there is one, but it cannot be read.
         NotBuiltError: a model has no variables yet.
-        PolicyError: the config or the policy is wrong.
-        RefusedError: the plan has errors; it tells what to do.
-        TfckptError: no object was given.
+        PolicyError: the config or the policy is not valid.
+        RefusedError: the plan has errors; the message says what to do.
+        TfckptError: no object was passed.
 
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
@@ -112,7 +112,7 @@ def plan(
     policy: Policy | Mapping[str, Any] | None = None,
     **objects: Any,
 ) -> Plan:
-    """What :func:`restore` would do; assigns nothing."""
+    """The plan that :func:`restore` would carry out; assigns nothing."""
     return _once("plan", source, model, policy, objects).plan()
 
 
@@ -128,7 +128,7 @@ def inventory(model: Any = None, /, **objects: Any) -> Inventory:
     ['model/out/bias', 'model/out/kernel']
     """
     objects = _with_model(model, objects)
-    Checkpoint(**objects)  # takes what it can hold, and refuses the rest
+    Checkpoint(**objects)  # raises on what it cannot save
     return collect(objects).inventory
 
 
@@ -140,26 +140,26 @@ def _run(call: str, config: ConfigSource, model: Any, objects: dict[str, Any]) -
 
 
 def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
-    if not (given := _with_model(model, objects)):
+    if not (combined := _with_model(model, objects)):
         raise TfckptError("no model was given", hint=f"write {call}")
-    return given
+    return combined
 
 
 class _Once(NamedTuple):
-    """A restore from a path: nothing is saved after it, so no count of saves is taken along."""
+    """A restore without a run: nothing is saved after it, so no save counter is restored."""
 
     config: Config
     objects: Mapping[str, Any]
 
     def restore(self) -> RestoreReport:
-        report = restore_first(self.config, self.objects, self._given).report
+        report = restore_first(self.config, self.objects, self._objects_for).report
         warn_of(report)
         return report
 
     def plan(self) -> Plan:
-        return plan_first(self.config, self._given)
+        return plan_first(self.config, self._objects_for)
 
-    def _given(self, _: object) -> dict[str, Any]:
+    def _objects_for(self, _: object) -> dict[str, Any]:
         return dict(self.objects)
 
 
@@ -171,22 +171,22 @@ def _once(
     objects: dict[str, Any],
 ) -> Run | _Once:
     if source is None:
-        hint = "tf.train.latest_checkpoint returns None where it finds no checkpoint"
+        hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
         raise CheckpointNotFoundError("None was given as the source", hint=hint)
     call, path = f"{name}(source, model=model)", _path(source)
     keys, objects = _policy_keys(objects)
     if path is not None and _is_checkpoint(path):
         config, objects = _config_of(path, _policy(policy, keys)), _objects(call, model, objects)
-        Checkpoint(**objects)  # takes what it can hold, and refuses the rest
+        Checkpoint(**objects)  # raises on what it cannot save
         return _Once(config, objects)
-    if path is not None and not _is_called_a_config(path) and not LOCAL.exists(path):
+    if path is not None and not _has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
         raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
     if policy is not None or keys:
         what = " and ".join(f"`{key}`" for key in ["policy"] * (policy is not None) + [*keys])
-        hint = "write it into the config, or give the path of a checkpoint as the source"
-        problem = Problem(f"a config has its own policies, and {what} was given besides", hint=hint)
-        raise PolicyError(_ARGUMENTS, [problem])
+        hint = "write it into the config, or pass the path of a checkpoint as the source"
+        message = f"a config has its own policies, but {what} was passed as well"
+        raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
     return _run(call, source, model, objects)
 
 
@@ -196,17 +196,17 @@ def _path(source: object) -> str | None:
 
 def _is_checkpoint(path: str) -> bool:
     """Whether a path is one, or a directory, rather than a config."""
-    if _is_called_a_config(path):
+    if _has_config_name(path):
         return False
     return "://" in path or is_checkpoint(path, files_of(path))
 
 
-def _is_called_a_config(path: str) -> bool:
+def _has_config_name(path: str) -> bool:
     return path.endswith(CONFIGS) and not path.endswith((".weights.json", ".tfckpt.json"))
 
 
 def _config_of(path: str, policy: Policy) -> Config:
-    """The config that a person would write for a checkpoint or a directory."""
+    """The config that restores a checkpoint or a directory."""
     if not is_directory(path, files_of(path)):
         source = Source(path=path, policy=policy)
     else:
@@ -215,10 +215,10 @@ def _config_of(path: str, policy: Policy) -> Config:
 
 
 def _checkpoint_name(directory: str) -> str:
-    """What the checkpoints of a directory are called, where that is one name.
+    """The common name of all checkpoints of a directory.
 
     Raises:
-        CheckpointNotFoundError: there are none, or they have several.
+        CheckpointNotFoundError: there are none, or they have several names.
     """
     files = files_of(directory)
     newest: dict[str, str] = {}
@@ -255,14 +255,14 @@ def _with_model(model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": model, **objects}
 
 
-def _policy_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _policy_keys(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The keywords that are keys of a policy, and those that are objects.
 
     Raises:
-        PolicyError: one is neither, or may be both.
+        PolicyError: one is neither, or could be both.
     """
     known, keys, objects, problems = keys_of(Policy), {}, {}, []
-    for keyword, value in given.items():
+    for keyword, value in keywords.items():
         key = "assert" if keyword == "assert_" else keyword
         if _is_object(value):
             objects[keyword] = value
@@ -276,7 +276,7 @@ def _policy_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
             message = f"{keyword}: neither an object that can be restored nor a key of a policy"
             problems.append(Problem(message, hint=did_you_mean(keyword, known)))
         else:
-            objects[keyword] = value  # which the checkpoint refuses by itself
+            objects[keyword] = value  # Checkpoint raises if it cannot save it
     if problems:
         raise PolicyError(_ARGUMENTS, problems)
     return keys, objects

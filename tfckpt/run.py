@@ -1,7 +1,6 @@
-"""A run by config: restore at the start, save when due or asked by a signal, in ``fit`` or a loop.
+"""A run by config: restores at the start, saves when due or on a signal, in ``fit`` or a loop.
 
-It ties live objects to what a YAML file declares; how one is made, and what restores without one,
-is in ``calls``.
+``calls.from_config`` creates one.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Live objects and a config.
+    """A config, with the objects that it saves and restores.
 
     Attributes:
-        config: what was declared.
+        config: the loaded config.
         checkpoint: of the objects.
-        manager: of the config's ``manager`` section, None without one.
+        manager: of the config's ``manager`` section; None without one.
         report: of the last ``restore``.
-        epoch: epochs finished, as the last restore, save or ``fit`` knew.
-        resumption: of the last restore, until a ``fit`` has gone on from it.
+        epoch: number of finished epochs, as of the last restore, save or ``fit``.
+        resumption: of the last restore, until a ``fit`` has resumed from it.
         fits: the calls of ``fit`` that the callback has seen.
-        training: what a save asks for the state of the ``fit`` that is running.
-        saves: when it saves, and how.
+        training: returns the state of the running ``fit`` for a save.
+        saves: decides when to save.
     """
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
@@ -78,11 +77,12 @@ class Run:
         """Restore by the config's ``restore`` section, completely or not at all.
 
         Returns:
-            What was restored; its ``path`` is "" where there was none and the config permits that.
+            What was restored; its ``path`` is "" if there is no checkpoint and ``if_none`` is
+            ``initialize``.
 
         Raises:
-            CheckpointNotFoundError: no source holds a checkpoint.
-            DamagedCheckpointError: a source holds only damaged ones.
+            CheckpointNotFoundError: no source has a checkpoint.
+            DamagedCheckpointError: a source has only damaged checkpoints.
             NotBuiltError: a model has no variables yet.
             RefusedError: the plan has errors.
             RestoreError: the config has no ``restore`` section.
@@ -94,13 +94,13 @@ class Run:
 
     @in_turn("checkpoint._tfckpt_background")
     def find(self, fit: int | None = None) -> Restoration:
-        """Restore; or for a ``fit`` only check what it will restore, when it is at its place."""
-        _ = self.checkpoint.save_counter  # so that it is restored, too
-        self.checkpoint._tfckpt_background.failure()  # what is being saved counts; sync raises it
-        return restore_first(self.config, self._objects, self._given, fit)
+        """Restore; for a ``fit`` only check what it restores at the saved position."""
+        _ = self.checkpoint.save_counter  # created, so that it is restored
+        self.checkpoint._tfckpt_background.failure()  # waits; sync raises the error of a save
+        return restore_first(self.config, self._objects, self._objects_for, fit)
 
     def restored(self, found: Restoration) -> None:
-        """The run goes on from what was restored."""
+        """Record what was restored."""
         if (prepared := found.prepared) is not None:
             self.checkpoint._tfckpt_lineage = self.checkpoint._tfckpt_lineage.after(prepared)
             self.resumption = found.resumption
@@ -109,42 +109,43 @@ class Run:
         self.report = found.report
 
     def follow(self, other: Run) -> None:
-        """It goes on where another run of the same objects has come to, in the same directory."""
+        """Continue another run of the same objects in the same directory."""
         self.fits, self.report = other.fits, other.report
         self.checkpoint._tfckpt_lineage = other.checkpoint._tfckpt_lineage
 
     @in_turn("checkpoint._tfckpt_background")
     def plan(self) -> Plan:
-        """What ``restore`` would do; assigns nothing.
+        """The plan that ``restore`` would carry out; assigns nothing.
 
         Raises:
-            CheckpointNotFoundError: no source holds a checkpoint.
-            DamagedCheckpointError: a source holds only damaged ones.
+            CheckpointNotFoundError: no source has a checkpoint.
+            DamagedCheckpointError: a source has only damaged checkpoints.
             NotBuiltError: a model has no variables yet.
             RestoreError: the config has no ``restore`` section.
         """
         _ = self.checkpoint.save_counter
         self.checkpoint._tfckpt_background.failure()
-        return plan_first(self.config, self._given)
+        return plan_first(self.config, self._objects_for)
 
-    def _given(self, choices: Sequence[Choice]) -> dict[str, Any]:
-        given = dict(self._objects)
+    def _objects_for(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        objects = dict(self._objects)
         if takes_up(choices):
-            given["save_counter"] = self.checkpoint.save_counter
-        return given
+            objects["save_counter"] = self.checkpoint.save_counter
+        return objects
 
     def save(self, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None) -> str:
-        """Save now; one that is being written in the background is waited for before.
+        """Save now, after a save that is being written in the background.
 
         Args:
-            epoch: epochs finished.
-            metrics: measured at this step, for the commit record; finite, or NaN.
+            epoch: number of finished epochs.
+            metrics: measured at this step, for the commit record.
 
         Returns:
             The path; the checkpoint is complete and on disk.
 
         Raises:
-            SaveError: it failed, or a number is none; no file of it is left.
+            SaveError: the save failed, or ``epoch`` or a metric is not a valid number; no file of
+                the save is left.
             TfckptError: the config has no ``manager`` section.
         """
         epoch = self.epoch if epoch is None else epoch
@@ -155,52 +156,52 @@ class Run:
     def save_if_due(
         self, *, metrics: Mapping[str, float] | None = None, steps: int | None = None
     ) -> str | None:
-        """Save if ``manager.save`` says so: to be called after each step of a loop.
+        """Save if ``manager.save`` says so; call it after each step of a custom loop.
 
-        A save is due ``every_steps`` steps after the last one, or after the step that was restored,
-        and ``every_minutes`` minutes after the last one, or after the first call. A step is counted
-        by the object given as ``step``, else by the optimizer's iterations. From the first call on,
-        the signals of ``on_signal`` wait for the next one, which saves and then ends the process;
-        when the loop is over, ``sync`` gives them back their meaning. The first call claims the
-        directory: one that is in use, cannot be written or has no room is refused there.
+        A save is due ``every_steps`` steps after the last one or after the restored step, and
+        ``every_minutes`` minutes after the last one or after the first call. Steps are read from
+        the object passed as ``step``, else from the optimizer's iterations. From the first call on,
+        a signal of ``on_signal`` waits for the next call, which saves and then ends the process;
+        ``sync`` at the end of the loop restores the signals' previous handlers. The first call
+        locks the directory, and raises if it is in use, cannot be written or has too little space.
 
         Args:
             metrics: measured at this step, for the commit record.
-            steps: how many were taken since the last call, at most, where that is known: the
-                optimizer is then asked only when a save may be due.
+            steps: maximum number of steps since the last call, if known: the optimizer is then read
+                only when a save may be due.
 
         Returns:
-            The path, None where no save was due, or where one was skipped since another is being
+            The path; None if no save was due, or if it was skipped because another is being
             written. With ``enable_async`` the checkpoint may still be being written.
 
         Raises:
-            SaveError: it failed, or the last one did in the background; not where ``on_save_error``
-                is ``warn``, and not the first call.
-            SystemExit: a signal has come, the checkpoint is on disk.
+            SaveError: the save failed, or the last one did in the background. With
+                ``on_save_error: warn`` only the first call raises it.
+            SystemExit: a signal was received; the checkpoint is on disk.
             KeyboardInterrupt: the same, for SIGINT.
-            TfckptError: nothing in the config ever makes a save due; or ``on_signal`` is given, and
-                this is not the main thread; or ``every_steps`` is, and nothing counts steps.
+            TfckptError: the config never makes a save due; or ``on_signal`` is set, but this is not
+                the main thread; or ``every_steps`` is set, but no object counts steps.
         """
         return self.saves.after_step(steps, Moment(self.epoch, metrics, self.training))
 
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None:
-        """As ``save_if_due`` in ``fit``, where batches count, unless ``step`` was given."""
+        """Like ``save_if_due``, in ``fit``: batches count as steps, unless ``step`` was passed."""
         return self.saves.after_batches(batches, Moment(self.epoch, metrics, self.training))
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
-        """As ``save_if_due`` at the end of an epoch: if ``every_epochs`` divides their number."""
+        """Like ``save_if_due``, at the end of an epoch; ``epoch`` counts the finished ones."""
         self.epoch = epoch
         return self.saves.after_epoch(Moment(epoch, metrics, self.training))
 
     def sync(self) -> None:
-        """Training is over or pauses: wait for a save that is being written in the background.
+        """Wait for a save in the background; call it when training is over or pauses.
 
-        A loop calls it at its end; ``fit`` does so by the callback. The signals of ``on_signal``
-        mean from then on what they meant before; one that came meanwhile ends the process now.
+        A custom loop calls it at its end; in ``fit`` the callback does. It restores the previous
+        handlers of the signals of ``on_signal``; one that was received ends the process now.
 
         Raises:
             SaveError: the save failed; no file of it is left.
-            SystemExit: a signal has come, the checkpoint is on disk.
+            SystemExit: a signal was received; the checkpoint is on disk.
             KeyboardInterrupt: the same, for SIGINT.
 
         >>> import tempfile, tensorflow as tf, tfckpt
@@ -218,7 +219,7 @@ class Run:
         self.saves.end(Moment(self.epoch, None, self.training))
 
     def set_model(self, model: Any) -> NoReturn:
-        """What Keras calls where the run itself is given to ``fit``.
+        """Called by Keras if the run itself is passed to ``fit`` as a callback.
 
         Raises:
             TfckptError: always.
@@ -228,15 +229,15 @@ class Run:
         )
 
     def callback(self, verbose: int = 1, *, start_over: bool = False) -> Any:
-        """A callback for ``fit``: restores when training begins, saves when due or asked to.
+        """A callback for ``fit``: restores when training begins, saves when due or on a signal.
 
         Args:
-            verbose: 0 is silent, 1 says a line for the restore and for each save.
-            start_over: restores nothing: training begins with the values that the model has, and
-                saves go on with the next number.
+            verbose: 0 prints nothing, 1 a line for the restore and for each save.
+            start_over: restores nothing: training starts from the model's current values, and saves
+                continue with the next number.
 
         Raises:
-            TfckptError: the config has no ``restore`` section, and nothing is to be saved.
+            TfckptError: the config has no ``restore`` section, and nothing would be saved.
         """
         check_keywords(self._objects)
         if self.config.restore is None:

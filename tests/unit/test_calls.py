@@ -239,7 +239,7 @@ def test_a_config_and_a_policy_besides_are_refused() -> None:
     for given in ({"include": ["value"]}, {"policy": {}}):
         with pytest.raises(tfckpt.PolicyError, match="a config has its own policies") as caught:
             tfckpt.restore(CONFIG, value=value, **given)
-        assert f"`{next(iter(given))}` was given besides" in str(caught.value)
+        assert f"`{next(iter(given))}` was passed as well" in str(caught.value)
 
 
 def test_an_object_by_a_keyword_that_is_a_key_of_policies() -> None:

@@ -1,4 +1,4 @@
-"""What happens during a training: the Keras callback, restores by config, saves that are due.
+"""Saving and restoring during training: the Keras callback, restores by config, due saves.
 
 May import everything below `run`, and Keras.
 """

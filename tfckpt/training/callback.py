@@ -1,11 +1,11 @@
-"""The Keras callback, in both flavours: restores when ``fit`` begins, saves when due or asked to.
+"""The Keras callback, for Keras 3 and tf_keras: restores when ``fit`` begins, saves when due.
 
-How the place in an epoch comes back is in ``loop``. The callback puts itself behind all others, so
-that what it saves of them has seen the same batches and epochs as the model.
+``fit_loop`` restores the position within an epoch. The callback moves itself behind all others, so
+that their saved state has seen the same batches and epochs as the model.
 
-Keras tells a callback nothing of a ``fit`` that ends by an exception. Signals that wait for a save
-then get their handlers back when the callback is garbage; until then the first one does nothing but
-end the process when its grace time is over.
+Keras does not call a callback when ``fit`` ends by an exception. The signal handlers are then
+restored when the callback is garbage collected; until then a first signal only ends the process
+when its grace time is over.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _NOTHING_RESTORED = (
 def callback_for(  # noqa: C901 (a class of short methods)
     run: Resumable, objects: Mapping[str, Any], verbose: int, *, start_over: bool
 ) -> Any:
-    """The callback, of the flavour of the first Keras object."""
+    """The callback, for the Keras flavour of the first Keras object."""
     check_fit(objects)
     if _is_tf_keras(objects.values()):
         from tf_keras.callbacks import Callback
@@ -107,7 +107,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
 
-        _supports_tf_logs = True  # tf_keras need not fetch each batch's numbers, only a save does
+        _supports_tf_logs = (
+            True  # so that tf_keras does not fetch the logs of each batch; only a save does
+        )
         tfckpt_run = run
 
         def on_train_begin(self, logs: Any = None) -> None:
@@ -127,7 +129,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._loop = Loop(self, objects, run.fits, say, named)
             self._left_over = weakref.finalize(self, run.saves.watch())
             find = partial(with_variables, self.model, self._find)
-            self._loop.begin(find, self._goes_on, self._refused)
+            self._loop.begin(find, self._on_resumed, self._on_refused)
             run.training = Hook(self._loop.training, no_training)
             if where:
                 remember(self.model, where, run)
@@ -148,8 +150,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 run.restored(found)
             return found.resumption
 
-        def _goes_on(self, restored: Restoration | None) -> None:
-            if not self._known:  # another `fit` of the same run goes on from where it is
+        def _on_resumed(self, restored: Restoration | None) -> None:
+            if not self._known:  # another `fit` of the same run continues from its current values
                 if restored is not None:
                     run.restored(restored)
                 say(_summary(run.report))
@@ -161,7 +163,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 warn(warning)
             run.resumption, run.saves.ahead = None, ""
 
-        def _refused(self) -> None:
+        def _on_refused(self) -> None:
             run.training = no_training
             self._left_over()
 
@@ -206,11 +208,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
 
 
 def _check_alone(callback: Any) -> None:
-    """Raise where another callback of the same ``fit`` saves the same, or for the same run.
-
-    Raises:
-        TfckptError: it does.
-    """
+    """Raise if another callback of the same ``fit`` has the same directory or run."""
     run, where = callback.tfckpt_run, _directory(callback.tfckpt_run)
     for other in list_of(callback).callbacks:
         its = getattr(other, "tfckpt_run", None)
@@ -225,7 +223,7 @@ def _check_alone(callback: Any) -> None:
 
 
 def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str:
-    """Have the ``fit`` that begins follow the last one of the model; what is said of it, if any."""
+    """Let this ``fit`` follow the last one of the model; returns a warning, or ""."""
     last = earlier(model, where) if where else None
     if last is None or not restores_its_own(run.config):
         return ""
@@ -243,7 +241,7 @@ def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str
 
 
 def _beforehand(run: Resumable) -> str:
-    """What became of the model since the restore, or the last ``fit``; "" for nothing."""
+    """A warning about what has happened to the model since the restore or the last ``fit``."""
     if run.fits.interrupted:
         return _INTERRUPTED
     restored = run.report is not None and run.report.path and not run.fits.begun
@@ -251,11 +249,7 @@ def _beforehand(run: Resumable) -> str:
 
 
 def _check_states(callback: Any) -> None:
-    """Raise before the first step of a ``fit``, and not at its first save.
-
-    Raises:
-        TfckptError: the state of another callback cannot be saved.
-    """
+    """Raise before the first step, not at the first save, if a callback's state cannot be saved."""
     manager = callback.tfckpt_run.config.manager
     if manager is not None and not callback.checked:
         others = [each for each in list_of(callback).callbacks if each is not callback]
@@ -275,12 +269,12 @@ def no_training() -> tuple[dict[str, Any], Any]:
 
 
 def _is_tf_keras(objects: Iterable[Any]) -> bool:
-    flavour = next((found for obj in objects if (found := flavour_of(obj))), None)
+    flavour = next(filter(None, map(flavour_of, objects)), None)
     return flavour is not None and flavour.name == "tf_keras"
 
 
 def _numbers(logs: Any) -> dict[str, float]:
-    """The metrics but those per class, which have no place in what ``keep: best`` compares."""
+    """The scalar metrics; ``keep: best`` cannot compare those per class."""
     return {name: value for name, value in (logs or {}).items() if not np.ndim(value)}
 
 

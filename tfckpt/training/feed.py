@@ -1,4 +1,4 @@
-"""The data of one ``fit``: which iterator is in use, how far it is, and how it is saved."""
+"""The dataset iterators of one ``fit``: the current one, its position, and how it is saved."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Feed:
     """What the train function takes its batches from.
 
     Attributes:
-        iterator: the one in use.
-        iterators: how many there were, that one included.
+        iterator: the current one.
+        iterators: how many there were, including the current one.
         pulled: batches taken from it, or passed over.
-        taken: of these, the ones that it was really asked for.
-        ran_out: epoch and calls, wherever the data was at its end before Keras knew.
-        content: a checksum of what the data is made of, "" where that is not known.
+        taken: of these, the batches that were really read.
+        ran_out: [epoch, calls] of each point where the data ended before Keras knew its size.
+        content: a checksum of what the dataset is made of; "" if unknown.
     """
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Feed:
         self._first: list[Any] = []
         self._mark: Any = None
 
-    def given(self, iterator: Any) -> bool:
-        """Whether the train function was given another iterator than before."""
+    def takes(self, iterator: Any) -> bool:
+        """Take over the iterator of a call; whether it is another one than before."""
         if iterator is self.iterator:
             return False
         dataset = getattr(iterator, "_dataset", None)
@@ -56,39 +56,39 @@ class Feed:
 
     @property
     def element(self) -> str:
-        """Types and shapes of a batch, "" before the first."""
+        """Dtypes and shapes of a batch; "" before the first."""
         return "" if self.iterator is None else iterators.element_of(self.iterator)
 
-    def judged(self) -> Iterator[str]:
-        """What of the data another process would not give again."""
+    def warnings(self) -> Iterator[str]:
+        """Why another process would not get the same batches again."""
         yield from fit_checks.about_data(self.iterator, self._captured)
         yield from fit_checks.about_calls(self._captured)
 
     @property
     def handles(self) -> frozenset[int]:
-        """Identities of the handles of variables that the data's functions read and write."""
+        """Ids of the handles of variables that the dataset's functions read and write."""
         return frozenset(map(id, self._captured.handles))
 
     def saved(self, *, seeded: bool) -> tuple[str, Any, dict[str, Any]]:
-        """How to come to the next batch again.
+        """How to get to the next batch again: kind, object to save, variables of the functions.
 
-        Returns:
-            The kind, what is saved of the iterator, and the variables that its functions use: as
-            they are, or as they were at the first batch, where all are asked for again.
+        The variables have their current values, or if all batches will be read again, the values
+        that they had before the first batch.
         """
         if self.iterator is None:
             return iterators.SAVED, None, {}
-        about = self.iterator, self._captured
-        kind = iterators.kind_of(*about, seeded=seeded, iterators=self.iterators)
+        kind = iterators.kind_of(
+            self.iterator, self._captured, seeded=seeded, iterators=self.iterators
+        )
         held, values = self.iterator if kind == iterators.SAVED else None, self._first
         if held is not None and self._captured.handles:
             pair = together(self.iterator, self._captured)
             kind = iterators.REPLAYED if pair is None else kind
             held, values = pair or (None, values)
-        return kind, held, {f"{_ARRAYS}{place}": value for place, value in enumerate(values)}
+        return kind, held, {f"{_ARRAYS}{index}": value for index, value in enumerate(values)}
 
     def before_first(self, target: Position, resumption: Resumption) -> None:
-        """Before a batch is taken of a ``fit`` that is passed over."""
+        """Prepare to read a batch of a ``fit`` that is passed over."""
         if target.data == iterators.SAVED and not self.pulled:
             self._mark = iterators.mark(self.iterator)
         first = self.iterators == 1 and not self.pulled
@@ -96,12 +96,12 @@ class Feed:
             self._assign(resumption.arrays())
 
     def rest(self, target: Position) -> None:
-        """After the step that is undone: nothing runs ahead, so that variables stay as assigned."""
+        """After the step that is undone: stop prefetching, which would change variables."""
         if target.data == iterators.SAVED and self._captured.handles:
             iterators.stop(self.iterator, self._mark)
 
     def come_to(self, target: Position, resumption: Resumption, *, same_end: bool) -> None:
-        """To the batch that comes next; of an epoch that has ended, Keras may go on with it."""
+        """Move to the next batch; Keras may use the iterator beyond the end of an epoch."""
         size = iterators.size_of(self.iterator)
         ran_out = [target.epoch, target.calls] in target.ran_out
         if target.ended and (ran_out or (size is not None and target.pulled >= size)):
@@ -115,12 +115,12 @@ class Feed:
         self.pulled = self.taken = target.pulled
 
     def resolve(self, target: Position, arrays: Mapping[str, Any]) -> None:
-        """Everything else is assigned: so are the variables of the data's functions."""
+        """Assign the variables of the dataset's functions, after all others."""
         if target.data == iterators.SAVED:
             self._assign(arrays)
 
     def put_back(self) -> None:
-        """The variables of the data's functions are what they were before the first batch."""
+        """Give the variables of the dataset's functions their values before the first batch."""
         if self.iterator is not None and self._first:
             iterators.stop(self.iterator, self._mark)
             self._captured.assign(self._first)

@@ -1,4 +1,4 @@
-"""What is said before a training starts: why it would not be exact, or has nothing to train."""
+"""Warnings before a training starts: why it would not be exact, or has nothing to train."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHOWN = 3
 _ANEW = "start over with start_over=True"
 
 
-def about_data(iterator: Any, found: Captured) -> Iterator[str]:
-    """What of the data another process would not give again."""
+def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
+    """Why another process would not get the same batches again."""
     seeded = random_state.global_seed() is not None
-    kind = iterators.kind_of(iterator, found, seeded=seeded)
+    kind = iterators.kind_of(iterator, captured, seeded=seeded)
     if kind == iterators.REPLAYED:
         yield (
             "the dataset has a state that cannot be saved (of Python code, of a distribution "
@@ -28,7 +28,7 @@ def about_data(iterator: Any, found: Captured) -> Iterator[str]:
             "variables): a resumed training reads every batch again, and is exact if the same "
             "batches come in the same order"
         )
-    elif iterators.draws(iterator, found, seeded=seeded):
+    elif iterators.draws(iterator, captured, seeded=seeded):
         yield (
             "the dataset is random without a seed: a resumed training completes its epoch exactly, "
             "but draws later epochs anew; call keras.utils.set_random_seed to make it exact"
@@ -38,9 +38,9 @@ def about_data(iterator: Any, found: Captured) -> Iterator[str]:
         )
 
 
-def about_calls(found: Captured) -> Iterator[str]:
-    """That the functions of the data are called at the same time, and draw from the same state."""
-    if found.races:
+def about_calls(captured: Captured) -> Iterator[str]:
+    """Whether functions of the dataset run in parallel and draw from the same state."""
+    if captured.races:
         yield (
             "a function of the dataset draws random numbers or counts, and num_parallel_calls runs "
             "it for several elements at once, in an order that changes from run to run: neither a "
@@ -50,7 +50,7 @@ def about_calls(found: Captured) -> Iterator[str]:
 
 
 def about_model(model: Any) -> Iterator[str]:
-    """What of the model no checkpoint holds."""
+    """Layers whose random state cannot be saved."""
     layers = [
         layer.name
         for layer in model._flatten_layers()
@@ -66,7 +66,7 @@ def about_model(model: Any) -> Iterator[str]:
 
 
 def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
-    """What of the model the run does not know of."""
+    """Variables of the model that are not in the objects of the run."""
     if own_variables(model, objects):
         yield (
             f"`fit` trains {model.name!r}, which was not passed to the run: what only this model "
@@ -76,7 +76,7 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
 
 
 def about_end(done: int, epochs: int, fit: int) -> str:
-    """That nothing is left to train."""
+    """The message if nothing is left to train."""
     of = f"{done:,} of {epochs:,} epochs" + (f" of `fit` {fit + 1}" if fit else "")
     if done < epochs:
         return (
@@ -87,7 +87,7 @@ def about_end(done: int, epochs: int, fit: int) -> str:
 
 
 def about_another(fit: int, position: Position) -> str:
-    """That the checkpoint is of a ``fit`` that comes after this one."""
+    """The message if the checkpoint is of a later ``fit`` than this one."""
     return (
         f"`fit` {fit + 1} of this program was finished, nothing to train: the checkpoint is of "
         f"`fit` {position.fit + 1}, {position.finished:,} of {position.epochs:,} epochs done, "

@@ -1,13 +1,12 @@
-"""One ``fit``: where it is in its data, and how it comes back to where it was.
+"""One ``fit``: its position in the data, and how it returns to a saved position.
 
-Keras goes through its own loop again, from the first epoch on, with nothing to train: the train
-function is replaced by one that answers without a step, the other callbacks hear nothing, nothing
-is evaluated. So Keras makes as many iterators, ends as many epochs of a data set and counts as many
-steps as it did before, in whichever way its release does that; some microseconds a step. At the
-place that was saved, the iterator in use is restored, or asked for as many batches as were taken,
-and then every variable is assigned: metrics too, which exist only once a step has run. That step is
-the first call's; what it does is undone at once. So nothing is assigned before everything that may
-be refused (``refusals``) has been looked at.
+Keras runs its own loop again from the first epoch, without training: the train function is replaced
+by one that returns without a step, the other callbacks are not called, and nothing is evaluated. So
+Keras creates as many iterators, ends as many epochs and counts as many steps as before, in the way
+of its release, at some microseconds a step. At the saved position, the current iterator is
+restored, or as many batches are read as were taken, and then every variable is assigned. That
+includes metrics, which exist only after a step: the first call runs one, which is undone at once.
+So nothing is assigned before everything that may be refused (``refusals``) has been checked.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Loop:
     """One ``fit`` of a model, from ``on_train_begin`` on.
 
     Args:
-        callback: the one that saves, with the model and the parameters that Keras gave it.
+        callback: tfckpt's, with the model and the parameters that Keras gave it.
         objects: of the run.
         fits: of the run.
-        say: prints a sentence.
-        named: attributes of other callbacks that are saved besides, by class.
+        say: prints a message.
+        named: attributes of other callbacks to save as well, by class.
     """
 
     def __init__(
@@ -73,38 +72,38 @@ class Loop:
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._last_calls = 0
         self.batches_of_last_call = 0
-        self._ended = self._direct = self._going = self._asked = False
+        self._ended = self._direct = self._resumed = self._asked = False
         self._feed = Feed()
         self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
         self._logs: Any = None
-        self._to_judge = 2  # before the first step, and after it
+        self._checks_left = 2  # before the first step, and after it
         self._said: set[str] = set()
         self._target: Position | None = None
         self._later: Resumption | None = None
 
     @property
     def resuming(self) -> bool:
-        """Whether the place that was saved lies ahead."""
+        """Whether the saved position is still ahead."""
         return self._target is not None
 
-    # What the callback is told
+    # Called by the callback
 
     def begin(
         self,
         find: Callable[[], Resumption | None],
-        goes_on: Callable[[Restoration | None], None],
-        refused: Callable[[], None],
+        on_resumed: Callable[[Restoration | None], None],
+        on_refused: Callable[[], None],
     ) -> None:
         """Training begins.
 
         Args:
-            find: what it goes on from; what is not for a ``fit`` is restored by then.
-            goes_on: called once nothing can be refused any more, with what has been restored by
-                then; not for a ``fit`` that is passed over.
-            refused: called where it ends before that by an error.
+            find: returns the checkpoint to resume from; restores one that has no ``fit``.
+            on_resumed: called when nothing can be refused any more, with what has been restored;
+                not called for a ``fit`` that is passed over.
+            on_refused: called if an error ends it before that.
         """
-        self._goes_on, self._refused = goes_on, refused
-        self._tell(
+        self._on_resumed, self._on_refused = on_resumed, on_refused
+        self._say_once(
             *callback_state.inexact(self._others, self._named), *fit_checks.about_model(self._model)
         )
         self._before = Before(self._model, self._objects, self._extra)
@@ -130,21 +129,21 @@ class Loop:
                 self._resolve(target)
                 self._model.reset_metrics()  # as Keras has just done
                 self._go_on(target)
-                self._tell_others_of(epoch)
+                self._notify_others_of(epoch)
 
     def batch_begins(self) -> None:
-        """A step of this ``fit`` comes."""
+        """The next call of the train function is a step of this ``fit``."""
         self._asked = True
 
     def batch_ends(self) -> None:
         """After a batch that was passed over."""
-        if self._going and self._target is not None:
-            with self._before.unchanged():  # what they assign was saved already
-                self._tell_others_of(self._epoch)
+        if self._resumed and self._target is not None:
+            with self._before.unchanged():  # the saved values include what they assign
+                self._notify_others_of(self._epoch)
             self._go_on(self._target)
 
     def epoch_ends(self) -> None:
-        """After an epoch; where the place that was saved lies ahead, perhaps it is here."""
+        """After an epoch, which may be the saved position."""
         self._ended = True
         target = self._target
         if target is None or self._epoch < target.epoch:
@@ -159,7 +158,7 @@ class Loop:
             self._go_on(target)
 
     def end(self) -> Resumption | None:
-        """Training is over; the checkpoint of a later ``fit``, where this one was passed over."""
+        """End the training; returns the checkpoint of a later ``fit`` if one was found."""
         with self._or_as_before():
             if (target := self._target) is not None:
                 if not self._direct:
@@ -177,8 +176,8 @@ class Loop:
         return self._later
 
     def training(self) -> tuple[dict[str, Any], Any]:
-        """The state of this ``fit``: what the record says, and what the checkpoint holds."""
-        if not self._going:
+        """The state of this ``fit``: JSON values for the record, and an object to save."""
+        if not self._resumed:
             return {}, None
         epoch, calls, ended = self._epoch, self._calls, self._ended
         initial = self._initial_epoch or 0
@@ -187,7 +186,7 @@ class Loop:
         seed, feed = random_state.global_seed(), self._feed
         kind, iterator, of_data = feed.saved(seeded=seed is not None)
         values, extra, not_saved = self._extra.collect()
-        self._tell(*not_saved)
+        self._say_once(*not_saved)
         arrays = {**callback_state.arrays(self._others), **of_data, **extra}
         held = None
         if arrays or iterator is not None:
@@ -218,10 +217,10 @@ class Loop:
         )
         return described(position, held, self._fits.histories, values), held
 
-    # The way back
+    # Back to the saved position
 
     def _first_epoch(self, resumption: Resumption | None) -> int:
-        """The epoch to begin at, 0 where the caller of ``fit`` says.
+        """The epoch to begin at; 0 if the caller of ``fit`` decides.
 
         Nothing is assigned yet, unless there is nothing to train: Keras then finalizes the weights.
         """
@@ -230,21 +229,21 @@ class Loop:
             self._go(None)
             first = resumption.epoch if resumption is not None and position is None else 0
             if first >= self._epochs:
-                self._tell(fit_checks.about_end(first, self._epochs, 0))
+                self._say_once(fit_checks.about_end(first, self._epochs, 0))
             return first
         if position.fit > self._fit:
-            self._tell(fit_checks.about_another(self._fit, position))
+            self._say_once(fit_checks.about_another(self._fit, position))
             self._later = resumption
-            build_compiled(self._model)  # Keras looks for the averages of its optimizer at the end
+            build_compiled(self._model)  # at the end Keras reads the averages of its optimizer
             return self._epochs
         self._resumption = resumption
         stopped = position.ended and position.stopped and "callbacks" in resumption.parts
         if position.finished >= self._epochs or stopped:
             self._direct = True
             self._resolve(position)
-            self._tell(fit_checks.about_end(position.finished, self._epochs, self._fit))
+            self._say_once(fit_checks.about_end(position.finished, self._epochs, self._fit))
             self._target = position
-            # What the others knew, they must know when they are told of the end.
+            # The others need their state when Keras calls their on_train_end.
             self._list.callbacks = [self._callback, *self._others]
             return self._epochs
         return self._pass_over_until(position, resumption.parts)
@@ -259,7 +258,9 @@ class Loop:
             raise refusals.in_mid_epoch(other)
         self._direct = bool(other or not needed <= parts or not (position.calls or position.ended))
         if other:
-            self._tell(f"{other}: epoch {position.finished} starts at the beginning of the dataset")
+            self._say_once(
+                f"{other}: epoch {position.finished} starts at the beginning of the dataset"
+            )
         self._target = position
         self._list.callbacks = [self._callback]
         self._functions.evaluate_nothing()
@@ -274,18 +275,18 @@ class Loop:
     def _step(self, iterator: Any) -> Any:
         """What Keras calls for a step."""
         if not self._asked:  # by another `fit` after an error in this one, or by `train_on_batch`
-            if not self._going:
+            if not self._resumed:
                 self._functions.give_back()
             return self._functions.train(iterator)
         self._asked = False
-        fresh = self._feed.given(iterator)
+        fresh = self._feed.takes(iterator)
         if self._target is not None:
             with self._or_as_before():
                 return self._pass_over(self._target, iterator, fresh=fresh)
-        if self._to_judge:
-            self._to_judge -= 1
+        if self._checks_left:
+            self._checks_left -= 1
             about_model = fit_checks.about_objects(self._model, self._objects)
-            self._tell(*self._feed.judged(), *about_model)
+            self._say_once(*self._feed.warnings(), *about_model)
         try:
             self._logs = self._functions.train(iterator)
         except iterators.RAN_OUT:
@@ -298,8 +299,8 @@ class Loop:
 
     def _pass_over(self, target: Position, iterator: Any, *, fresh: bool) -> Any:
         feed = self._feed
-        if fresh and (said := refusals.other_data(target, feed.element, feed.content)):
-            self._tell(said)
+        if fresh and (warning := refusals.other_data(target, feed.element, feed.content)):
+            self._say_once(warning)
         if [self._epoch, self._calls] in target.ran_out:
             feed.ran_out.append([self._epoch, self._calls])
             raise StopIteration
@@ -322,19 +323,19 @@ class Loop:
         return self._logs
 
     def _arrive(self, target: Position) -> None:
-        """At the place: if the data is as it was, so is now everything but the callbacks."""
+        """At the saved position: check the data, then restore all but the callbacks."""
         if self._feed.iterators != target.iterators:
             raise refusals.of_the_data(
                 f"Keras created {target.iterators} iterators up to this point, and now creates "
                 f"{self._feed.iterators}"
             )
-        # tf_keras makes arrays a dataset of so many epochs, and reads ahead to its end.
+        # tf_keras turns arrays into a dataset of this many epochs, and prefetches to its end.
         other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
         self._feed.come_to(target, self._resumption, same_end=not other_end)
         self._resolve(target)
 
     def _resolve(self, target: Position) -> None:
-        """Nothing is refused any more: all is assigned."""
+        """Assign everything; nothing is refused from here on."""
         self._functions.evaluate()
         restored, self._arrays = self._resumption.restore()
         if not self._direct:
@@ -346,52 +347,52 @@ class Loop:
         self._go(restored)
 
     def _go(self, restored: Restoration | None) -> None:
-        """Nothing is left that could be refused."""
-        self._going = True
+        """Nothing can be refused any more."""
+        self._resumed = True
         self._fits.count()
-        self._goes_on(restored)
+        self._on_resumed(restored)
 
     def _go_on(self, target: Position) -> None:
-        """The other callbacks hear again, and know what they knew."""
+        """Call the other callbacks again, with their restored state."""
         self._target = None
         self._list.callbacks = [*self._others, self._callback]
         if "callbacks" in self._resumption.parts:
-            self._tell(*self._extra.restore(self._resumption.values, self._arrays))
-            self._tell(
+            self._say_once(*self._extra.restore(self._resumption.values, self._arrays))
+            self._say_once(
                 *callback_state.restore(self._others, target.callbacks, self._arrays, self._named)
             )
             self._model.stop_training = target.stopped
         del self._arrays
 
-    def _tell_others_of(self, epoch: int) -> None:
+    def _notify_others_of(self, epoch: int) -> None:
         for callback in self._others:
             callback.on_epoch_begin(epoch, {})
 
     @contextlib.contextmanager
     def _or_as_before(self) -> Iterator[None]:
-        """What fails before it trains leaves everything as it was."""
+        """Undo all changes if the body fails before training starts."""
         try:
             yield
         except iterators.RAN_OUT:
             raise
         except BaseException:
-            if not self._going:
+            if not self._resumed:
                 self._target = None
                 self._functions.give_back()
                 self._feed.put_back()
                 self._before.put_back()
-                self._refused()
+                self._on_refused()
             raise
 
     def _batches(self) -> int:
-        """How many the next call takes; tf_keras takes fewer in the last of an epoch."""
+        """Batches of the next call; tf_keras takes fewer in the last call of an epoch."""
         return 1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
 
     def _steps(self) -> int | None:
         steps = self._callback.params.get("steps")
         return None if steps is None else int(steps)
 
-    def _tell(self, *sentences: str) -> None:
+    def _say_once(self, *sentences: str) -> None:
         for sentence in sentences:
             if sentence not in self._said:
                 self._said.add(sentence)

@@ -1,9 +1,9 @@
-"""What Keras is asked and told for one ``fit``, in both flavours; all of it is private there.
+"""Private attributes of Keras 3 and tf_keras that resuming a ``fit`` reads and sets.
 
-Keras 3 looks at the model's ``_initial_epoch`` after ``on_train_begin``
-(keras/src/backend/tensorflow/trainer.py), tf_keras asks its ``_training_state``
-(tf_keras/src/engine/training.py). Both are put back with the first epoch, so that the next ``fit``
-starts where its caller says, be it that this one is interrupted.
+Keras 3 reads the model's ``_initial_epoch`` after ``on_train_begin``
+(keras/src/backend/tensorflow/trainer.py), tf_keras calls its ``_training_state``
+(tf_keras/src/engine/training.py). Both are reset in the first epoch, so that the next ``fit``
+starts where its caller says, even if this one is interrupted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ _T = TypeVar("_T")
 
 
 class Hook:
-    """In the place of a function of the model while another object lives, and not longer.
-
-    Args:
-        method: of that object.
-        own: the model's own function.
-    """
+    """Replaces a function of the model while the owner of ``method`` exists; then calls ``own``."""
 
     def __init__(self, method: Callable[..., Any], own: Callable[..., Any]) -> None:
         self._method = weakref.WeakMethod(method)
@@ -41,7 +36,7 @@ class Hook:
 
 
 class Functions:
-    """What Keras calls on a model in ``fit``, and what is called in its place."""
+    """Replaces functions that Keras calls on a model in ``fit``."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -53,7 +48,7 @@ class Functions:
         vars(self._model)["train_function"] = Hook(step, self.train)
 
     def evaluate_nothing(self) -> None:
-        """Pass over the evaluation after each epoch."""
+        """Skip the evaluation after each epoch."""
         vars(self._model)["_should_eval"] = Hook(self._never, self._model._should_eval)
 
     def evaluate(self) -> None:
@@ -61,7 +56,7 @@ class Functions:
         vars(self._model).pop("_should_eval", None)
 
     def give_back(self) -> None:
-        """Have the model go by its own functions again."""
+        """Restore the model's own functions."""
         vars(self._model)["train_function"] = self.train
         self.evaluate()
         start_at(self._model, 0)
@@ -71,13 +66,13 @@ class Functions:
 
 
 def own_train_function(model: Any) -> Any:
-    """What Keras made for the model, which makes it anew where the model is compiled again."""
+    """Keras's train function of the model, which is made anew when the model is compiled again."""
     function = model.train_function
-    return function.own if isinstance(function, Hook) else function  # of a `fit` that failed
+    return function.own if isinstance(function, Hook) else function  # left by a `fit` that failed
 
 
 class _Start:
-    """What tf_keras asks for the epoch and the step to begin at."""
+    """Tells tf_keras the epoch and the step to begin at."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
@@ -99,18 +94,18 @@ def start_at(model: Any, epoch: int) -> None:
 
 
 def batches_of_a_call(model: Any) -> int:
-    """How many batches the train function takes at once."""
+    """How many batches one call of the train function takes."""
     steps = getattr(model, "steps_per_execution", None)
     if steps is None:
         steps = getattr(model, "_steps_per_execution", None)
-    return 1 if steps is None else as_int(steps)  # tf_keras has it in a variable
+    return 1 if steps is None else as_int(steps)  # a variable in tf_keras
 
 
 def list_of(callback: Any) -> Any:
-    """Keras's list of all callbacks, which none of them is told of: it is calling right now.
+    """Keras's CallbackList, found in the call stack, since callbacks have no reference to it.
 
     Raises:
-        TfckptError: somebody else is.
+        TfckptError: something else has called the callback.
     """
     for local in _locals_of_callers():
         owner = local.get("self")
@@ -123,19 +118,19 @@ def list_of(callback: Any) -> Any:
 
 
 def before_first_epoch(callbacks: Any, function: Callable[[], None]) -> None:
-    """Have Keras's list of callbacks call a function before it tells any of the first epoch."""
-    tell = callbacks.on_epoch_begin
+    """Have a CallbackList call a function before the first ``on_epoch_begin``."""
+    notify = callbacks.on_epoch_begin
 
-    def call_and_tell(*args: Any, **more: Any) -> None:
-        callbacks.on_epoch_begin = tell
+    def call_and_notify(*args: Any, **kwargs: Any) -> None:
+        callbacks.on_epoch_begin = notify
         function()
-        tell(*args, **more)
+        notify(*args, **kwargs)
 
-    callbacks.on_epoch_begin = call_and_tell
+    callbacks.on_epoch_begin = call_and_notify
 
 
 def with_variables(model: Any, find: Callable[[], _T]) -> _T:
-    """What ``find`` finds, where need be with the variables that the first step would make."""
+    """The result of ``find``, after creating the variables of the first step if necessary."""
     try:
         return find()
     except NotBuiltError:
@@ -146,9 +141,9 @@ def with_variables(model: Any, find: Callable[[], _T]) -> _T:
 
 
 def _batch_spec(model: Any) -> Any:
-    """Types and shapes of what a train step of the running ``fit`` is given; None where unknown.
+    """The ``element_spec`` of the running ``fit``; None if unknown.
 
-    Keras has made the dataset by then, and has looked at a first batch where it must.
+    Keras has created the dataset by then, reading a first batch if it has to.
     """
     for local in _locals_of_callers():
         if local.get("self") is model:

@@ -1,7 +1,7 @@
-"""A restore by config: the first checkpoint that is there and can be read, for all workers.
+"""A restore by config: the first checkpoint that exists and can be read, on all workers.
 
-Under several workers the chief tries what there is, in order; what it has read and checked it tells
-the others, which restore the same with it, or all refuse.
+With several workers the chief tries the candidates in order and sends the one it has read and
+checked to the others. All of them restore it, or none does.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from tfckpt.live.restoring.restore import Choice
     from tfckpt.policy import Config
 
-    Given = Callable[[Sequence[Choice]], dict[str, Any]]
+    ObjectsFor = Callable[[Sequence[Choice]], dict[str, Any]]
 
 
 def restore_first(
-    config: Config, objects: Mapping[str, Any], given: Given, fit: int | None = None
+    config: Config, objects: Mapping[str, Any], objects_for: ObjectsFor, fit: int | None = None
 ) -> Restoration:
-    """Restore what a config means.
+    """Restore the checkpoint that a config selects.
 
     Args:
-        config: what was declared.
-        objects: the live ones, by keyword.
-        given: what a restore from some choices takes besides.
-        fit: the number of the ``fit`` that begins, if one does: what it, or a later one, goes on
-            from is only looked for and checked, and ``prepared`` is None.
+        config: with a ``restore`` section.
+        objects: of the run, by keyword.
+        objects_for: the objects to restore, for the chosen checkpoints.
+        fit: index of the ``fit`` that begins, if any; a checkpoint that it or a later one resumes
+            is only found and checked, and ``prepared`` is None.
 
     Raises:
         TfckptError: as ``Run.restore`` says.
@@ -55,16 +55,16 @@ def restore_first(
         choices: Sequence[Choice],
         rejected: tuple[str, ...],
         state: tuple[str, ...],
-        told: Any = None,
+        choice: Any = None,
         *,
         follows: bool = False,
     ) -> Restoration:
-        choices, here = without_training(choices), partial(given, choices)
+        choices, to_restore = without_training(choices), partial(objects_for, choices)
         with (
-            Restoring(workers_among(objects), told, follows=follows) as workers,
-            prepare(choices, here(), workers=workers) as plain,
+            Restoring(workers_among(objects), choice, follows=follows) as workers,
+            prepare(choices, to_restore(), workers=workers) as plain,
         ):
-            prepared, resumption = _with_training(plain, choices, state, here, rejected)
+            prepared, resumption = _with_training(plain, choices, state, to_restore, rejected)
             check_stored_step(prepared)
             if fit is not None and resumption is not None and resumption.waits(fit):
                 check(for_fit(prepared, resumption, fit), workers)
@@ -74,48 +74,51 @@ def restore_first(
 
     def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Restoration:
         state = training_state_of(config, choices)
-        told = {**choice_to_json(config, choices, rejected), "training_state": state}
-        return restore(choices, rejected, state, told)
+        choice = {**choice_to_json(config, choices, rejected), "training_state": state}
+        return restore(choices, rejected, state, choice)
 
-    def follow(told: Any) -> Selected:
-        choices, rejected = choice_from_json(config, told)
+    def follow(choice: Any) -> Selected:
+        choices, rejected = choice_from_json(config, choice)
         if not choices:
             return Selected(None, rejected)
-        state = tuple(told["training_state"])
+        state = tuple(choice["training_state"])
         return Selected(restore(choices, rejected, state, follows=True), rejected)
 
-    found = chosen(
+    selected = chosen(
         workers_among(objects),
         lambda: first_readable(config, attempt),
         follow,
-        lambda found: choice_to_json(config, (), found.rejected),
+        lambda selected: choice_to_json(config, (), selected.rejected),
     )
-    if isinstance(found.result, Restoration):
-        return found.result
+    if isinstance(selected.result, Restoration):
+        return selected.result
     nothing = Plan("", "", ())
-    return Restoration(RestoreReport(nothing, "", rejected=found.rejected, absent=absent(config)))
+    return Restoration(
+        RestoreReport(nothing, "", rejected=selected.rejected, absent=absent(config))
+    )
 
 
-def plan_first(config: Config, given: Given) -> Plan:
+def plan_first(config: Config, objects_for: ObjectsFor) -> Plan:
     """What :func:`restore_first` would do; assigns nothing."""
 
     def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Plan:
-        state, here = training_state_of(config, choices), partial(given, choices)
+        state = training_state_of(config, choices)
+        to_restore = partial(objects_for, choices)
         choices = without_training(choices)
-        with prepare(choices, here()) as prepared:
-            return _with_training(prepared, choices, state, here)[0].plan
+        with prepare(choices, to_restore()) as prepared:
+            return _with_training(prepared, choices, state, to_restore)[0].plan
 
-    found = first_readable(config, attempt)
-    for reason in found.rejected:
+    selected = first_readable(config, attempt)
+    for reason in selected.rejected:
         logging.warning("passed over: %s", reason)
-    if isinstance(found.result, Plan):
-        return found.result
+    if isinstance(selected.result, Plan):
+        return selected.result
     logging.warning("\n  ".join(["no checkpoint yet: nothing would be restored", *absent(config)]))
     return Plan("", "", ())
 
 
 def warn_of(report: RestoreReport) -> None:
-    """Log what a restore outside of ``fit`` has to warn of."""
+    """Log the warnings of a restore outside of ``fit``."""
     if not report.path:
         logging.warning("%s", report)
     for text in filter(None, (report.replacements, report.warnings)):
@@ -126,13 +129,13 @@ def _with_training(
     prepared: Prepared,
     choices: Sequence[Choice],
     state: tuple[str, ...],
-    given: Callable[[], Mapping[str, Any]],
+    to_restore: Callable[[], Mapping[str, Any]],
     rejected: tuple[str, ...] = (),
 ) -> tuple[Prepared, Resumption | None]:
-    """The plan says what of a training comes back; and it, for the ``fit`` that goes on."""
+    """Add the restored training state to the plan; and the resumption for a later ``fit``."""
     resumption = None
     if state:
-        resumption = Resumption(prepared, choices[0], state, given, rejected)
+        resumption = Resumption(prepared, choices[0], state, to_restore, rejected)
     words = in_words(prepared, choices, resumption)
     if resumption is not None:
         resumption.words = words

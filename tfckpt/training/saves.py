@@ -1,7 +1,7 @@
-"""The saves of a run: those that are due, those that a signal asks for, and those by hand.
+"""The saves of a run: when due, on a signal, and on request.
 
-Before the first of them the directory is claimed: what would refuse the save after an hour refuses
-the training before it begins, and what will be saved is said.
+The directory is locked before the first step, so that an error that would fail the first save after
+an hour fails the training before it begins. A message then says what will be saved.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from tfckpt.policy import Manager
 
 
-_CALLS = 100  # of save_if_due, until a step that has not moved is one that nobody counts
+_CALLS = 100  # calls of save_if_due after which a `step` that never changed is reported
 
 
 class Moment(NamedTuple):
     """What a record says of the moment of a save.
 
     Attributes:
-        epoch: epochs finished.
+        epoch: number of finished epochs.
         metrics: measured at this step.
-        training: what a save asks for the state of the ``fit`` that is running.
+        training: returns the state of the running ``fit``.
     """
 
     epoch: Any
@@ -52,17 +52,11 @@ class Moment(NamedTuple):
 
 
 class Saves:
-    """When a run saves, and what follows where that fails.
-
-    Args:
-        config: the ``manager`` section, None where there is none.
-        objects: of the run.
-        checkpoint: of the objects.
-        manager: by which it saves.
+    """When a run saves, and what happens if a save fails.
 
     Attributes:
-        ahead: the checkpoint of a later ``fit``, where an earlier one was passed over: none is
-            saved until that goes on from it, since it would be newer and hold less.
+        ahead: the checkpoint of a later ``fit``, if an earlier one was passed over: nothing is
+            saved until the later one resumes from it, since it would be newer but hold less.
     """
 
     _workers: Workers | None = None
@@ -81,22 +75,22 @@ class Saves:
         when = config.save if config else Save()
         self._triggers = Triggers(when.every_steps, when.every_epochs, when.every_minutes)
         self._signals = Signals(when.on_signal, when.grace_seconds)
-        self._survives = config is not None and config.on_save_error == "warn"
+        self._ignores_failures = config is not None and config.on_save_error == "warn"
         self._waits = config is None or config.if_busy == "wait"
         self._saved_at: tuple[int | None, int] | None = None
         self.ahead = ""
-        self._fits = self._told = self._stepped = False
+        self._in_fit = self._announced = self._stepped = False
         self._restored_into: list[Any] = []
-        self._calls, self._telling = 0, -1
+        self._calls, self._check_at = 0, -1
         self._first_step: int | None = None
 
     @property
     def abandon(self) -> Callable[[], None]:
-        """What gives the signals back where nobody is left to call ``end``."""
+        """Restores the signal handlers when nobody will call ``end``."""
         return self._signals.abandon
 
     def restored(self) -> None:
-        """What is counted, counts from the step that was restored."""
+        """Count from the restored step."""
         self._triggers.restored(self._step())
         self._saved_at = None
         self.ahead = ""
@@ -109,54 +103,51 @@ class Saves:
         return any((old and old()) is not new for old, new in pairs)
 
     def check_callback(self) -> None:
-        """Raise where nothing is restored, and nothing would be saved in ``fit`` either."""
+        """Raise if nothing would be saved in ``fit``, for a run that restores nothing either."""
         message, hint = remarks.nothing_saved(self._config)
         if message:
             what = "the callback would do nothing: the config has no `restore` section, and "
             raise TfckptError(what + message, hint=hint)
 
     def claim(self) -> None:
-        """``fit`` is about to begin: refuse what would fail at its first save.
+        """Before ``fit`` begins: raise what would fail at its first save.
 
         Raises:
-            SaveError: the directory is in use, cannot be written, or has no room.
-            TfckptError: ``every_steps`` is declared, and nothing given counts steps.
+            SaveError: the directory is in use, cannot be written, or has too little space.
+            TfckptError: ``every_steps`` is set, but no object counts steps.
         """
-        self._fits = True
+        self._in_fit = True
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()
 
     def watch(self) -> Callable[[], None]:
-        """Training begins: minutes count, and signals wait for a save.
-
-        Returns:
-            What gives the signals back where nobody is left to call ``end``.
+        """Training begins: count minutes and handle signals; returns :attr:`abandon`.
 
         Raises:
-            TfckptError: ``on_signal`` is declared, and this is not the main thread.
+            TfckptError: ``on_signal`` is set, but this is not the main thread.
         """
         self._triggers.begin(self._counted())
         self._signals.install()
         return self.abandon
 
     def outlook(self) -> tuple[str, list[str]]:
-        """What is said before the first step: what will be saved, and what will not; once."""
-        told, self._told = self._told, True
-        if told:
+        """A message and warnings before the first step about what will be saved; only once."""
+        announced, self._announced = self._announced, True
+        if announced:
             return "", []
         message, hint = remarks.nothing_saved(self._config)
         if message or self._config is None or self._manager is None:
             return "", [f"{message}; {hint}"]
-        warnings = [*remarks.out_of_reach(self._config)] if self._fits else []
+        warnings = [*remarks.out_of_reach(self._config)] if self._in_fit else []
         if text := self._manager.beside(self._step()):
             warnings.append(text)
         return remarks.outlook(self._config), warnings
 
     def now(self, moment: Moment) -> str:
-        """Save at once, whatever is due."""
+        """Save now."""
         path = self._save(moment, wait=True)
-        assert path is not None, "nothing holds back a save that waits"  # noqa: S101
+        assert path is not None, "a save that waits is never skipped"  # noqa: S101
         return path
 
     def after_step(self, steps: int | None, moment: Moment) -> str | None:
@@ -164,7 +155,7 @@ class Saves:
         if not self._stepped:
             self._begin()
         self._calls += 1
-        if self._calls == self._telling:
+        if self._calls == self._check_at:
             self._check_counting()
         taken = None if "step" in self._objects else steps
         step = self._counted() if self._triggers.step_matters(taken) else None
@@ -173,8 +164,8 @@ class Saves:
     def after_batches(self, batches: int, moment: Moment) -> str | None:
         """Save if one is due after batches of ``fit``.
 
-        They count by themselves, unless a ``step`` was given: an optimizer that accumulates does
-        not count each, and one of a ``train_step`` of the program's own need not be the model's.
+        Batches count as steps unless ``step`` was passed: an optimizer that accumulates gradients
+        does not count each, and a custom ``train_step`` may not use the model's optimizer.
         """
         if "step" in self._objects:
             return self.after_step(None, moment)
@@ -191,9 +182,9 @@ class Saves:
         if self._manager is None:
             return
         try:
-            with self._survived():
+            with self._failure_allowed():
                 self._wait()
-            _, received = self._together()
+            _, received = self._agreed()
             if received:
                 self._save_for(received, moment)
         except BaseException:
@@ -202,8 +193,8 @@ class Saves:
         self._signals.leave()
 
     def _begin(self) -> None:
-        """The first step is done, and with it every variable is there."""
-        message, hint = ("", "") if self._fits else remarks.never_due(self._config)
+        """After the first step, when every variable exists."""
+        message, hint = ("", "") if self._in_fit else remarks.never_due(self._config)
         if message:
             raise TfckptError(message, hint=hint)
         if self._manager is not None and self._config and self._config.save.is_due_ever:
@@ -211,7 +202,7 @@ class Saves:
             line, warnings = self.outlook()
             if line:
                 logging.info("%s", line)
-            if not self._fits and self._config.save.every_epochs is not None:
+            if not self._in_fit and self._config.save.every_epochs is not None:
                 warnings.append(
                     "`every_epochs` counts only in `fit`; in a loop, call run.save(epoch=…) at "
                     "the end of an epoch"
@@ -221,10 +212,10 @@ class Saves:
         self._stepped = True
         every = self._triggers.every_steps
         if "step" in self._objects and every is not None:
-            self._first_step, self._telling = self._step(), max(_CALLS, every)
+            self._first_step, self._check_at = self._step(), max(_CALLS, every)
 
     def _check_counting(self) -> None:
-        """Say that a step of the program's own never moves, so that no save is ever due."""
+        """Warn if the caller's ``step`` never changes, so that no save is ever due."""
         if self._first_step is not None and self._step() == self._first_step:
             logging.warning(
                 "`step` is %s after %s calls of run.save_if_due(), so `every_steps` never saves; "
@@ -234,14 +225,14 @@ class Saves:
             )
 
     def _at_boundary(self, due: bool, moment: Moment) -> str | None:
-        """Between two steps: save if due, and for a signal, which then means what it meant."""
+        """Between two steps: save if due or on a signal, which is then passed on."""
         self._signals.install()
-        due, received = self._together(due)
+        due, received = self._agreed(due)
         path = None
         if due and not received:
-            with self._survived():
+            with self._failure_allowed():
                 self._resolve()
-            with self._survived():
+            with self._failure_allowed():
                 path = self._save(moment, wait=False)
             if self._workers is None:
                 received = self._signals.received  # meanwhile
@@ -251,10 +242,10 @@ class Saves:
             self._signals.install()
         return path
 
-    def _together(self, due: bool = False) -> tuple[bool, tuple[signal.Signals, ...]]:
-        """Whether a save is due, and what signals have come: in one of several workers, so in all.
+    def _agreed(self, due: bool = False) -> tuple[bool, tuple[signal.Signals, ...]]:
+        """Whether a save is due, and which signals were received, on any of several workers.
 
-        One that comes after a worker has said what it has waits for the next boundary.
+        A signal that arrives after this exchange waits for the next step.
         """
         received = self._signals.received
         if not in_cluster() or not (self._triggers.by_the_clock or self._signals.watching):
@@ -262,21 +253,21 @@ class Saves:
         if (workers := self._workers or workers_among(self._objects)) is None:
             return due, received
         self._workers = workers
-        said = [due, [one.name for one in received]]
-        heard = workers.meet("end of a step", said, SaveError)
-        names = dict.fromkeys(name for _, theirs in heard for name in theirs)
+        own = [due, [number.name for number in received]]
+        all_workers = workers.meet("end of a step", own, SaveError)
+        names = dict.fromkeys(name for _, theirs in all_workers for name in theirs)
         self._signals.received_elsewhere(names)
-        return any(other for other, _ in heard), tuple(signal.Signals[name] for name in names)
+        return any(other for other, _ in all_workers), tuple(signal.Signals[name] for name in names)
 
     def _save_for(self, received: Sequence[signal.Signals], moment: Moment) -> str | None:
-        """What a signal asks for: a save on disk, unless this very step is there."""
+        """Save to disk because of a signal, unless this step is saved already."""
         try:
-            with self._survived():
+            with self._failure_allowed():
                 self._wait()
-        finally:  # that an earlier one failed is no reason to lose this one
+        finally:  # save even if the previous one failed
             at, path = (self._step(), moment.epoch), None
             if at[0] is None or self._saved_at != at:
-                with self._survived():
+                with self._failure_allowed():
                     path = self._save(moment, wait=True)
         names = ", ".join(each.name for each in received)
         newest = self._writer().latest_checkpoint
@@ -287,20 +278,20 @@ class Saves:
         return path
 
     @contextlib.contextmanager
-    def _survived(self) -> Iterator[None]:
-        """A save that fails inside costs no more than a warning, where the config says so."""
+    def _failure_allowed(self) -> Iterator[None]:
+        """Turn a SaveError of the body into a warning if ``on_save_error`` is ``warn``."""
         try:
             yield
         except SaveError as error:
-            if not self._survives:
+            if not self._ignores_failures:
                 raise
-            self._triggers.saved(self._step())  # it is not tried again before the next one is due
+            self._triggers.saved(self._step())  # so it is not retried before the next one is due
             logging.warning("a save failed; the training continues without it: %s", error)
 
     def _resolve(self) -> None:
-        """Where a failed save is survived, one in the background must not cost the next one."""
+        """With ``on_save_error: warn``, a failed background save must not fail the next one."""
         background = self._checkpoint._tfckpt_background
-        if self._survives and (self._waits or not background.busy):
+        if self._ignores_failures and (self._waits or not background.busy):
             background.finish()
 
     def _wait(self) -> None:

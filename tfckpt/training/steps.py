@@ -1,4 +1,4 @@
-"""What of the objects of a run counts its steps."""
+"""Which object of a run counts its steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def step_of(objects: Mapping[str, Any]) -> int | None:
-    """What the object given as ``step`` says, else the iterations of the first optimizer in use.
+    """The value of ``step`` if passed, else the iterations of the first optimizer in use.
 
-    A model whose ``train_step`` has optimizers of its own was compiled with one that never steps.
+    A model whose ``train_step`` has its own optimizers is compiled with one that never steps.
     """
     if (counter := objects.get("step")) is not None:
         return as_int(counter)
@@ -32,11 +32,7 @@ def step_of(objects: Mapping[str, Any]) -> int | None:
 
 
 def check_step(counter: Any) -> None:
-    """Raise where ``step`` holds no number.
-
-    Raises:
-        TfckptError: it was given for something else.
-    """
+    """Raise a TfckptError if ``step`` does not hold an integer."""
     try:
         as_int(counter)
     except (TypeError, ValueError, OverflowError) as error:
@@ -47,11 +43,7 @@ def check_step(counter: Any) -> None:
 
 
 def check_stored_step(prepared: Prepared) -> None:
-    """Raise where what would be restored as ``step`` is no number.
-
-    Raises:
-        RestoreError: nothing was changed.
-    """
+    """Raise a RestoreError if the stored value of ``step`` is not an integer."""
     stored = {part.source: part.stored for part in prepared.parts}
     for step in prepared.plan.assignments:
         if step.name != "step" or step.stored is None or step.stored.shape is None:

@@ -1,8 +1,8 @@
-"""What changes before a ``fit`` is where it was saved, put back.
+"""Undoes what changes in a model before ``fit`` has reached its saved position.
 
-A step is taken so that all variables exist. What it does to them is put back at once, so that a
-``fit`` that is refused, or ends by any exception on its way, leaves the model as it was. Values are
-kept in the host's memory: beside a model that fills a GPU there is no room for them.
+A step is run so that all variables exist, and undone at once, so that a ``fit`` that is refused or
+fails on the way leaves the model as it was. Old values are kept in host memory, since a model may
+fill the GPU.
 """
 
 from __future__ import annotations
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 class Before:
-    """A model and the process's random generators, as they are when ``fit`` begins.
-
-    Args:
-        model: that ``fit`` trains.
-        objects: of the run.
-        extra: what neither of them holds.
-    """
+    """The state of a model and of the process's random generators when ``fit`` begins."""
 
     def __init__(self, model: Any, objects: Mapping[str, Any], extra: ExtraState) -> None:
         self._model = model
@@ -43,10 +37,9 @@ class Before:
 
     @contextlib.contextmanager
     def unchanged(self, but: frozenset[int] = frozenset()) -> Iterator[None]:
-        """Variables that exist keep their values, whatever assigns others to them inside.
+        """Restore the values of all existing variables after the body.
 
-        Args:
-            but: identities of the handles of those that the functions of the data use.
+        ``but`` has ids of handles of variables to skip, which functions of the dataset use.
         """
         build.build_compiled(self._model)
         own = (*own_variables(self._model, self._objects), *self._counter())
@@ -58,7 +51,7 @@ class Before:
             _assign(kept)
 
     def put_back(self) -> None:
-        """What Keras resets in each epoch, and what the data may have drawn from."""
+        """Restore what Keras resets in each epoch, and what the dataset may have drawn from."""
         _assign(self._reset)
         random_state.put(self._generators)
         self._extra.put_back(self._plain)
@@ -72,7 +65,7 @@ class Before:
         yield from self._counter()
 
     def _counter(self) -> list[Any]:
-        """tf_keras's count of steps, which is no value of the model's."""
+        """tf_keras's step counter, which is not a variable of the model."""
         counter = getattr(self._model, "_train_counter", None)
         return [] if counter is None else [counter]
 

@@ -1,4 +1,4 @@
-"""The state of a training that is no variable: callbacks, `History`, the position in the data.
+"""Training state that is not in variables: callbacks, `History`, the position in the data.
 
 May import `manager` and below, not the callback.
 """

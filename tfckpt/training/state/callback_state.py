@@ -1,21 +1,21 @@
 """The state of ``History`` and of other callbacks as JSON values: never pickle, never code.
 
-Keras's callbacks count in plain attributes, which no checkpoint of variables holds. Here is a table
-of them, for both flavours; a callback of one's own offers ``get_state`` and ``set_state``, or is
-named with its attributes. What cannot come back is said in words, so that nobody takes a training
-for exact that is not.
+Keras's callbacks keep their state in plain attributes, which are not in a checkpoint of variables.
+This module has a table of them, for Keras 3 and tf_keras; a custom callback has ``get_state`` and
+``set_state``, or the config lists its attributes. What cannot be restored is reported, so that
+nobody takes an inexact training for an exact one.
 
-When to call, since most callbacks forget in ``on_train_begin`` and count in ``on_epoch_end``:
+When to call, since most callbacks reset in ``on_train_begin`` and count in ``on_epoch_end``:
 
-- ``collect`` and ``arrays`` once every callback has seen the end of the batch or epoch that is
-  saved, ``History`` included, which Keras puts at the end of the list;
+- ``collect`` and ``arrays`` after every callback has seen the end of the saved batch or epoch,
+  including ``History``, which Keras puts at the end of the list;
 - ``restore`` between two epochs: when every callback has seen ``on_train_begin`` and none has seen
-  ``on_epoch_begin``, where ``SwapEMAWeights`` must know what it has left in the model;
-- ``restore`` in mid-epoch: right before the first batch that is trained, since a callback may begin
-  to count anew in ``on_epoch_begin``.
+  ``on_epoch_begin``, where ``SwapEMAWeights`` must know which weights are in the model;
+- ``restore`` in mid-epoch: right before the first trained batch, since a callback may reset its
+  counts in ``on_epoch_begin``.
 
-Both moments belong to whom is last in the list. Keras goes through it by ``for``, so a callback
-that ``on_train_begin`` of another appends is last in this very round.
+So the caller must be last in the list. Keras iterates over it with ``for``, so a callback that
+another one appends in ``on_train_begin`` is last already in this iteration.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tfckpt.training.state.json_values import NoJSONError, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# keras/src/callbacks/*.py and tf_keras/src/callbacks.py; what a flavour lacks is passed over.
+# keras/src/callbacks/*.py and tf_keras/src/callbacks.py; missing attributes are skipped.
 _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "BackupAndRestore": (),
     "BaseLogger": ("seen", "totals"),
@@ -65,8 +65,8 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "TerminateOnNaN": (),
 }
 _ARRAYS = {"EarlyStopping": "best_weights"}
-_SETTINGS = ("monitor", "mode")  # of another one, `best` would be compared with something else
-_OURS = "tfckpt.training.callback"  # what another run keeps, it keeps by itself
+_SETTINGS = ("monitor", "mode")  # if they differ, `best` has another meaning
+_OURS = "tfckpt.training.callback"  # has no state of its own to save
 _FLAVOURS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
 _BEGINS = ("on_train_begin", "on_epoch_begin")
 
@@ -77,14 +77,15 @@ def collect(
     """The state of each callback that has one, as JSON values.
 
     Args:
-        callbacks: all of a training, in their order.
-        named: attributes to save besides, by the name of the callback's class.
+        callbacks: all of a training, in order.
+        named: attributes to save as well, by the name of the callback's class.
 
     Returns:
-        By the class's name, with a number from the second of one class on.
+        State by class name, with a number from the second callback of a class on.
 
     Raises:
-        TfckptError: ``named`` names what is not there, or ``get_state`` gives no JSON values.
+        TfckptError: a class or attribute in ``named`` does not exist, or ``get_state`` returns
+            something that is not JSON.
 
     >>> class Counter:
     ...     calls = 3
@@ -103,17 +104,12 @@ def collect(
 
 
 def arrays(callbacks: Iterable[Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """What is too large for JSON, to be saved beside it: the weights EarlyStopping holds.
-
-    Returns:
-        Copies, by the key of the callback, the attribute and the place in its list:
-        ``EarlyStopping/best_weights/0``.
-    """
-    found = {}
-    for one in _described(callbacks, {}):
-        for place, value in enumerate(one.held()):
-            found[f"{one.key}/{one.array}/{place}"] = np.array(value)
-    return found
+    """Copies of weights that EarlyStopping holds, by a key: ``EarlyStopping/best_weights/0``."""
+    return {
+        f"{one.key}/{one.array}/{index}": np.array(value)
+        for one in _described(callbacks, {})
+        for index, value in enumerate(one.held())
+    }
 
 
 def restore(
@@ -122,70 +118,70 @@ def restore(
     arrays: Mapping[str, np.ndarray[Any, Any]] | None = None,
     named: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
-    """Give callbacks the state that was collected; each as a whole, or not at all.
+    """Restore collected states, each completely or not at all; returns messages about the others.
 
     Args:
-        callbacks: all of this training, in their order.
-        saved: by :func:`collect`; only attributes that it would save are set.
-        arrays: by :func:`arrays`.
+        callbacks: all of this training, in order.
+        saved: from :func:`collect`; only attributes that it would save are set.
+        arrays: from :func:`arrays`.
         named: as for :func:`collect`.
 
     Returns:
-        What does not come back as it was, in words, that of :func:`inexact` included.
+        Messages about state that could not be restored, including those of :func:`inexact`.
 
     Raises:
-        TfckptError: ``named`` names what is not there.
+        TfckptError: a class or attribute in ``named`` does not exist.
     """
     described = _described(callbacks, named or {})
-    here = {one.key: one for one in described}
-    said = []
+    by_key = {one.key: one for one in described}
+    messages = []
     for key, entry in saved.items():
-        if key not in here:
-            said.append(f"{key} was in the saved training, but is not in this one")
+        if key not in by_key:
+            messages.append(f"{key} was in the saved training, but is not in this one")
             continue
         try:
-            objection = here[key].restore(entry, arrays or {})
+            objection = by_key[key].restore(entry, arrays or {})
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             objection = f"its saved state is not valid: {error!r}"
         if objection:
-            said.append(f"{key}: {objection}")
-    said += [
+            messages.append(f"{key}: {objection}")
+    messages += [
         f"{one.key} was not in the saved training, so it is reset"
         for one in described
         if one.key not in saved and one.has_state()
     ]
-    return said + [sentence for one in described for sentence in one.inexact()]
+    return messages + [message for one in described for message in one.inexact()]
 
 
 def named(callbacks: Iterable[Any]) -> dict[str, Any]:
-    """The callbacks by the keys of their states."""
+    """The callbacks, by the keys of their states."""
     return {one.key: one.callback for one in _described(callbacks, {})}
 
 
 def inexact(
     callbacks: Iterable[Any], named: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
-    """Which callbacks would not go on exactly after an interruption, and why.
+    """Messages about callbacks that would not continue exactly after an interruption.
 
     Raises:
-        TfckptError: ``named`` names what is not there.
+        TfckptError: a class or attribute in ``named`` does not exist.
 
     >>> class Silent:
     ...     def __init__(self): self.calls = 0
     >>> print(*inexact([Silent()]))
     Silent is reset when training resumes (calls): it has no get_state and set_state
     """
-    return [sentence for one in _described(callbacks, named or {}) for sentence in one.inexact()]
+    return [message for one in _described(callbacks, named or {}) for message in one.inexact()]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Described:
-    """A callback, and what is known of its class."""
+    """A callback, and its class's row in the table."""
 
     callback: Any
     key: str
     flavour: str
-    base: str  # the class of Keras in the table, "" where it is none
+    base: str  # the Keras class in the table, "" if none
     named: tuple[str, ...] | None
 
     @property
@@ -206,11 +202,11 @@ class _Described:
         return bool(self.attributes() or self.offers_state())
 
     def settings(self) -> dict[str, Any]:
-        found = {name: getattr(self.callback, name, None) for name in _SETTINGS}
-        return {name: value for name, value in found.items() if isinstance(value, str)}
+        settings = {name: getattr(self.callback, name, None) for name in _SETTINGS}
+        return {name: value for name, value in settings.items() if isinstance(value, str)}
 
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"flavour": self.flavour, "settings": self.settings()}
+        state: dict[str, Any] = {"flavour": self.flavour, "settings": self.settings()}
         attributes = {}
         lost = {}
         for name, value in self.attributes().items():
@@ -219,25 +215,25 @@ class _Described:
                 attributes[name] = encoded
             elif name in (self.named or ()):
                 raise self._refused(f"{name}{why}", "list other attributes")
-            else:  # a metric may give anything, and is no reason to stop a training
+            else:  # a metric may be of any type, which must not stop a training
                 lost[name] = f"{name}{why}, so it is reset"
-        found["attributes"] = attributes
+        state["attributes"] = attributes
         if lost:
-            found["lost"] = lost
+            state["lost"] = lost
         if self.offers_state():
-            found["state"], why = _attempt(self.callback.get_state())
+            state["state"], why = _attempt(self.callback.get_state())
             if why:
                 hint = "return numbers, strings, lists and dicts"
                 raise self._refused(f"the value of get_state(){why}", hint)
         if held := self.held():
-            found["arrays"] = len(held)
-        return found
+            state["arrays"] = len(held)
+        return state
 
     def _refused(self, what: str, hint: str) -> TfckptError:
         return TfckptError(f"the state of {self.key} cannot be saved: {what}", hint=hint)
 
     def restore(self, entry: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
-        """Why it, or a part of it, cannot be as it was; "" if it is."""
+        """Why it, or a part of it, could not be restored; "" if it was."""
         if entry["flavour"] != self.flavour:
             saved = _FLAVOURS.get(entry["flavour"], "other code")
             own = _FLAVOURS.get(self.flavour, "other code")
@@ -248,24 +244,26 @@ class _Described:
                 return f"its {name} changed from {then!r} to {now!r}, so it is reset"
         allowed = {*_ATTRIBUTES.get(self.base, ()), *(self.named or ())}
         values = {a: decode(v) for a, v in entry["attributes"].items() if a in allowed}
-        count = min(entry.get("arrays", 0), len(arrays) + 1)  # whatever a record may claim
-        keys = [f"{self.key}/{self.array}/{place}" for place in range(count)]
-        said = [f"{name} is reset" for name in entry["attributes"] if name not in allowed]
-        said += list(entry.get("lost", {}).values())
+        count = min(entry.get("arrays", 0), len(arrays) + 1)  # the record may be damaged
+        keys = [f"{self.key}/{self.array}/{index}" for index in range(count)]
+        messages = [f"{name} is reset" for name in entry["attributes"] if name not in allowed]
+        messages += list(entry.get("lost", {}).values())
         if "state" in entry:
             if self.offers_state():
                 self.callback.set_state(decode(entry["state"]))
             else:
-                said.append("it no longer has get_state and set_state, so it is reset")
+                messages.append("it no longer has get_state and set_state, so it is reset")
         for name, value in values.items():
             _set(self.callback, name, value)
         if "best" in values:
             _keep_best(self.callback)
         if not arrays.keys() >= set(keys):
-            said.append(f"its {self.array} were not saved; it may restore those of a worse epoch")
+            messages.append(
+                f"its {self.array} were not saved; it may restore those of a worse epoch"
+            )
         elif self.array:
             setattr(self.callback, self.array, [np.array(arrays[key]) for key in keys] or None)
-        return "; ".join(said)
+        return "; ".join(messages)
 
     def inexact(self) -> Iterator[str]:
         if self.base == "BackupAndRestore":
@@ -286,7 +284,7 @@ class _Described:
             )
 
     def _own(self) -> list[str]:
-        """Its attributes that Keras knows nothing of, and that are not saved by themselves."""
+        """Its attributes that are not Keras's and that nothing else saves."""
         cls: Any = type(self.callback)
         held = {name for name, value in _dict_of(self.callback).items() if saved_itself(value)}
         own = _dict_of(self.callback).keys() | _set_by_program(cls)
@@ -295,7 +293,7 @@ class _Described:
 
 @functools.cache
 def _set_anew(cls: Any) -> set[str]:
-    """Attributes that it sets as every training or epoch begins, one resumed too, and only then."""
+    """Attributes that it sets only when a training or epoch begins, which resuming does, too."""
     methods = (getattr(cls, name, None) for name in _BEGINS)
     own = [each for each in methods if isinstance(each, types.FunctionType)]
     others = [
@@ -310,13 +308,13 @@ def _set_anew(cls: Any) -> set[str]:
 
 @functools.cache
 def _set_by_program(cls: Any) -> set[str]:
-    """Attributes that methods set on the object itself, be it long after it was made."""
+    """Attributes that its methods set, even long after it was created."""
     parents = [each for each in cls.__mro__ if package(each) not in _FLAVOURS]
     return {name for each in parents for name in set_in_methods(each)}
 
 
 def _attempt(value: Any) -> tuple[Any, str]:
-    """A value as JSON, or why there is none."""
+    """A value as JSON, or why it cannot be encoded."""
     try:
         return encode(value), ""
     except NoJSONError as error:
@@ -324,7 +322,7 @@ def _attempt(value: Any) -> tuple[Any, str]:
 
 
 def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> list[_Described]:
-    found: list[_Described] = []
+    described: list[_Described] = []
     seen: dict[str, int] = {}
     for callback in callbacks:
         cls = type(callback)
@@ -337,17 +335,18 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
         base = next((each.__name__ for each in parents if each.__name__ in _ATTRIBUTES), "")
         attributes = tuple(named[name]) if name in named else None
         key = name if number == 1 else f"{name} {number}"
-        found.append(_Described(callback, key, flavour, base, attributes))
+        described.append(_Described(callback, key, flavour, base, attributes))
         for attribute in attributes or ():
             if not hasattr(callback, attribute):
-                there = ", ".join(sorted(_dict_of(callback)))
-                raise TfckptError(f"{key} has no attribute {attribute!r}", hint=f"it has: {there}")
+                existing = ", ".join(sorted(_dict_of(callback)))
+                message = f"{key} has no attribute {attribute!r}"
+                raise TfckptError(message, hint=f"it has: {existing}")
     if absent := sorted(named.keys() - seen.keys()):
         raise TfckptError(
             f"no callback is of class {absent[0]!r}",
             hint=f"the callbacks are: {', '.join(sorted(seen))}",
         )
-    return found
+    return described
 
 
 def _dict_of(callback: Any) -> dict[str, Any]:
@@ -355,7 +354,7 @@ def _dict_of(callback: Any) -> dict[str, Any]:
 
 
 def _keep_best(callback: Any) -> None:
-    """What it compares by is settled in its first epoch, when Keras 3.3 to 3.6 forget `best`."""
+    """Keep `best` in the first epoch, when Keras 3.3 to 3.6 reset it as they resolve `mode`."""
     resolve = getattr(callback, "_set_monitor_op", None)
     if (
         resolve is None
@@ -375,7 +374,7 @@ def _keep_best(callback: Any) -> None:
 
 def _set(callback: Any, name: str, value: Any) -> None:
     now: Any = getattr(callback, name, None)
-    if hasattr(now, "assign"):  # tf_keras's TensorBoard counts by a variable of the model
+    if hasattr(now, "assign"):  # tf_keras's TensorBoard counts in a variable of the model
         now.assign(value)
     else:
         setattr(callback, name, value)

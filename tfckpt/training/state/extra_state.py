@@ -1,10 +1,10 @@
-"""State of a training that no object of the run holds, saved beside the objects.
+"""Training state outside the objects of the run, saved beside them.
 
-A variable of a loss, a schedule, a regularizer, a callback or a closure is in no model. A number
-that ``train_step`` or a callback's function counts is no variable. Of plain values those are saved
-that are not what they were before the first epoch, so that what the program sets stays the
-program's; and so are large variables, of others a checksum. What changes and cannot be saved, or
-is another object than it was, is named. Attributes of callbacks themselves are left to
+A variable of a loss, a schedule, a regularizer, a callback or a closure belongs to no model. A
+number that ``train_step`` or a callback's function counts is not a variable. Plain values and large
+variables are saved only if they have changed since before the first epoch, so that the program's
+own settings win; of unchanged large variables a checksum is saved. What changes but cannot be
+saved, or was replaced by another object, is reported. Attributes of callbacks are the task of
 :mod:`tfckpt.training.state.callback_state`.
 """
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 KEY = "values"
 _ARRAYS = "extra/"
-_NOT_SAVED, _UNCHANGED = "not saved", "unchanged"  # no path is like these
-_LARGE = 1 << 16  # bytes, of a variable
+_NOT_SAVED, _UNCHANGED = "not saved", "unchanged"  # never equal to a path
+_LARGE = 1 << 16  # size of a variable in bytes
 _LOST = "is reset, since the checkpoint has no matching value: training is not exact"
 _OTHER = (
     "differs from the saved training, and the checkpoint does not have its value: training is not "
@@ -49,11 +49,11 @@ _COUNTERS = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_
 
 @dataclasses.dataclass
 class Beginning:
-    """What there was before the first epoch of a run, in each of its ``fit``.
+    """The state before the first epoch of a run, over all its calls of ``fit``.
 
     Attributes:
-        values: plain ones, by path, as JSON values.
-        marks: of values that cannot be saved.
+        values: plain values, by path, as JSON.
+        marks: fingerprints of values that cannot be saved.
         checksums: of large variables.
         replaced: paths that have led to another object since.
     """
@@ -65,14 +65,7 @@ class Beginning:
 
 
 class ExtraState:
-    """The same for one ``fit``.
-
-    Args:
-        model: that ``fit`` trains.
-        objects: of the run.
-        callbacks: the other ones.
-        beginning: of the run; filled in.
-    """
+    """Finds, collects and restores such state in one ``fit``; fills in ``beginning``."""
 
     def __init__(
         self,
@@ -91,7 +84,7 @@ class ExtraState:
         self._said: set[str] = set()
 
     def begins(self) -> None:
-        """The first epoch is about to: what there is by now, the program has set."""
+        """Before the first epoch: record what the program has set."""
         if self._first is not None:
             return
         self._first = found = self._found()
@@ -103,21 +96,21 @@ class ExtraState:
         self._beginning.marks = {**marks, **self._unnamed(found), **self._beginning.marks}
 
     def variables(self, but: frozenset[int]) -> list[Any]:
-        """Those that nobody else saves, without those whose handles are among some."""
+        """The extra variables, except those whose handles have an id in ``but``."""
         found = self._found().variables.values()
         return [each for each in found if id(getattr(each, "handle", None)) not in but]
 
     def values(self) -> dict[str, Any]:
-        """The plain values of now, for :meth:`put_back`."""
+        """The current plain values, for :meth:`put_back`."""
         return _encoded(self._found())[0]
 
     def put_back(self, values: Mapping[str, Any]) -> None:
-        """Plain values are what they were."""
+        """Restore plain values."""
         self._write(self._found(), values)
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Plain values are afterwards what they were before."""
+        """Restore the plain values after the body."""
         values = self.values()
         try:
             yield
@@ -125,7 +118,7 @@ class ExtraState:
             self.put_back(values)
 
     def collect(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], list[str]]:
-        """Plain values that have changed, as JSON values; the variables; what is not saved."""
+        """Changed plain values as JSON; the variables; messages about what is not saved."""
         self.begins()
         beginning, found = self._beginning, self._found()
         now, marks = _encoded(found)
@@ -143,16 +136,12 @@ class ExtraState:
         changed = {n for n, mark in marks.items() if mark != beginning.marks.get(n, _NOTHING)}
         if lost := sorted(changed | beginning.replaced):
             values[_NOT_SAVED] = lost
-        said = [f"{name} {_REPLACED}: it {_RESET}" for name in self._new(beginning.replaced)]
-        said += [f"{name} {_CHANGES}: it {_RESET}" for name in self._new(changed)]
-        return values, arrays, said + [_TOO_MANY] * found.too_many
+        messages = [f"{name} {_REPLACED}: it {_RESET}" for name in self._new(beginning.replaced)]
+        messages += [f"{name} {_CHANGES}: it {_RESET}" for name in self._new(changed)]
+        return values, arrays, messages + [_TOO_MANY] * found.too_many
 
     def restore(self, values: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
-        """Give everything what was collected.
-
-        Returns:
-            What does not come back, in words.
-        """
+        """Restore what was collected; returns messages about what could not be restored."""
         self.begins()
         found = self._found()
         values = dict(values) if isinstance(values, dict) else {}
@@ -185,7 +174,7 @@ class ExtraState:
         of_all = [*found.variables.values(), *(v for all_ in found.unnamed.values() for v in all_)]
         known = {*map(id, self._held), *map(id, self._extra)}
         if any(id(each) not in known for each in of_all):
-            self._held = self._held_by_others()  # which takes as long as to name them all
+            self._held = self._held_by_others()  # slow: it names all variables
         held = set(map(id, self._held))
         found.variables = {n: v for n, v in found.variables.items() if id(v) not in held}
         found.unnamed = {
@@ -206,7 +195,7 @@ class ExtraState:
             yield name, on_host(variable.read_value()).numpy()
 
     def _unnamed(self, found: Reachable) -> dict[str, Any]:
-        """Marks of variables that have no path."""
+        """Checksums of variables that have no path."""
         return {
             f"variables in {name}": [checksum(on_host(v.read_value()).numpy()) for v in variables]
             for name, variables in found.unnamed.items()
@@ -214,7 +203,7 @@ class ExtraState:
         }
 
     def _unchanged(self, name: str, value: Any) -> list[Any]:
-        """Keys of a mapping, which has changed, whose values have not."""
+        """The keys of a changed mapping whose values have not changed."""
         first, now = decode(self._beginning.values.get(name)), decode(value)
         if not isinstance(first, dict) or not isinstance(now, dict):
             return []
@@ -222,7 +211,7 @@ class ExtraState:
         return [encode(key) for key in same]
 
     def _as_at_first(self, name: str, value: Any, keys: Any) -> Any:
-        """A mapping that was saved; what had not changed is as the program of now has set it."""
+        """A saved mapping, with the program's current values for keys that had not changed."""
         with contextlib.suppress(TypeError, ValueError, KeyError, OverflowError):
             first, new = decode(self._beginning.values[name]), decode(value)
             if isinstance(first, dict) and isinstance(new, dict):
@@ -238,7 +227,7 @@ class ExtraState:
     def _write(
         self, found: Reachable, values: Mapping[str, Any], wanted: Iterable[str] = ()
     ) -> list[str]:
-        """Put plain values where they belong; those that are wanted and have no place."""
+        """Set plain values; returns the wanted names that could not be set."""
         now, lost = _encoded(found)[0], []
         for name in sorted({*values} & {*found.places} | {*wanted}):
             if name in now and now[name] == values[name]:
@@ -249,7 +238,7 @@ class ExtraState:
                 if write is None:
                     raise KeyError(name)
                 write(decode(values[name]))
-            except Exception:  # whatever a class of the program's does where it is set
+            except Exception:  # setting an attribute may run any code of the program
                 lost.append(name)
         return lost
 
@@ -258,7 +247,7 @@ _NOTHING = object()
 
 
 def _encoded(found: Reachable) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Plain values as JSON values, and marks of all that cannot be saved."""
+    """Plain values as JSON, and fingerprints of all that cannot be saved."""
     values: dict[str, Any] = {}
     marks = dict(found.marks)
     for name, place in found.places.items():

@@ -1,7 +1,7 @@
-"""The calls of ``fit`` of one run: how many there were, and what Keras's ``History`` knew of each.
+"""The calls of ``fit`` of one run: their number, and Keras's ``History`` of each.
 
-A program that is started again makes the same calls. Those that were over have nothing left to
-train, and return what they returned.
+A restarted program makes the same calls. Those that had finished train nothing and return the same
+``History`` again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _HISTORY = "History"
 
 
 class Fits:
-    """All calls of ``fit`` of one run; one that was refused is none.
+    """All calls of ``fit`` of one run; one that was refused does not count.
 
     Attributes:
-        begun: how many there were, the one that is running included.
-        histories: of those before that one, as JSON values.
-        beginning: what the program's own code held before the first epoch of all.
-        interrupted: whether the last one has not come to its end.
+        begun: number of calls, including the running one.
+        histories: of the calls before the running one, as JSON values.
+        beginning: the state of the program's own code before the first epoch of all.
+        interrupted: whether the last call has not finished.
     """
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ class Fits:
         self._known: dict[str, Any] = {}
 
     def begin(self, callbacks: Iterable[Any]) -> int:
-        """Another one begins; how many there were before it."""
+        """A call begins; returns the number of calls before it."""
         self._next = [each for each in callbacks if type(each).__name__ == _HISTORY]
         return self.begun
 
     def again(self) -> None:
-        """The one that was interrupted begins again: it counts once."""
+        """The interrupted call begins again: count it once."""
         self.begun -= 1
         self.interrupted, self._again = False, True
 
     def count(self, saved: Any = None) -> None:
-        """It was not refused; ``saved`` are a record's histories, where it had nothing to train."""
+        """Count a call; ``saved`` has the histories of a record if it trains nothing."""
         if self.begun and not self._again:
             self.histories.append(callback_state.collect(self._running))
         self._again = False
@@ -60,7 +60,7 @@ class Fits:
         self.interrupted = True
 
     def end(self) -> None:
-        """The one that is running is at its end, where ``History`` takes what it knew."""
+        """The running call has finished: restore its ``History`` if it trained nothing."""
         self.interrupted = False
         callback_state.restore(self._running, self._known)
         self._known = {}

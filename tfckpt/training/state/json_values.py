@@ -1,11 +1,11 @@
-"""Python values as JSON that gives them back: equal, of the same type, in the same order.
+"""Encodes Python values as JSON that decodes to equal values of the same types and order.
 
-What JSON has no word for is a mapping with one key, which begins with ``$`` and names the type: a
-NumPy scalar or small array, infinity, NaN, a tuple, a mapping whose order a commit record would not
-keep. Decoding makes numbers, text, lists, mappings and arrays of numbers, and nothing else.
+A type that JSON does not have is a mapping with one key that begins with ``$`` and names the type:
+a NumPy scalar or small array, infinity, NaN, a tuple, a dict whose order a commit record would not
+keep. Decoding creates numbers, strings, lists, dicts and arrays of numbers, and nothing else.
 
-Refused: any other object, what is nested too deep, and arrays that belong beside the JSON. A record
-may be anybody's: decoding takes the types and sizes that encoding writes, and no others.
+Refused: any other object, deep nesting, and large arrays. A record may come from anybody, so
+decoding accepts only the types and sizes that encoding writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_BITS = 1 << 14
 MAX_RANK = 32
 _WIDTHS = (8, 16, 32, 64)
 _PLAIN_INT = 1 << 63  # a record refuses numbers of more than twenty digits
-# Numbers of at most eight bytes: no text, whose name says how much memory it takes.
+# Numbers of at most eight bytes; not strings, whose dtype name sets the memory they take.
 _DTYPES = {
     **{f"{kind}{bits}": np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in _WIDTHS},
     **{f"float{bits}": np.dtype(f"float{bits}") for bits in _WIDTHS[1:]},
@@ -40,14 +40,15 @@ _NONFINITE = {repr(value): value for value in (math.inf, -math.inf, math.nan)}
 
 
 class NoJSONError(ValueError):
-    """Where in a value, and what is there: ``['seen'][3] is a set``."""
+    """Says where in a value, and why: ``['seen'][3] is a set``."""
 
 
 def encode(value: Any, depth: int = 0) -> Any:
     """A value as JSON.
 
     Raises:
-        NoJSONError: it holds what is neither number, text, list, tuple, mapping, nor a small array.
+        NoJSONError: it has something other than numbers, strings, lists, tuples, dicts and small
+            arrays.
 
     >>> encode({"best": float("inf"), "wait": 2})
     {'best': {'$float': 'inf'}, 'wait': 2}
@@ -72,10 +73,10 @@ def encode(value: Any, depth: int = 0) -> Any:
 
 
 def decode(value: Any, depth: int = 0) -> Any:
-    """What was encoded.
+    """The value that was encoded.
 
     Raises:
-        OverflowError, TypeError, ValueError: this is nothing that ``encode`` gives.
+        OverflowError, TypeError, ValueError: ``encode`` does not return such a value.
 
     >>> decode({"best": {"$float": "inf"}, "wait": 2})
     {'best': inf, 'wait': 2}
@@ -113,7 +114,7 @@ def _float(value: float, _: int) -> Any:
 
 
 def _list(value: Iterable[Any], depth: int) -> list[Any]:
-    return [_at(f"[{place}]", item, depth) for place, item in enumerate(value)]
+    return [_at(f"[{index}]", item, depth) for index, item in enumerate(value)]
 
 
 def _tuple(value: Iterable[Any], depth: int) -> Any:
@@ -128,15 +129,15 @@ def _dict(value: dict[Any, Any], depth: int) -> Any:
     return dict(pairs) if plain and list(value) == sorted(value) else {"$dict": pairs}
 
 
-def _at(place: str, value: Any, depth: int) -> Any:
+def _at(path: str, value: Any, depth: int) -> Any:
     try:
         return encode(value, depth)
     except NoJSONError as error:
-        raise NoJSONError(f"{place}{error}") from None
+        raise NoJSONError(f"{path}{error}") from None
 
 
 def _number(value: Any) -> Any:
-    """A NumPy scalar as a number of JSON: a float64 holds every smaller float."""
+    """A NumPy scalar as a JSON number: a float64 holds every smaller float."""
     dtype = np.asarray(value).dtype
     if dtype.kind in "biu":
         return value.item()

@@ -1,8 +1,8 @@
-"""Where a training is in its data, as the commit record of a checkpoint has it.
+"""The position of a training in its data, as the commit record stores it.
 
-Counted is what Keras does in ``fit``: calls of the train function in this epoch, iterators that it
-was given so far, batches taken from the one in use. The same calls again lead to the same place,
-whichever way Keras goes through its data.
+It counts what Keras does in ``fit``: calls of the train function in this epoch, iterators passed to
+it so far, batches taken from the current one. Repeating these calls leads to the same position,
+however a Keras release iterates over its data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KEY = "fit"
 _OPTIONAL: tuple[type, ...] = (int, type(None))
-_LARGEST = 2**63 - 1  # what a counter of Keras's holds
+_LARGEST = 2**63 - 1  # Keras counts in int64
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "fit": (int,),
     "initial_epoch": (int,),
@@ -45,31 +45,31 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """One place in one ``fit``.
+    """A position in one ``fit``.
 
     Attributes:
-        fit: how many ``fit`` of the run came before this one.
+        fit: number of calls of ``fit`` before this one.
         initial_epoch: the first epoch of this ``fit``.
-        epochs: the one before which it was to end.
-        epoch: the one that was running, or has just ended.
-        calls: of the train function, in that epoch.
-        ended: whether the epoch's end was seen by all callbacks.
-        iterators: that the train function was given in this ``fit``.
-        pulled: batches taken from the last of them.
-        ran_out: epoch and calls, wherever the data was at its end before Keras knew.
-        steps: of an epoch, where Keras knew.
+        epochs: the ``epochs`` argument of ``fit``, an exclusive end.
+        epoch: index of the running epoch, or of the one that has just ended.
+        calls: number of calls of the train function in that epoch.
+        ended: whether all callbacks have seen the end of the epoch.
+        iterators: number of iterators that the train function got in this ``fit``.
+        pulled: number of batches taken from the last of them.
+        ran_out: [epoch, calls] of each point where the data ended before Keras knew its size.
+        steps: steps per epoch; None if Keras did not know.
         steps_per_execution: batches of one call.
-        data: ``saved``, ``counted`` or ``replayed``.
-        element: types and shapes of a batch.
-        content: a checksum of what the data is made of, "" where that is not known.
+        data: how to get back to the batch: ``saved``, ``counted`` or ``replayed``.
+        element: dtypes and shapes of a batch.
+        content: a checksum of what the dataset is made of; "" if unknown.
         global_seed: of ``tf.random.set_seed``.
-        stopped: whether a callback had asked for the end of the training.
-        counter: tf_keras's count of steps in this ``fit``.
-        logs: of the last call, those that are numbers.
+        stopped: whether a callback has asked to stop the training.
+        counter: tf_keras's step counter of this ``fit``.
+        logs: the numbers in the logs of the last call.
         generators: state of the process's random generators.
         callbacks: state of the other callbacks.
-        arrays: names of what the checkpoint holds for them, for the data and for variables that no
-            object of the run holds.
+        arrays: names of the checkpoint's arrays for callbacks, data, and variables outside the
+            objects of the run.
     """
 
     fit: int
@@ -96,7 +96,7 @@ class Position:
 
     @property
     def finished(self) -> int:
-        """How many epochs are behind it."""
+        """Number of finished epochs."""
         return self.epoch + self.ended
 
     def to_json(self) -> dict[str, Any]:
@@ -104,27 +104,27 @@ class Position:
 
 
 def position_in(training: Mapping[str, Any], path: str) -> Position | None:
-    """What a record says of a ``fit``, None where none has written it.
+    """The position in a record; None if no ``fit`` has written it.
 
     Raises:
-        DamagedCheckpointError: it is not what a ``fit`` has written.
+        DamagedCheckpointError: it is not a valid position.
     """
     if KEY not in training:
         return None
-    found = training[KEY]
-    if isinstance(found, dict):
-        found = {"content": "", **found}  # which older records do not have
-    if not isinstance(found, dict) or found.keys() != _TYPES.keys():
+    fields = training[KEY]
+    if isinstance(fields, dict):
+        fields = {"content": "", **fields}  # older records have no `content`
+    if not isinstance(fields, dict) or fields.keys() != _TYPES.keys():
         raise DamagedCheckpointError("the commit record's 'training' is not complete", path=path)
     for name, types in _TYPES.items():
-        if type(found[name]) not in types or not _is_valid(name, found[name]):
+        if type(fields[name]) not in types or not _is_valid(name, fields[name]):
             message = f"the commit record's 'training' has an invalid {name!r}"
             raise DamagedCheckpointError(message, path=path)
-    return Position(**found)
+    return Position(**fields)
 
 
 def _is_valid(name: str, value: Any) -> bool:
-    """Whether what a value holds is what a ``fit`` writes, so that nothing fails on it later."""
+    """Whether the content of a field is valid, so that nothing fails on it later."""
     if name == "logs":
         return all(type(number) in (int, float) for number in value.values())
     if name == "arrays":

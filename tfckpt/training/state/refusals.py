@@ -1,7 +1,7 @@
-"""What differs from the ``fit`` that was saved, so that it cannot go on exactly: it is refused.
+"""Errors for a ``fit`` that differs from the saved one, so that it cannot resume exactly.
 
-What would go on otherwise than before without a word: another global seed, other steps of an epoch
-in the middle of one, data that is gone through in another way.
+Refused is what would silently continue differently: another global seed, another number of steps in
+the middle of an epoch, a dataset that yields other batches.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tfckpt.training.state.position import Position
 
 
-def begin_again(*parts: str) -> str:
-    """How to begin the epoch again with less of the training's state, for a config and one line."""
+def restart_with(*parts: str) -> str:
+    """How to restart the epoch with less training state, in a config and in one line of Python."""
     listed = ", ".join(parts)
     quoted = ", ".join(f'"{part}"' for part in parts)
     return (
@@ -24,11 +24,11 @@ def begin_again(*parts: str) -> str:
     )
 
 
-_BEGIN_AGAIN = f"to restart that epoch, {begin_again('epoch', 'callbacks', 'seeds')}"
+_RESTART = f"to restart that epoch, {restart_with('epoch', 'callbacks', 'seeds')}"
 
 
 def check_seed(position: Position, now: int | None) -> None:
-    """Raise where the global seed is another."""
+    """Raise if the global seed has changed."""
     then = position.global_seed
     if now == then:
         return
@@ -37,12 +37,12 @@ def check_seed(position: Position, now: int | None) -> None:
         f"the global seed was {then} and is now {now}: the data of later epochs would come in "
         "another order",
         hint=f"{call} before creating the dataset, as before; or, to restart that epoch with "
-        f"another seed, {begin_again('epoch', 'callbacks')}",
+        f"another seed, {restart_with('epoch', 'callbacks')}",
     )
 
 
 def other_steps(position: Position, steps: int | None, of_a_call: int, model: Any) -> str:
-    """How the steps of an epoch differ from what they were; "" where they do not."""
+    """How the number of steps has changed; "" if it has not."""
     now = {
         "steps per epoch": (position.steps, steps),
         "steps_per_execution": (position.steps_per_execution, of_a_call),
@@ -54,7 +54,7 @@ def other_steps(position: Position, steps: int | None, of_a_call: int, model: An
 
 
 def other_initial_epoch(position: Position, epoch: int) -> RestoreError:
-    """``fit`` is to begin in the middle of what was trained."""
+    """The error if ``initial_epoch`` is in the middle of the saved training."""
     return RestoreError(
         f"`initial_epoch` changed from {position.initial_epoch} to {epoch}, but the checkpoint was "
         f"saved in the middle of the training, at epoch {position.finished}",
@@ -63,17 +63,17 @@ def other_initial_epoch(position: Position, epoch: int) -> RestoreError:
 
 
 def in_mid_epoch(differs: str) -> RestoreError:
-    """The steps of the epoch in which it was saved are others."""
+    """The error if the number of steps of the saved epoch has changed."""
     return RestoreError(
-        f"the checkpoint was saved in the middle of an epoch, and {differs}", hint=_BEGIN_AGAIN
+        f"the checkpoint was saved in the middle of an epoch, and {differs}", hint=_RESTART
     )
 
 
 def other_data(position: Position, element: str, content: str) -> str:
-    """What is said of data of other values, which the next epoch may have; "" where it has none.
+    """The warning if the dataset has other values, which is allowed after a complete epoch.
 
     Raises:
-        RestoreError: its batches are of another kind, or the epoch that was saved is not over.
+        RestoreError: the batches have other dtypes or shapes, or the saved epoch is not complete.
     """
     if element != position.element:
         raise of_the_data(f"a batch was {position.element} and is now {element}")
@@ -85,9 +85,9 @@ def other_data(position: Position, element: str, content: str) -> str:
 
 
 def of_the_data(what: str) -> RestoreError:
-    """The data is not what it was, as it turned out when it was gone through."""
+    """The error if the dataset turns out to be another one."""
     return RestoreError(
         f"{what}: the dataset is not the one of the checkpoint",
         hint="pass the same dataset to `fit`, created again since it has been read; or, "
-        + _BEGIN_AGAIN,
+        + _RESTART,
     )

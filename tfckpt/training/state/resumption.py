@@ -1,8 +1,8 @@
-"""What a checkpoint holds of a ``fit`` besides the objects given to it, and how it comes back.
+"""The state of a ``fit`` in a checkpoint, besides the objects of the run, and how it is restored.
 
-It hangs under one keyword, ``training``: the iterator, what callbacks hold of arrays, and variables
-that no object of the run holds. When the restore is planned none of them is there to take it, so
-that the plan leaves it out.
+It is saved under one keyword, ``training``: the iterator, arrays of callbacks, and variables
+outside the objects of the run. When the restore is planned, no object exists for it yet, so the
+plan leaves it out.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Restoration:
-    """What a restore came to.
+    """The result of a restore.
 
     Attributes:
-        report: of it.
-        prepared: what was carried out, None where there was nothing.
-        resumption: for the ``fit`` that goes on from it.
+        prepared: what was assigned; None if nothing was.
+        resumption: for the ``fit`` that resumes.
     """
 
     report: RestoreReport
@@ -50,18 +49,18 @@ _ITERATOR = f"{KEYWORD}/iterator"
 
 
 class Resumption:
-    """A checkpoint that a ``fit`` goes on from.
+    """A checkpoint that a ``fit`` resumes.
 
-    Nothing of it is assigned before the ``fit`` is where it was saved, unless its caller has
-    restored it before.
+    Nothing of it is assigned before the ``fit`` has reached the saved position, unless the caller
+    has restored it before.
 
     Attributes:
         prefix: of the checkpoint.
-        epoch: epochs finished.
-        position: in the data, None where no ``fit`` has saved it.
-        histories: what ``History`` knew of each ``fit`` before the one that was saved.
-        values: plain values that no object of the run holds.
-        parts: what comes back of the state of a training.
+        epoch: number of finished epochs.
+        position: in the data; None if no ``fit`` has saved the checkpoint.
+        histories: ``History`` of each ``fit`` before the saved one.
+        values: plain values outside the objects of the run.
+        parts: which parts of the training state are restored.
         words: the same as a sentence, for the report.
     """
 
@@ -70,15 +69,15 @@ class Resumption:
         prepared: Prepared,
         choice: Choice,
         state: tuple[str, ...],
-        given: Callable[[], Mapping[str, Any]],
+        to_restore: Callable[[], Mapping[str, Any]],
         rejected: tuple[str, ...],
     ) -> None:
         record = prepared.stored.record
         self.prefix = prepared.stored.prefix
-        # What the lock says is held against it once; since then, more may have come to exist.
+        # The lock was checked when planning; more variables may exist by now.
         unlocked = choice.policy.model_copy(update={"lock": None})
         self._choice = dataclasses.replace(choice, policy=unlocked)
-        self._given = given
+        self._to_restore = to_restore
         self._rejected = rejected
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
         self._kept: frozenset[str] = frozenset()
@@ -92,10 +91,10 @@ class Resumption:
         self._generators()
 
     def place(self, iterator: Any, mark: Any) -> None:
-        """Give an iterator the state that was saved; ``mark`` is its own, before a batch.
+        """Restore the state of an iterator; ``mark`` is its own state before the first batch.
 
         Raises:
-            RestoreError: none was saved, or it is one of other data.
+            RestoreError: no state was saved, or it is of another dataset.
         """
         if self._iterator is None:
             raise refusals.of_the_data(f"{self.prefix}: the checkpoint has no iterator")
@@ -106,75 +105,69 @@ class Resumption:
             raise refusals.of_the_data(what) from error
 
     def keep(self) -> None:
-        """Its caller has restored it before: what there is by now stays as the caller left it."""
-        entries = collect(self._given()).inventory.entries
+        """The caller has restored it before: variables that exist now keep their values."""
+        entries = collect(self._to_restore()).inventory.entries
         self._kept = frozenset(n for n, entry in entries.items() if entry.role is not Role.METRIC)
 
     def check(self, fit: int) -> None:
-        """Raise where it cannot be restored as this ``fit`` begins; nothing is assigned."""
+        """Raise if it cannot be restored when this ``fit`` begins; assigns nothing."""
         with self._prepared() as (prepared, workers):
             check(for_fit(prepared, self, fit), workers)
 
     def restore_weights(self) -> None:
-        """Of a later ``fit``: the models' own values, for what the program does in between."""
+        """Restore only the models' weights, of a later ``fit``, for the code before it."""
         with self._prepared() as (prepared, workers):
             carry_out(_weights_of(prepared), workers)
 
     def waits(self, fit: int) -> bool:
-        """Whether nothing is assigned as this ``fit`` begins, since its place lies ahead."""
+        """Whether nothing is assigned when this ``fit`` begins, since the position is ahead."""
         return self.position is not None and self.position.fit >= fit
 
     def restore(self) -> tuple[Restoration, Mapping[str, Any]]:
-        """Assign every variable, those included that have come to exist since ``fit`` began.
-
-        Returns:
-            What was done, and what :meth:`arrays` gives.
-        """
+        """Assign all variables, including those created since ``fit`` began; and :meth:`arrays`."""
         with self._prepared() as (whole, workers):
             prepared = _some(whole, lambda step: step.name not in self._kept)
             carry_out(prepared, workers)
             report = prepared.report(self._rejected)
-            told = dataclasses.replace(report.plan, training=self.words, training_state=self._state)
-            report = dataclasses.replace(report, plan=told)
+            plan = dataclasses.replace(report.plan, training=self.words, training_state=self._state)
+            report = dataclasses.replace(report, plan=plan)
             return Restoration(report, prepared, self), self._arrays(prepared)
 
     def arrays(self) -> Mapping[str, Any]:
-        """What the checkpoint holds of the training itself, by name."""
+        """The arrays of the training state, by name."""
         with self._prepared() as (prepared, _):
             return self._arrays(prepared)
 
     def _arrays(self, prepared: Prepared) -> Mapping[str, Any]:
         entries, values = prepared.stored.inventory.entries, prepared.stored.values
         names = self.position.arrays if self.position else []
-        found = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
-        return {name: values.read(entry.key) for name, entry in found.items() if entry}
+        stored = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
+        return {name: values.read(entry.key) for name, entry in stored.items() if entry}
 
     def put_generators(self) -> None:
-        """Give the process's random generators the state they had."""
+        """Restore the process's random generators."""
         for assign in self._generators():
             assign()
 
     @contextlib.contextmanager
     def _prepared(self) -> Iterator[tuple[Prepared, Restoring]]:
-        given = self._given()
+        objects = self._to_restore()
         with (
-            Restoring(workers_among(given)) as workers,
-            prepare([self._choice], given, workers=workers) as prepared,
+            Restoring(workers_among(objects)) as workers,
+            prepare([self._choice], objects, workers=workers) as prepared,
         ):
             yield prepared, workers
 
     def _generators(self) -> Sequence[Callable[[], object]]:
-        """What gives each random generator its state.
+        """Functions that restore each random generator.
 
         Raises:
-            DamagedCheckpointError: a state is none.
+            DamagedCheckpointError: a state is not valid.
         """
         if self.position is None or "seeds" not in self.parts:
             return ()
         saved = dict(self.position.generators)
-        if (
-            self.position.data == iterators.REPLAYED
-        ):  # what gives the batches has them in its own hands
+        if self.position.data == iterators.REPLAYED:  # reading the batches again advances these
             saved = {name: saved[name] for name in saved.keys() - {"python", "numpy"}}
         try:
             return random_state.checked(saved)
@@ -186,10 +179,10 @@ class Resumption:
 
 
 def for_fit(prepared: Prepared, resumption: Resumption, fit: int) -> Prepared:
-    """What is restored as a ``fit`` begins: of a later one's checkpoint, the models' own values.
+    """What is restored when a ``fit`` begins: only the models' weights if the position is later.
 
-    The others, such as the slots of an optimizer, are what they were only once the program has come
-    to the later one: by then layers may be frozen or not, and the model compiled again.
+    Optimizer slots and the like are restored when the program gets to the later ``fit``: by then
+    layers may be frozen or not, and the model compiled again.
     """
     position = resumption.position
     later = position is not None and position.fit > fit
@@ -213,7 +206,7 @@ def _some(prepared: Prepared, chosen: Callable[[Step], bool]) -> Prepared:
 
 
 def without_training(choices: Sequence[Choice]) -> Sequence[Choice]:
-    """The choices without what hangs under the keyword, where something does."""
+    """The choices, without the training state that a checkpoint has."""
     return [_without_training(choice) for choice in choices]
 
 
@@ -230,18 +223,14 @@ def _without_training(choice: Choice) -> Choice:
 def described(
     position: Position, held: Any, histories: Sequence[Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the commit record says."""
-    found = {fits.KEY: list(histories), extra_state.KEY: dict(values)}
-    more = {key: value for key, value in found.items() if value}
+    """The training state for the commit record."""
+    optional = {fits.KEY: list(histories), extra_state.KEY: dict(values)}
+    more = {key: value for key, value in optional.items() if value}
     return {KEY: position.to_json()[KEY], KEYWORD: held is not None, **more}
 
 
 def check_keywords(objects: Mapping[str, Any]) -> None:
-    """Raise where the keyword is taken.
-
-    Raises:
-        TfckptError: an object was given by it.
-    """
+    """Raise a TfckptError if an object was passed by the reserved keyword."""
     if KEYWORD in objects:
         raise TfckptError(
             f"the keyword {KEYWORD!r} is reserved for the state of `fit`",
@@ -251,7 +240,7 @@ def check_keywords(objects: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def attached(checkpoint: Any, held: Any) -> Iterator[None]:
-    """Let the checkpoint hold it for one save."""
+    """Make the checkpoint save ``held`` inside the block."""
     if held is None:
         yield
         return

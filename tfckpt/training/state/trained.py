@@ -1,8 +1,8 @@
-"""The model that ``fit`` trains beside the objects that the run was given: the same, or related.
+"""Compares the model that ``fit`` trains with the objects of the run.
 
-A wrapper around the run's models, or a model that shares layers with one, is trained through other
-eyes: its weights are the run's. What it alone has is in no checkpoint, which is said. A model that
-shares nothing with the run is a mistake, and refused.
+It may be a wrapper around the run's models, or share layers with one: its weights are then the
+run's. Variables that only it has are not saved, which is reported. A model that shares nothing with
+the run is refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_trained(model: Any, objects: Mapping[str, Any]) -> None:
-    """Raise where nothing of a model is the run's.
-
-    Raises:
-        TfckptError: the run would save and restore something else than what is trained.
-    """
+    """Raise a TfckptError if a model shares nothing with the run."""
     if any(obj is model for obj in objects.values()):
         return
     run, its = collect(objects), collect({"model": model})
@@ -40,11 +36,7 @@ def check_trained(model: Any, objects: Mapping[str, Any]) -> None:
 
 
 def check_fit(objects: Mapping[str, Any]) -> None:
-    """Raise where there is no ``fit`` for the callback, before Keras says so in its own words.
-
-    Raises:
-        TfckptError: what to do in its place.
-    """
+    """Raise a TfckptError with an alternative if ``fit`` does not work under a strategy."""
     for obj in objects.values():
         strategy, keras3 = strategy_without_fit(obj)
         if strategy and keras3:
@@ -63,7 +55,7 @@ def check_fit(objects: Mapping[str, Any]) -> None:
 
 
 def own_variables(model: Any, objects: Mapping[str, Any]) -> list[Any]:
-    """The variables that a model has by now and the run does not know of."""
+    """The current variables of a model that are not in the objects of the run."""
     if any(obj is model for obj in objects.values()):
         return []
     held = _identities(collect(objects).variables)

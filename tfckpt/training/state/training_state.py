@@ -1,8 +1,8 @@
-"""What of a training comes back with a restore, besides the values.
+"""Which training state a restore brings back, besides the variables.
 
-A checkpoint of the run's own directory is a training that was interrupted. One from anywhere else
-begins a new training, which must not be over at once because the other one had as many epochs;
-unless the policy lists ``training_state`` itself.
+A checkpoint of the run's own directory is an interrupted training. One from elsewhere starts a new
+training, which must not end at once because the other one had as many epochs; unless the policy
+lists ``training_state`` itself.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _KINDS = {
 
 
 def takes_up(choices: Sequence[Choice]) -> bool:
-    """Whether one checkpoint is taken up where it was, its count of saves included."""
+    """Whether a single checkpoint is continued, including its save counter."""
     first, *others = choices
     return not others and isinstance(first.place, str) and first.policy.api == "restore"
 
 
 def training_state_of(config: Config, choices: Sequence[Choice]) -> tuple[str, ...]:
-    """What of a training comes back, in the words of the policy; () where a new one begins."""
+    """The parts that are restored, as in the policy; () if a new training begins."""
     policy, place = choices[0].policy, str(choices[0].place)
     listed = "training_state" in policy.model_fields_set
     if not takes_up(choices) or not (listed or _is_of(config.manager, place)):
@@ -47,7 +47,7 @@ def training_state_of(config: Config, choices: Sequence[Choice]) -> tuple[str, .
 
 
 def _is_of(manager: Manager | None, prefix: str) -> bool:
-    """Whether a checkpoint is one of the run's own."""
+    """Whether a checkpoint is of the run's directory and name."""
     if manager is None or not same_directory(prefix, manager.directory):
         return False
     name = os.path.split(prefix)[1]
@@ -55,12 +55,12 @@ def _is_of(manager: Manager | None, prefix: str) -> bool:
 
 
 def in_words(prepared: Prepared, choices: Sequence[Choice], resumption: Resumption | None) -> str:
-    """The same in a sentence."""
+    """The restored training state as a sentence."""
     if resumption is not None:
         record = prepared.stored.record
         return f"training resumes {_after(resumption, record.step if record else None)}"
     kinds, others = _values(prepared.plan)
-    if others:  # of a loop, which goes by its own counters
+    if others:  # of a custom loop, which has its own counters
         return f"{_listed([*kinds, *others])} only, no other training state"
     what = f"{kinds[0]} only" if len(kinds) == 1 else _listed(kinds) or "no values"
     sentence = f"{what}: a new training begins"
@@ -71,7 +71,7 @@ def in_words(prepared: Prepared, choices: Sequence[Choice], resumption: Resumpti
 
 
 def _values(plan: Plan) -> tuple[list[str], list[str]]:
-    """What is assigned: of models and optimizers by its kind, of other objects by its name."""
+    """What is assigned: kinds of values of models and optimizers, names of other objects."""
     within = {step.entry.role for step in plan.assignments if "/" in step.name}
     others = [
         step.name
@@ -86,12 +86,12 @@ def _after(resumption: Resumption, step: int | None) -> str:
     if position is None:
         counted = step is not None and not resumption.epoch
         return f"after step {step:,}" if counted else f"after {_many(resumption.epoch, 'epoch')}"
-    rest = [word for word in ("callbacks", "iterator", "seeds") if word in parts]
-    beside = f", with its {_listed(rest)}" if rest else ""
-    return f"{_place(position, whole='batch' not in parts)}{beside}"
+    restored = [word for word in ("callbacks", "iterator", "seeds") if word in parts]
+    details = f", with its {_listed(restored)}" if restored else ""
+    return f"{_position(position, whole='batch' not in parts)}{details}"
 
 
-def _place(position: Position, *, whole: bool) -> str:
+def _position(position: Position, *, whole: bool) -> str:
     fit = f"in `fit` {position.fit + 1} " if position.fit else ""
     batches = 0 if position.ended else position.calls * position.steps_per_execution
     done = [_many(position.finished, "epoch")] if position.finished or not batches else []
