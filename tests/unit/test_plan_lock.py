@@ -255,7 +255,7 @@ def test_the_command_locks_holds_against_it_and_locks_anew(tmp_path, monkeypatch
         problem["message"] for problem in document["problems"]
     ]
     assert run("build", "--lock", "absent/lock.json") == 1
-    assert "absent/lock.json: the lock cannot be written" in capsys.readouterr().err
+    assert "absent/lock.json: cannot write the lock" in capsys.readouterr().err
 
 
 def test_a_refused_plan_writes_no_lock(tmp_path, monkeypatch) -> None:
