@@ -16,7 +16,7 @@ from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptE
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import collect
-from tfckpt.live.variables.flavours import flavour_of
+from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.live.variables.variables import Trackable
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import CONFIGS
@@ -287,4 +287,4 @@ def _is_object(value: object) -> bool:
         return any(map(_is_object, value))
     if isinstance(value, dict):
         return any(map(_is_object, value.values()))
-    return isinstance(value, Trackable) or flavour_of(value) is not None
+    return isinstance(value, Trackable) or flavor_of(value) is not None

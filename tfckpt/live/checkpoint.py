@@ -70,7 +70,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     Args:
         root: one object whose children are saved, as in ``tf.train.Checkpoint``.
-        **kwargs: objects by keyword: Keras models and optimizers of either flavour, variables,
+        **kwargs: objects by keyword: Keras models and optimizers of either flavor, variables,
             ``tf.Module``\ s, iterators, lists and dicts of them.
 
     Raises:

@@ -20,7 +20,7 @@ import numpy as np
 from absl import logging
 
 from tfckpt.errors import TfckptError
-from tfckpt.live.variables.flavours import flavour_of
+from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.policy.directories import restores_its_own
 from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
@@ -269,7 +269,7 @@ def no_training() -> tuple[dict[str, Any], Any]:
 
 
 def _is_tf_keras(objects: Iterable[Any]) -> bool:
-    flavour = next(filter(None, map(flavour_of, objects)), None)
+    flavour = next(filter(None, map(flavor_of, objects)), None)
     return flavour is not None and flavour.name == "tf_keras"
 
 

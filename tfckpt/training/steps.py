@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import RestoreError, TfckptError
 from tfckpt.live.objects.collect import is_model
-from tfckpt.live.variables.flavours import is_optimizer
+from tfckpt.live.variables.flavors import is_optimizer
 from tfckpt.live.variables.variables import as_int
 
 if TYPE_CHECKING:

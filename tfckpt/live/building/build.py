@@ -14,7 +14,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.building.unbuilt import Unbuilt
 from tfckpt.live.objects.collect import is_model
-from tfckpt.live.variables.flavours import flavour_of, name_of
+from tfckpt.live.variables.flavors import flavor_of, name_of
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning import Status
 
@@ -69,10 +69,10 @@ def _shown_objects(models: Collection[str], objects: Collection[str]) -> str:
 
 
 def _is_layer(obj: Any) -> bool:
-    flavour = flavour_of(obj)
-    if flavour is None or isinstance(obj, flavour.metric):
+    flavor = flavor_of(obj)
+    if flavor is None or isinstance(obj, flavor.metric):
         return False
-    return isinstance(obj, flavour.layer)
+    return isinstance(obj, flavor.layer)
 
 
 def build_by_step(model: Any, spec: Any) -> None:
@@ -88,7 +88,7 @@ def build_by_step(model: Any, spec: Any) -> None:
         return model.distribute_strategy.run(model.train_step, args=(batch,))
 
     # Keras 3 traces a step without AutoGraph; an eager one may branch on a tensor.
-    converts = getattr(flavour_of(model), "name", "") == "tf_keras" or model.run_eagerly
+    converts = getattr(flavor_of(model), "name", "") == "tf_keras" or model.run_eagerly
     try:
         with model.distribute_strategy.scope():
             tf.function(step, autograph=converts).get_concrete_function(spec)
@@ -299,8 +299,8 @@ def _above(name: str) -> Iterator[str]:
 
 def _has_weights(layer: Any, path: str) -> bool:
     """Whether its class may create weights; an activation's does not."""
-    flavour = flavour_of(layer)
-    default = getattr(flavour, "layer", type(layer)).build
+    flavor = flavor_of(layer)
+    default = getattr(flavor, "layer", type(layer)).build
     below = [layer, *layer._flatten_layers(include_self=False)]
     return "/" not in path or any(
         is_model(each) or type(each).build is not default for each in below

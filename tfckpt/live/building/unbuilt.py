@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.variables.flavours import is_optimizer
+from tfckpt.live.variables.flavors import is_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from tfckpt.live.io.tf_paths import readable
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.saving.save import synchronous
-from tfckpt.live.variables.flavours import is_v1
+from tfckpt.live.variables.flavors import is_v1
 from tfckpt.live.variables.variables import is_variable, raw
 from tfckpt.planning import Status
 from tfckpt.stored.graphs.keys import edges

@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.checkpoint import checkpoint as tensorflow_checkpoint
 from tensorflow.python.checkpoint import restore as tensorflow_restore
 
-from tfckpt.live.variables.flavours import flavour_of
+from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.live.variables.variables import is_variable
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
@@ -175,7 +175,7 @@ def _pass_over_keras(
     children = obj._trackable_children()
     for edge, below in edges[number].items():
         child = children.get(edge)
-        if flavour_of(child) is not None:
+        if flavor_of(child) is not None:
             coordinator.object_by_proto_id.setdefault(below, child)
         elif child is not None and not is_variable(child):
             _pass_over_keras(coordinator, edges, below, child, seen)

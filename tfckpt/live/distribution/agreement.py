@@ -21,7 +21,7 @@ from tensorflow.python.eager import context
 from tfckpt.errors import RestoreError, SaveError, TfckptError
 from tfckpt.live.distribution.workers import Workers
 from tfckpt.live.objects.collect import collect
-from tfckpt.live.variables.flavours import flavour_of
+from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.live.variables.variables import is_variable, raw
 
 if TYPE_CHECKING:
@@ -313,11 +313,11 @@ def strategy_without_fit(model: Any) -> tuple[str, bool]:
     (keras#20585); tf_keras calls no batch callbacks under parameter servers
     (tf_keras/src/callbacks.py).
     """
-    flavour = flavour_of(model)
-    strategy = getattr(model, "distribute_strategy", None) if flavour else None
-    if flavour is None or strategy is None:
+    flavor = flavor_of(model)
+    strategy = getattr(model, "distribute_strategy", None) if flavor else None
+    if flavor is None or strategy is None:
         return "", False
-    keras3 = flavour.name == "keras"
+    keras3 = flavor.name == "keras"
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
         return "ParameterServerStrategy", keras3
     several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

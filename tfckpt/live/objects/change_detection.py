@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from tfckpt.live.variables.flavours import flavours
+from tfckpt.live.variables.flavors import flavors
 from tfckpt.live.variables.user_classes import (
     UnsureError,
     check_iteration,
@@ -113,7 +113,7 @@ class Watch:
         objects, dicts, lists = found.objects, found.dicts, found.lists
         variables, bare, outer = found.variables, found.bare_variables, found.keras_variables
         classes = list(found.classes)
-        self._flavours = flavours()
+        self._flavors = flavors()
         self._questions = found.questions
         self._empty: tuple[Read, ...] = (
             lambda: map(itemgetter(_SLICE), map(vars, bare)),
@@ -148,7 +148,7 @@ class Watch:
     def unchanged(self) -> bool:
         """Whether nothing has changed."""
         return (
-            self._flavours == flavours()
+            self._flavors == flavors()
             and not any(any(read()) for read in self._empty)
             and all(list(read()) == before for read, before in self._equal)
             and all(all(map(is_, read(), before)) for read, before in self._same)
@@ -196,7 +196,7 @@ class _WatchedObjects:
         self.classes: dict[type, None] = {}
         self.questions: list[tuple[Callable[[], Any], Any]] = []
         self._keras_variable = getattr(sys.modules.get("keras"), "Variable", None)
-        self._kinds = (Trackable, *chain(*((one.metric, *one.seeds) for one in flavours())))
+        self._kinds = (Trackable, *chain(*((one.metric, *one.seeds) for one in flavors())))
         looks: dict[type, Looks] = {}
         seen: dict[int, Any] = {}
         stack = list(roots)

@@ -23,7 +23,7 @@ from tfckpt.live.objects.datasets import dataset_of
 from tfckpt.live.objects.traits import given_names, wire, with_traits
 from tfckpt.live.objects.tree import Tree, is_value
 from tfckpt.live.variables.derived import derives
-from tfckpt.live.variables.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.variables.flavors import flavor_of, is_optimizer, is_v1
 from tfckpt.live.variables.variables import is_variable, raw
 from tfckpt.live.variables.vocabularies import LayerVocabulary
 
@@ -174,8 +174,8 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         models,
         tuple(
             layer
-            for layer, node, flavour in tree.layers
-            if layer.built and _has_state(node) and derives(layer, flavour)
+            for layer, node, flavor in tree.layers
+            if layer.built and _has_state(node) and derives(layer, flavor)
         ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
@@ -198,8 +198,8 @@ def _found(optimizer: Node) -> bool:
 
 
 def is_model(obj: Any) -> bool:
-    flavour = flavour_of(obj)
-    return flavour is not None and isinstance(obj, flavour.model)
+    flavor = flavor_of(obj)
+    return flavor is not None and isinstance(obj, flavor.model)
 
 
 def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
@@ -214,7 +214,7 @@ def _roots(given: Mapping[str, Any]) -> dict[str, Root]:
             (keyword,) = solvers.values()
             roots[keyword] = names.OPTIMIZER
     if roots.get("") == "":
-        if flavour_of(given[""]) is not None:
+        if flavor_of(given[""]) is not None:
             roots[""] = names.OPTIMIZER if is_optimizer(given[""]) else names.MODEL
         elif is_value(given[""]):
             roots[""] = names.ROOT

@@ -33,7 +33,7 @@ from tfckpt.core.optimizer_names import (
     v1_class,
 )
 from tfckpt.live.variables.distributed import Sharded, in_parts
-from tfckpt.live.variables.flavours import flavour_of, is_optimizer, is_v1
+from tfckpt.live.variables.flavors import flavor_of, is_optimizer, is_v1
 from tfckpt.live.variables.variables import Trackable, is_variable, raw
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def in_order(tree: Tree, optimizer: Any) -> list[Node]:
 
 
 def _innermost(optimizer: Any) -> Any:
-    flavour = flavour_of(optimizer)
-    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+    flavor = flavor_of(optimizer)
+    while flavor is not None and isinstance(optimizer, flavor.loss_scale):
         optimizer = optimizer.inner_optimizer
     return optimizer
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Layer
     from tfckpt.core.names import Names, Node
     from tfckpt.live.objects.tree import Tree
-    from tfckpt.live.variables.flavours import Flavour
+    from tfckpt.live.variables.flavors import Flavor
 
-    _Found = tuple[Any, Node, Flavour]
+    _Found = tuple[Any, Node, Flavor]
 
 _OF_EACH = frozenset({"name", "built"})
 _PLAIN = (bool, int, float, str, type(None))
@@ -36,17 +36,17 @@ _NAMED = (types.FunctionType, types.BuiltinFunctionType, type)
 def given_names(tree: Tree) -> frozenset[int]:
     """The ids of the nodes of layers whose names look automatic, but were chosen by a user."""
     found: set[int] = set()
-    for parent, _, flavour in list(tree.layers):
+    for parent, _, flavor in list(tree.layers):
         inner = parent._flatten_layers(include_self=True, recursive=False)
         nodes = [n for layer in inner if (n := tree.node(layer)) is not None and _judged(n)]
-        beyond = [node for node in nodes if not _counted(node, flavour)]
+        beyond = [node for node in nodes if not _counted(node, flavor)]
         if len({id(node) for node in beyond}) < len({id(node) for node in nodes}):
-            in_turn = _in_turn(nodes, flavour)
+            in_turn = _in_turn(nodes, flavor)
             found |= {id(node) for node in beyond if _base(node) not in in_turn}
     return frozenset(found)
 
 
-def _in_turn(nodes: Sequence[Node], flavour: Flavour) -> set[str]:
+def _in_turn(nodes: Sequence[Node], flavor: Flavor) -> set[str]:
     """The automatic names that are numbered consecutively from a number that Keras has used.
 
     Keras generated them if it has reset its count since, or has another count in this thread
@@ -58,7 +58,7 @@ def _in_turn(nodes: Sequence[Node], flavour: Flavour) -> set[str]:
     return {
         base
         for base, (first, *others) in numbers.items()
-        if first < flavour.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
+        if first < flavor.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
     }
 
 
@@ -71,25 +71,25 @@ def _judged(node: Node) -> bool:
     return bool(node.base) and not node.base.endswith("_preprocessor")
 
 
-def _counted(node: Node, flavour: Flavour) -> bool:
+def _counted(node: Node, flavor: Flavor) -> bool:
     """Whether Keras may have generated the name in this process."""
     number = name_number(node.label)
     base = _base(node)
     return node.label == (f"{base}_{number}" if number else base) and (
-        number < flavour.counted(base)
+        number < flavor.counted(base)
     )
 
 
 def wire(tree: Tree) -> None:
     """Store at the node of each functional model how its layers are connected."""
-    for model, node, flavour in tree.layers:
+    for model, node, flavor in tree.layers:
         # tf_keras's Sequential is a functional model, which has no inputs before it is built.
-        if isinstance(model, flavour.functional) and model.inputs and model.outputs:
+        if isinstance(model, flavor.functional) and model.inputs and model.outputs:
             nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
-            node.wires = wires(_graph(model, flavour), nodes)
+            node.wires = wires(_graph(model, flavor), nodes)
 
 
-def _graph(model: Any, flavour: Flavour) -> Graph:
+def _graph(model: Any, flavor: Flavor) -> Graph:
     layers: dict[Any, Any] = {}
 
     def tensors(found: Iterable[Any]) -> list[Tensor]:
@@ -102,7 +102,7 @@ def _graph(model: Any, flavour: Flavour) -> Graph:
         nodes = getattr(layer, "_inbound_nodes", ())
         if tensor.call >= len(nodes):  # an input, or a node that was removed
             return None
-        return LayerCall(type(layer).__name__, tensors(flavour.inputs(nodes[tensor.call])))
+        return LayerCall(type(layer).__name__, tensors(flavor.inputs(nodes[tensor.call])))
 
     return Graph(tensors(model.inputs), tensors(model.outputs), call)
 

@@ -17,7 +17,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.names import Node, NodeKind, escaped
 from tfckpt.live.objects import optimizers
 from tfckpt.live.variables.distributed import owner
-from tfckpt.live.variables.flavours import Flavour, flavour_of, is_optimizer, name_of
+from tfckpt.live.variables.flavors import Flavor, flavor_of, is_optimizer, name_of
 from tfckpt.live.variables.savers import any_registered, has_saver
 from tfckpt.live.variables.variables import (
     Delegating,
@@ -94,7 +94,7 @@ class Tree:
     def __init__(self) -> None:
         self.unbuilt: list[tuple[Any, Node]] = []
         self.optimizers: list[tuple[Any, Node]] = []
-        self.layers: list[tuple[Any, Node, Flavour]] = []
+        self.layers: list[tuple[Any, Node, Flavor]] = []
         self.plain: list[tuple[Any, Node]] = []
         self.keras = False
         self._nodes: dict[int, Node] = {}
@@ -109,28 +109,28 @@ class Tree:
         """
         if is_variable(obj):
             return self.variable(obj, role)
-        if not isinstance(obj, (list, tuple, dict, Trackable)) and flavour_of(obj) is None:
+        if not isinstance(obj, (list, tuple, dict, Trackable)) and flavor_of(obj) is None:
             return None
         if (known := self._nodes.get(id(obj))) is not None:
             return known
-        flavour = flavour_of(obj)
-        self.keras |= flavour is not None
-        if flavour is not None and isinstance(obj, flavour.loss_scale):
+        flavor = flavor_of(obj)
+        self.keras |= flavor is not None
+        if flavor is not None and isinstance(obj, flavor.loss_scale):
             return self._scaled(obj)
-        if flavour is None and isinstance(obj, Delegating):
+        if flavor is None and isinstance(obj, Delegating):
             return self._delegated(obj, role)
         node = Node(NodeKind.GROUP)
         self._remember(obj, node)
-        self._fill(obj, node, flavour)
+        self._fill(obj, node, flavor)
         return node
 
-    def _fill(self, obj: Any, node: Node, flavour: Flavour | None) -> None:
+    def _fill(self, obj: Any, node: Node, flavor: Flavor | None) -> None:
         if is_optimizer(obj):
             node.kind = NodeKind.OPTIMIZER
             self.optimizers.append((obj, node))
             optimizers.describe(self, obj, node)
-        elif flavour is not None:
-            self._keras(obj, node, flavour)
+        elif flavor is not None:
+            self._keras(obj, node, flavor)
         elif isinstance(obj, dict):
             node.kind = NodeKind.LIST
             for key, value in obj.items():
@@ -195,14 +195,14 @@ class Tree:
             else:
                 self.attach(node, edge, child)
 
-    def _keras(self, obj: Any, node: Node, flavour: Flavour) -> None:
-        if isinstance(obj, flavour.metric):
+    def _keras(self, obj: Any, node: Node, flavor: Flavor) -> None:
+        if isinstance(obj, flavor.metric):
             for variable in obj.variables:
                 node.children.append((last_name(variable), self.variable(variable, Role.METRIC)))
-        elif isinstance(obj, flavour.seeds):
+        elif isinstance(obj, flavor.seeds):
             self._seed(obj, node)
         else:
-            self._layer(obj, node, flavour)
+            self._layer(obj, node, flavor)
 
     def _seed(self, generator: Any, node: Node) -> None:
         state = getattr(generator, "state", None)  # Keras 3's SeedGenerator
@@ -214,37 +214,37 @@ class Tree:
             self._remember(inner, node)
             self.variables.append(state)
 
-    def _layer(self, layer: Any, node: Node, flavour: Flavour) -> None:
-        self.layers.append((layer, node, flavour))
+    def _layer(self, layer: Any, node: Node, flavor: Flavor) -> None:
+        self.layers.append((layer, node, flavor))
         node.label, node.cls = name_of(layer), snake_case(type(layer).__name__)
-        bases = {flavour.automatic(type(layer).__name__), *_FEATURES}
-        if isinstance(layer, flavour.sequences):
+        bases = {flavor.automatic(type(layer).__name__), *_FEATURES}
+        if isinstance(layer, flavor.sequences):
             bases |= {"functional", "model"}
         node.base = weak_base(node.label, bases)
         bookkeeping: frozenset[str] = frozenset()
-        if isinstance(layer, flavour.sequences):
-            bookkeeping = flavour.sequence_attributes
+        if isinstance(layer, flavor.sequences):
+            bookkeeping = flavor.sequence_attributes
             node.kind = NodeKind.SEQUENCE
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
         if not layer.built:
             self.unbuilt.append((layer, node))
-        model = isinstance(layer, flavour.model)
+        model = isinstance(layer, flavor.model)
         for attribute, value in list(vars(layer).items()):
-            if attribute in flavour.plain_attributes or attribute in bookkeeping:
+            if attribute in flavor.plain_attributes or attribute in bookkeeping:
                 continue
-            if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavour):
+            if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavor):
                 continue
-            if isinstance(value, flavour.metric):
+            if isinstance(value, flavor.metric):
                 continue
             self.attach(node, attribute, value)
-        self._unnamed(layer, node, flavour)
+        self._unnamed(layer, node, flavor)
         if model:
-            self._model(layer, node, flavour)
+            self._model(layer, node, flavor)
         else:
             for metric in getattr(layer, "_metrics", ()):
                 self._metric(metric, node)
 
-    def _unnamed(self, layer: Any, node: Node, flavour: Flavour) -> None:
+    def _unnamed(self, layer: Any, node: Node, flavor: Flavor) -> None:
         """Add what Keras tracks on a layer but no attribute reaches, and its vocabulary."""
         below = _reached(node)
         own = [
@@ -258,7 +258,7 @@ class Tree:
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
         for inner in layer._flatten_layers(include_self=False, recursive=False):
-            found = None if isinstance(inner, flavour.metric) else self.node(inner)
+            found = None if isinstance(inner, flavor.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. Only their order identifies them, as in a layer sequence.
                 node.kind = NodeKind.SEQUENCE
@@ -267,13 +267,13 @@ class Tree:
         unnamed = [found for found in generators if found is not None and id(found) not in below]
         for index, found in enumerate(unnamed):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
-        for words in vocabularies(layer, flavour):
+        for words in vocabularies(layer, flavor):
             value = Node(NodeKind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
             node.children.append((words.name, value))
 
-    def _model(self, model: Any, node: Node, flavour: Flavour) -> None:
+    def _model(self, model: Any, node: Node, flavor: Flavor) -> None:
         optimizer = getattr(model, "optimizer", None)
-        if isinstance(optimizer, flavour.optimizers):
+        if isinstance(optimizer, flavor.optimizers):
             self.attach(node, "optimizer", optimizer)
         for metric in model.metrics:
             # Keras 3 hides the compiled metrics behind one CompileMetrics.
@@ -299,12 +299,12 @@ def _reached(node: Node) -> set[int]:
     return found
 
 
-def _has_layers(value: Any, flavour: Flavour) -> bool:
+def _has_layers(value: Any, flavor: Flavor) -> bool:
     """Whether it is a layer other than a metric, or a list or dict that holds one."""
     if isinstance(value, (list, tuple, dict)):
         inner = value.values() if isinstance(value, dict) else value
-        return any(_has_layers(each, flavour) for each in inner)
-    return isinstance(value, flavour.layer) and not isinstance(value, flavour.metric)
+        return any(_has_layers(each, flavor) for each in inner)
+    return isinstance(value, flavor.layer) and not isinstance(value, flavor.metric)
 
 
 def is_value(obj: Any) -> bool:

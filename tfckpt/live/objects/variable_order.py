@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.automatic_names import name_number
 from tfckpt.core.inventory import Layer, Ordered, Traits
 from tfckpt.core.names import NodeKind
-from tfckpt.live.variables.flavours import flavour_of, is_v1
+from tfckpt.live.variables.flavors import flavor_of, is_v1
 from tfckpt.live.variables.variables import is_variable, path, raw
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.names import Names
     from tfckpt.live.objects.tree import Tree
-    from tfckpt.live.variables.flavours import Flavour
+    from tfckpt.live.variables.flavors import Flavor
 
     Orders = dict[str, tuple[Ordered, ...]]
 
@@ -34,9 +34,9 @@ def own_orders(tree: Tree, named: Names) -> Orders:
     """Path of each layer, and of each optimizer with a known order → its own values."""
     names = {id(value.node): value.name for value in named.values}
     found: Orders = {}
-    for layer, node, flavour in tree.layers:
+    for layer, node, flavor in tree.layers:
         at = named.paths.get(id(node))
-        if at is not None and _writes_plainly(layer, flavour):
+        if at is not None and _writes_plainly(layer, flavor):
             _add(found, at, _own(layer), tree, names)
     for optimizer, node in tree.optimizers:
         at = named.paths.get(id(node))
@@ -64,8 +64,8 @@ def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple
     ``given`` holds the ids of nodes whose names look automatic but were chosen by a user.
     """
     found = {}
-    for model, node, flavour in list(tree.layers):
-        if not isinstance(model, flavour.model) or node.kind is NodeKind.SEQUENCE:
+    for model, node, flavor in list(tree.layers):
+        if not isinstance(model, flavor.model) or node.kind is NodeKind.SEQUENCE:
             continue
         if id(node) not in named.paths:
             continue
@@ -130,18 +130,18 @@ def _inside(layer: Any) -> Iterator[Any]:
         yield from _inside(inner)
 
 
-def _writes_plainly(layer: Any, flavour: Flavour) -> bool:
+def _writes_plainly(layer: Any, flavor: Flavor) -> bool:
     """Whether a layer's values are written by Keras's own ``save_own_variables``."""
     writer = getattr(type(layer), "save_own_variables", None)
     module = getattr(writer, "__module__", "")
     quantized = getattr(layer, "quantization_mode", None)
-    return isinstance(layer, flavour.layer) and module.startswith(_KERAS) and not quantized
+    return isinstance(layer, flavor.layer) and module.startswith(_KERAS) and not quantized
 
 
 def _trains_all(tree: Tree, optimizer: Any) -> bool:
     """Whether an optimizer has all trainable variables; a file does not tell which it had."""
-    flavour = flavour_of(optimizer)
-    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+    flavor = flavor_of(optimizer)
+    while flavor is not None and isinstance(optimizer, flavor.loss_scale):
         optimizer = optimizer.inner_optimizer
     listed = getattr(optimizer, "_trainable_variables", None)
     if listed is not None:
@@ -154,8 +154,8 @@ def _trains_all(tree: Tree, optimizer: Any) -> bool:
 
 def _state(optimizer: Any) -> list[Any]:
     """The optimizer variables that Keras writes; for a loss-scale optimizer, the inner one's."""
-    flavour = flavour_of(optimizer)
-    while flavour is not None and isinstance(optimizer, flavour.loss_scale):
+    flavor = flavor_of(optimizer)
+    while flavor is not None and isinstance(optimizer, flavor.loss_scale):
         optimizer = optimizer.inner_optimizer
     found = optimizer.variables
     return list(found() if callable(found) else found)

@@ -19,7 +19,7 @@ from tfckpt.errors import RestoreError
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.restoring.casting import cast
 from tfckpt.live.restoring.registered_functions import FUNCTIONS
-from tfckpt.live.variables.flavours import flavours
+from tfckpt.live.variables.flavors import flavors
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning.adaptation.change import show_shape
 from tfckpt.planning.adaptation.operations import PlanContext
@@ -269,7 +269,7 @@ def _filled(operation: _Operation) -> Any:
 
 def _initializer(name: str) -> Any:
     """The initializer of that name in an imported Keras, or None."""
-    names = [flavour.name for flavour in flavours()] or ["keras"]
+    names = [flavor.name for flavor in flavors()] or ["keras"]
     for module in names if re.fullmatch(r"\w+", name, re.ASCII) else ():
         with contextlib.suppress(ValueError, TypeError, AttributeError):
             return importlib.import_module(module).initializers.get(name)

@@ -20,12 +20,12 @@ from tfckpt.live.variables.variables import is_variable, raw
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfckpt.live.variables.flavours import Flavour
+    from tfckpt.live.variables.flavors import Flavor
 
 
-def derives(layer: Any, flavour: Flavour) -> bool:
+def derives(layer: Any, flavor: Flavor) -> bool:
     """Whether a layer caches values derived from its variables."""
-    return _finalizes(layer, flavour) or _loads_itself(layer)
+    return _finalizes(layer, flavor) or _loads_itself(layer)
 
 
 def derive_again(layers: Iterable[Any], models: Iterable[Any]) -> None:
@@ -63,9 +63,9 @@ def _derive_again(layer: Any) -> None:
         part.assign(value)
 
 
-def _finalizes(layer: Any, flavour: Flavour) -> bool:
+def _finalizes(layer: Any, flavor: Flavor) -> bool:
     own = getattr(type(layer), "finalize_state", None)
-    return own is not None and own is not getattr(flavour.layer, "finalize_state", None)
+    return own is not None and own is not getattr(flavor.layer, "finalize_state", None)
 
 
 def _loads_itself(layer: Any) -> bool:

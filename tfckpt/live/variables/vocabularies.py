@@ -21,7 +21,7 @@ from tfckpt.stored.bundles.writing.shard import index_checksum
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.live.variables.flavours import Flavour
+    from tfckpt.live.variables.flavors import Flavor
 
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
@@ -136,16 +136,16 @@ class Bins(LayerVocabulary):
         self._layer.bin_boundaries = words.tolist()
 
 
-def vocabularies(layer: Any, flavour: Flavour) -> Iterator[LayerVocabulary]:
+def vocabularies(layer: Any, flavor: Flavor) -> Iterator[LayerVocabulary]:
     """The vocabulary or bins of a layer, unless a variable holds them."""
     if not tf.executing_eagerly():
         return
-    if isinstance(layer, flavour.lookups):
+    if isinstance(layer, flavor.lookups):
         words = LayerVocabulary(layer)
         try:
             words.numpy()
         except (AttributeError, NotImplementedError, tf.errors.OpError):
             return  # a remote table that cannot be read must not block the save
         yield words
-    elif isinstance(layer, flavour.bins) and not (flavour.saves_bins and layer.num_bins):
+    elif isinstance(layer, flavor.bins) and not (flavor.saves_bins and layer.num_bins):
         yield Bins(layer)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flavour:
+class Flavor:
     """The classes that the inventory of live objects distinguishes."""
 
     name: str
@@ -45,7 +45,7 @@ class Flavour:
 
 
 @functools.cache
-def _keras3() -> Flavour:
+def _keras3() -> Flavor:
     import keras
     from keras.src.backend.common import global_state
     from keras.src.models.functional import Functional
@@ -54,7 +54,7 @@ def _keras3() -> Flavour:
     bookkeeping = frozenset(
         {"_functional", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth"}
     )
-    return Flavour(
+    return Flavor(
         "keras",
         keras.layers.Layer,
         keras.Model,
@@ -76,7 +76,7 @@ def _keras3() -> Flavour:
 
 
 @functools.cache
-def _tf_keras() -> Flavour:
+def _tf_keras() -> Flavor:
     import tf_keras
     from tf_keras.src import backend
     from tf_keras.src.engine.functional import Functional
@@ -95,7 +95,7 @@ def _tf_keras() -> Flavour:
             "_tensor_usage_count",
         }
     )
-    return Flavour(
+    return Flavor(
         "tf_keras",
         tf_keras.layers.Layer,
         tf_keras.Model,
@@ -126,7 +126,7 @@ def _attributes(layer: Any) -> frozenset[str]:
     return frozenset(vars(layer))
 
 
-def flavours() -> tuple[Flavour, ...]:
+def flavors() -> tuple[Flavor, ...]:
     """The flavors that the program has imported."""
     found = []
     # The last name that importing Keras 3 binds, in every release.
@@ -137,12 +137,12 @@ def flavours() -> tuple[Flavour, ...]:
     return tuple(found)
 
 
-def flavour_of(obj: Any) -> Flavour | None:
+def flavor_of(obj: Any) -> Flavor | None:
     """The flavor whose layer, optimizer, metric or seed generator an object is, or None."""
-    for flavour in flavours():
-        kinds = (flavour.layer, flavour.metric, *flavour.optimizers, *flavour.seeds)
+    for flavor in flavors():
+        kinds = (flavor.layer, flavor.metric, *flavor.optimizers, *flavor.seeds)
         if isinstance(obj, kinds):
-            return flavour
+            return flavor
     return None
 
 
@@ -153,8 +153,8 @@ def name_of(layer: Any) -> str:
 
 def is_optimizer(obj: Any) -> bool:
     """Whether it is an optimizer of either flavor, or one of ``tf.compat.v1.train``."""
-    flavour = flavour_of(obj)
-    return is_v1(obj) if flavour is None else isinstance(obj, flavour.optimizers)
+    flavor = flavor_of(obj)
+    return is_v1(obj) if flavor is None else isinstance(obj, flavor.optimizers)
 
 
 def is_v1(obj: Any) -> bool:
