@@ -96,7 +96,7 @@ class Bucket:
                 patch.setattr(numbering, "_taken", {})
                 patch.setattr(files, "_in_use", set())
                 patch.setattr(numbering, "_lock", threading.Lock())
-                patch.setattr(recovery, "_tidying", threading.Lock())
+                patch.setattr(recovery, "_recovery_lock", threading.Lock())
                 action()
 
         self.calls.clear()
