@@ -58,16 +58,18 @@ def main() -> None:
             drawn = generator(noise.normal([BATCH, NOISE]), training=True)
             is_drawn = discriminator(drawn, training=True)
             is_real = discriminator(real, training=True)
-            fooled = loss(tf.ones_like(is_drawn), is_drawn)
-            told = loss(tf.zeros_like(is_drawn), is_drawn) + loss(tf.ones_like(is_real), is_real)
+            generator_loss = loss(tf.ones_like(is_drawn), is_drawn)
+            discriminator_loss = loss(tf.zeros_like(is_drawn), is_drawn) + loss(
+                tf.ones_like(is_real), is_real
+            )
         for optimizer, model, value in (
-            (generator_optimizer, generator, fooled),
-            (discriminator_optimizer, discriminator, told),
+            (generator_optimizer, generator, generator_loss),
+            (discriminator_optimizer, discriminator, discriminator_loss),
         ):
             variables = model.trainable_variables
             optimizer.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
         step.assign_add(1)
-        return fooled, told
+        return generator_loss, discriminator_loss
 
     run = tfckpt.from_config(
         CONFIG,
@@ -82,8 +84,10 @@ def main() -> None:
     run.restore()
     print(f"begins after step {int(step)}")
     while int(step) < STEPS:
-        fooled, told = train_step(next(iterator))
-        run.save_if_due(metrics={"generator": float(fooled), "discriminator": float(told)})
+        generator_loss, discriminator_loss = train_step(next(iterator))
+        run.save_if_due(
+            metrics={"generator": float(generator_loss), "discriminator": float(discriminator_loss)}
+        )
     run.save()
     run.sync()
     owners = (generator, discriminator, generator_optimizer, discriminator_optimizer)

@@ -234,7 +234,7 @@ def test_another_vocabulary(source: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert_same(new, [np.stack([initial[0], table[2], initial[2], table[0]])])
 
 
-def test_grayscale_to_colours(source: str) -> None:
+def test_grayscale_to_colors(source: str) -> None:
     old, new = vision(2), vision(2, channels=3)
     write(source, model=old)
     restore("gray_to_rgb", model=new)

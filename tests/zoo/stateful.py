@@ -24,7 +24,7 @@ IMAGE = (4, 4, 1)
 X = np.random.default_rng(0).normal(size=(SAMPLES, *IMAGE)).astype(np.float32)
 Y = X.sum((1, 2, 3))[:, None]
 WEIGHTS = np.linspace(0.5, 1.5, SAMPLES, dtype=np.float32)
-SAID = ("not exact", "is reset", "reads every batch again", "draws later epochs anew")
+SAID = ("not exact", "is reset", "reads every batch again", "draws other numbers in later epochs")
 GLOBAL: dict[str, Any] = {}
 
 

@@ -49,7 +49,7 @@ def derive(policy: Policy, stored: Inventory, dtype_of: Callable[[Entry], str]) 
     >>> [(step.status.value, step.name, step.entry.dtype) for step in plan.steps]
     [('CAST', 'model/a/k', 'float16'), ('EXCLUDED', '', 'float32')]
     """
-    # Without live layers there is no order to compare with.
+    # Without live layers there are no positions to compare with.
     stored = Inventory(stored.source, stored.entries, aliases=stored.aliases)
     counters = {e.name: e for e in stored.entries.values() if is_save_counter(e)}
     routed = make_plan(policy, stored, Inventory("", counters)).steps

@@ -94,7 +94,7 @@ _NOTHING_RESTORED = (
 def callback_for(  # noqa: C901 (a class of short methods)
     run: Resumable, objects: Mapping[str, Any], verbose: int, *, start_over: bool
 ) -> Any:
-    """The callback, for the Keras flavour of the first Keras object."""
+    """The callback, for the Keras flavor of the first Keras object."""
     check_fit(objects)
     if _is_tf_keras(objects.values()):
         from tf_keras.callbacks import Callback
@@ -269,8 +269,8 @@ def no_training() -> tuple[dict[str, Any], Any]:
 
 
 def _is_tf_keras(objects: Iterable[Any]) -> bool:
-    flavour = next(filter(None, map(flavor_of, objects)), None)
-    return flavour is not None and flavour.name == "tf_keras"
+    flavor = next(filter(None, map(flavor_of, objects)), None)
+    return flavor is not None and flavor.name == "tf_keras"
 
 
 def _numbers(logs: Any) -> dict[str, float]:

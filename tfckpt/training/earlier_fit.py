@@ -26,7 +26,7 @@ class Earlier:
     """The last ``fit`` of a model in this process.
 
     Attributes:
-        function: Keras's train function, made anew when the model is compiled again; None in a
+        function: Keras's train function, replaced when the model is compiled again; None in a
             custom loop.
         trainable: id of a layer → whether it was trainable.
     """

@@ -66,7 +66,7 @@ class Functions:
 
 
 def own_train_function(model: Any) -> Any:
-    """Keras's train function of the model, which is made anew when the model is compiled again."""
+    """Keras's train function of the model, which is replaced when the model is compiled again."""
     function = model.train_function
     return function.own if isinstance(function, Hook) else function  # left by a `fit` that failed
 

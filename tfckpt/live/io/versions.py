@@ -1,7 +1,7 @@
 """The versions of TensorFlow and Keras: which are needed, and up to which tfckpt was tested.
 
 Nothing is refused because it is new. What is only for speed and leans on private names is left out
-on versions that no test has seen: each save then names its objects anew.
+on versions that no test has seen: each save then names its objects again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def untested() -> bool:
     if newer:
         logging.warning(
             "tfckpt: newer than the newest version that tfckpt was tested with: %s. Each save "
-            "names its objects anew, which is slower and leans on less",
+            "collects the names of its objects again, which takes longer",
             ", ".join(newer),
         )
     return bool(newer)

@@ -50,7 +50,7 @@ class KeyLayers:
         self._scopes: dict[str, set[str]] = defaultdict(set)
         self._variables: dict[str, set[str]] = defaultdict(set)
         for name in names:
-            # A nameless scope at the beginning cannot be told from the root.
+            # A nameless scope at the beginning cannot be distinguished from the root.
             if name.count("/") <= DEEPEST and not name.startswith("//"):
                 self._add(name)
         self._renamed: dict[str, str] = {"": ""}

@@ -67,7 +67,7 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
 _ARRAYS = {"EarlyStopping": "best_weights"}
 _SETTINGS = ("monitor", "mode")  # if they differ, `best` has another meaning
 _OURS = "tfckpt.training.callback"  # has no state of its own to save
-_FLAVOURS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
+_FLAVORS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
 _BEGINS = ("on_train_begin", "on_epoch_begin")
 
 
@@ -180,7 +180,7 @@ class _Described:
 
     callback: Any
     key: str
-    flavour: str
+    flavor: str
     base: str  # the Keras class in the table, "" if none
     named: tuple[str, ...] | None
 
@@ -206,7 +206,7 @@ class _Described:
         return {name: value for name, value in settings.items() if isinstance(value, str)}
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"flavour": self.flavour, "settings": self.settings()}
+        state: dict[str, Any] = {"flavour": self.flavor, "settings": self.settings()}
         attributes = {}
         lost = {}
         for name, value in self.attributes().items():
@@ -234,9 +234,9 @@ class _Described:
 
     def restore(self, entry: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
         """Why it, or a part of it, could not be restored; "" if it was."""
-        if entry["flavour"] != self.flavour:
-            saved = _FLAVOURS.get(entry["flavour"], "other code")
-            own = _FLAVOURS.get(self.flavour, "other code")
+        if entry["flavour"] != self.flavor:
+            saved = _FLAVORS.get(entry["flavour"], "other code")
+            own = _FLAVORS.get(self.flavor, "other code")
             return f"it was saved as a callback of {saved} and is now one of {own}"
         for name, then in entry["settings"].items():
             now = self.settings().get(name)
@@ -300,7 +300,7 @@ def _set_anew(cls: Any) -> set[str]:
         method
         for parent in cls.__mro__
         for name, method in vars(parent).items()
-        if name not in (*_BEGINS, "__init__") and package(parent) not in _FLAVOURS
+        if name not in (*_BEGINS, "__init__") and package(parent) not in _FLAVORS
     ]
     later = {name for each in others for name in set_in(each)}
     return {name for each in own for name in set_anew(each)} - later
@@ -309,7 +309,7 @@ def _set_anew(cls: Any) -> set[str]:
 @functools.cache
 def _set_by_program(cls: Any) -> set[str]:
     """Attributes that its methods set, even long after it was created."""
-    parents = [each for each in cls.__mro__ if package(each) not in _FLAVOURS]
+    parents = [each for each in cls.__mro__ if package(each) not in _FLAVORS]
     return {name for each in parents for name in set_in_methods(each)}
 
 
@@ -330,12 +330,12 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
             continue
         name = cls.__name__
         seen[name] = number = seen.get(name, 0) + 1
-        parents = [each for each in cls.__mro__ if package(each) in _FLAVOURS]
-        flavour = package(parents[0]) if parents else ""
+        parents = [each for each in cls.__mro__ if package(each) in _FLAVORS]
+        flavor = package(parents[0]) if parents else ""
         base = next((each.__name__ for each in parents if each.__name__ in _ATTRIBUTES), "")
         attributes = tuple(named[name]) if name in named else None
         key = name if number == 1 else f"{name} {number}"
-        described.append(_Described(callback, key, flavour, base, attributes))
+        described.append(_Described(callback, key, flavor, base, attributes))
         for attribute in attributes or ():
             if not hasattr(callback, attribute):
                 existing = ", ".join(sorted(_dict_of(callback)))

@@ -96,8 +96,8 @@ def _position(position: Position, *, whole: bool) -> str:
     batches = 0 if position.ended else position.calls * position.steps_per_execution
     done = [_many(position.finished, "epoch")] if position.finished or not batches else []
     done += [_many(batches, "batch")] if batches else []
-    anew = f"; epoch {position.epoch + 1} starts again" if batches and whole else ""
-    return f"{fit}after {' and '.join(done)}{anew}"
+    restarted = f"; epoch {position.epoch + 1} starts again" if batches and whole else ""
+    return f"{fit}after {' and '.join(done)}{restarted}"
 
 
 def _many(count: int, word: str) -> str:
