@@ -31,7 +31,8 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
     elif iterators.draws(iterator, captured, seeded=seeded):
         yield (
             "the dataset is random without a seed: a resumed training completes its epoch exactly, "
-            "but draws other numbers in later epochs; call keras.utils.set_random_seed to make it exact"
+            "but draws other numbers in later epochs; call keras.utils.set_random_seed to make it "
+            "exact"
             if kind == iterators.SAVED
             else "the dataset is random without a seed and cannot be saved, so a resumed training "
             "is not exact; call keras.utils.set_random_seed to make it exact"
