@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.live.program_state import iterators
 from tfckpt.live.program_state.captured import Captured, captured, together
 from tfckpt.training import fit_checks
+from tfckpt.training.keras_internals import dataset_of_fit, next_iterator_of_fit
 from tfckpt.training.state import refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.training.state.position import Position
     from tfckpt.training.state.resumption import Resumption
@@ -21,6 +22,11 @@ _ARRAYS = "data/"
 class Feed:
     """What the train function takes its batches from.
 
+    Args:
+        model: that it trains.
+        fit: number of the ``fit``.
+        passes: where it counts the iterators that Keras makes of the data, by that number.
+
     Attributes:
         iterator: the current one.
         iterators: how many there were, including the current one.
@@ -30,7 +36,10 @@ class Feed:
         content: a checksum of what the dataset is made of; "" if unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: Any, fit: int, passes: dict[int, int]) -> None:
+        self._model, self._fit, self._passes = model, fit, passes
+        passes[fit] = 0
+        self._made: Any = None  # the last one that was counted
         self.iterator: Any = None
         self.iterators = self.pulled = self.taken = 0
         self.ran_out: list[list[int]] = []
@@ -43,6 +52,7 @@ class Feed:
         """Take over the iterator of a call; whether it is another one than before."""
         if iterator is self.iterator:
             return False
+        self._count(iterator)
         dataset = getattr(iterator, "_dataset", None)
         if dataset is not None and dataset is not getattr(self.iterator, "_dataset", None):
             self._captured = captured(dataset)
@@ -53,6 +63,25 @@ class Feed:
         self.iterators += 1
         self.pulled = self.taken = 0
         return True
+
+    def _count(self, iterator: Any) -> None:
+        if iterator is not None and iterator is not self._made:
+            self._made = iterator
+            self._passes[self._fit] += 1
+
+    def epoch_ended(self) -> None:
+        """Keras 3 makes an iterator then that it may never train from."""
+        self._count(next_iterator_of_fit(self._model))
+
+    def pass_over(self, passes: Sequence[int]) -> None:
+        """Nothing is left to train; but another ``fit`` may go on with the same data.
+
+        Args:
+            passes: how many iterators Keras had made for each ``fit``.
+        """
+        for number in passes[self._fit : self._fit + 1]:
+            iterators.count_passes(dataset_of_fit(self._model), number)
+            self._passes[self._fit] = number
 
     @property
     def element(self) -> str:

@@ -73,7 +73,7 @@ class Loop:
         self._epoch = self._calls = self._last_calls = 0
         self.batches_of_last_call = 0
         self._ended = self._direct = self._resumed = self._asked = False
-        self._feed = Feed()
+        self._feed = Feed(self._model, self._fit, fits.passes)
         self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
         self._logs: Any = None
         self._checks_left = 2  # before the first step, and after it
@@ -144,8 +144,8 @@ class Loop:
 
     def epoch_ends(self) -> None:
         """After an epoch, which may be the saved position."""
-        self._ended = True
-        target = self._target
+        self._ended, target = True, self._target
+        self._feed.epoch_ended()
         if target is None or self._epoch < target.epoch:
             return
         with self._or_as_before():
@@ -215,7 +215,7 @@ class Loop:
             callbacks=callback_state.collect(self._others, self._named),
             arrays=list(arrays),
         )
-        return described(position, held, self._fits.histories, values), held
+        return described(position, held, self._fits, values), held
 
     # Back to the saved position
 
@@ -234,12 +234,14 @@ class Loop:
         if position.fit > self._fit:
             self._say_once(fit_checks.about_another(self._fit, position))
             self._later = resumption
+            self._feed.pass_over(resumption.passes)
             build_compiled(self._model)  # at the end Keras reads the averages of its optimizer
             return self._epochs
         self._resumption = resumption
         stopped = position.ended and position.stopped and "callbacks" in resumption.parts
         if position.finished >= self._epochs or stopped:
             self._direct = True
+            self._feed.pass_over(resumption.passes)
             self._resolve(position)
             self._say_once(fit_checks.about_end(position.finished, self._epochs, self._fit))
             self._target = position

@@ -141,7 +141,12 @@ def with_variables(model: Any, find: Callable[[], _T]) -> _T:
 
 
 def _batch_spec(model: Any) -> Any:
-    """The ``element_spec`` of the running ``fit``; None if unknown.
+    """The ``element_spec`` of the running ``fit``; None if unknown."""
+    return getattr(dataset_of_fit(model), "element_spec", None)
+
+
+def dataset_of_fit(model: Any) -> Any:
+    """The dataset from which the running ``fit`` makes its iterators; None if unknown.
 
     Keras has created the dataset by then, reading a first batch if it has to.
     """
@@ -151,7 +156,15 @@ def _batch_spec(model: Any) -> Any:
             if dataset is None:
                 dataset = getattr(local.get("data_handler"), "_dataset", None)  # tf_keras
             if dataset is not None:
-                return getattr(dataset, "element_spec", None)
+                return dataset
+    return None
+
+
+def next_iterator_of_fit(model: Any) -> Any:
+    """The iterator that Keras 3 made for the next steps of the running ``fit``, or None."""
+    for local in _locals_of_callers():
+        if local.get("self") is model and "epoch_iterator" in local:
+            return getattr(local["epoch_iterator"], "_current_iterator", None)
     return None
 
 

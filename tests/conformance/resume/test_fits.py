@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfckpt
 
@@ -61,13 +62,23 @@ def averages(keras: Any, model: Any, number: int) -> None:
 class Program:
     """A program of two ``fit``, which can be started again and again.
 
+    Args:
+        data: makes what both ``fit`` are given.
+
     Attributes:
         between: the weights that it saw between the two.
     """
 
-    def __init__(self, keras: Any, prepare: Callable[..., None], directory: Path) -> None:
+    def __init__(
+        self,
+        keras: Any,
+        prepare: Callable[..., None],
+        directory: Path,
+        data: Callable[[], dict[str, Any]] = lambda: {"x": X, "y": Y, "batch_size": 4},
+    ) -> None:
         self._keras = keras
         self._prepare = prepare
+        self._data = data
         where = {"directory": str(directory)}
         save = {"every_steps": 1, "every_epochs": 1}
         self.config = {
@@ -82,7 +93,7 @@ class Program:
         keras.utils.set_random_seed(3)
         self.model = model = network(keras)
         self.run = run = tfckpt.from_config(self.config, model=model)
-        callback = run.callback(verbose)
+        callback, data = run.callback(verbose), self._data()
         for number, epochs in enumerate(EPOCHS):
 
             class Kill(keras.callbacks.Callback):
@@ -99,7 +110,7 @@ class Program:
             if number:
                 self.between = model.get_weights()
             callbacks = [callback, Kill()]
-            fitted = model.fit(X, Y, batch_size=4, epochs=epochs, verbose=0, callbacks=callbacks)
+            fitted = model.fit(**data, epochs=epochs, verbose=0, callbacks=callbacks)
         variables = model.optimizer.variables
         variables = variables() if callable(variables) else variables
         state = [np.asarray(variable) for variable in variables]
@@ -123,6 +134,32 @@ def test_it_ends_as_if_it_had_not_been_killed(program, flavour, tmp_path, change
     whole = Program(flavour, change, tmp_path / "whole").start()
     killed = program(change)
     for place in ((0, 1, 1), (1, 0, 0), (1, 1, 1), (1, 2, 0)):
+        killed.killed(*place)
+    np.testing.assert_equal(killed.start(), whole)
+
+
+def shuffled() -> dict[str, Any]:
+    return {"x": tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(12).batch(4)}
+
+
+def shuffled_and_filtered() -> dict[str, Any]:
+    """Of no known size."""
+    kept = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(12).filter(lambda x, y: x[0] > -2)
+    return {"x": kept.batch(4)}
+
+
+def by_steps() -> dict[str, Any]:
+    return {**shuffled(), "steps_per_epoch": 3}
+
+
+@pytest.mark.parametrize("data", [shuffled, shuffled_and_filtered, by_steps])
+def test_the_shuffles_of_what_two_fits_are_given_go_on(flavour, tmp_path, data) -> None:
+    """A dataset counts its passes: those of a ``fit`` that is passed over too."""
+    if data is by_steps and flavour.__name__ == "tf_keras":
+        pytest.skip("tf_keras trains one epoch of such data")
+    whole = Program(flavour, unfreezes, tmp_path / "whole", data).start()
+    killed = Program(flavour, unfreezes, tmp_path / "run", data)
+    for place in ((1, 0, 0), (1, 1, 1), (1, 2, 0)):
         killed.killed(*place)
     np.testing.assert_equal(killed.start(), whole)
 

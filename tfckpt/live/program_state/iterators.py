@@ -89,6 +89,13 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
     return dataset is not None and any(unseeded for _, unseeded in _shuffles(dataset))
 
 
+def count_passes(dataset: Any, number: int) -> None:
+    """Have the shuffles of a dataset count passes, as if so many iterators had been made of it."""
+    if isinstance(dataset, tf.data.Dataset) and _one_pass(dataset) and list(_shuffles(dataset)):
+        for _ in range(number):
+            iter(dataset)
+
+
 def _one_pass(dataset: Any) -> bool:
     """Whether each new iterator counts exactly one pass of each shuffle."""
     return not any(called for called, _ in _shuffles(dataset))

@@ -12,10 +12,21 @@ from tfckpt.training.state import callback_state
 from tfckpt.training.state.extra_state import Beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 KEY = "histories"
+PASSES = "passes"
+_MOST_PASSES = 1 << 20
 _HISTORY = "History"
+
+
+def passes_in(training: Mapping[str, Any]) -> list[int]:
+    """The numbers of iterators in a record; [] if they are missing or invalid."""
+    found = training.get(PASSES)
+    valid = isinstance(found, list) and all(
+        type(each) is int and 0 <= each <= _MOST_PASSES for each in found
+    )
+    return found if valid else []  # type: ignore[return-value]
 
 
 class Fits:
@@ -24,6 +35,7 @@ class Fits:
     Attributes:
         begun: number of calls, including the running one.
         histories: of the calls before the running one, as JSON values.
+        passes: number of the ``fit`` → how many iterators Keras has made of its dataset.
         beginning: the state of the program's own code before the first epoch of all.
         interrupted: whether the last call has not finished.
     """
@@ -31,6 +43,7 @@ class Fits:
     def __init__(self) -> None:
         self.begun = 0
         self.histories: list[Any] = []
+        self.passes: dict[int, int] = {}
         self.beginning = Beginning()
         self.interrupted = False
         self._again = False
@@ -58,6 +71,11 @@ class Fits:
             self._known = saved[self.begun] if isinstance(saved[self.begun], dict) else {}
         self.begun += 1
         self.interrupted = True
+
+    def described(self, fit: int) -> dict[str, list[Any]]:
+        """The entries of the commit record for the calls up to ``fit``."""
+        passes = [self.passes.get(number, 0) for number in range(fit + 1)]
+        return {KEY: list(self.histories), PASSES: passes}
 
     def end(self) -> None:
         """The running call has finished: restore its ``History`` if it trained nothing."""

@@ -59,6 +59,7 @@ class Resumption:
         epoch: number of finished epochs.
         position: in the data; None if no ``fit`` has saved the checkpoint.
         histories: ``History`` of each ``fit`` before the saved one.
+        passes: how many iterators Keras had made for each ``fit`` so far; older records lack it.
         values: plain values outside the objects of the run.
         parts: which parts of the training state are restored.
         words: the same as a sentence, for the report.
@@ -87,6 +88,7 @@ class Resumption:
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self.prefix) if record else None
         self.histories = record.training.get(fits.KEY) if record else None
+        self.passes = fits.passes_in(record.training) if record else []
         self.values = record.training.get(extra_state.KEY, {}) if record else {}
         self._generators()
 
@@ -221,10 +223,10 @@ def _without_training(choice: Choice) -> Choice:
 
 
 def described(
-    position: Position, held: Any, histories: Sequence[Any], values: Mapping[str, Any]
+    position: Position, held: Any, calls: fits.Fits, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The training state for the commit record."""
-    optional = {fits.KEY: list(histories), extra_state.KEY: dict(values)}
+    optional = {**calls.described(position.fit), extra_state.KEY: dict(values)}
     more = {key: value for key, value in optional.items() if value}
     return {KEY: position.to_json()[KEY], KEYWORD: held is not None, **more}
 
