@@ -1,7 +1,8 @@
 """Random small trainings, each stopped twice: resumed exactly, or it was said that it is not.
 
-Data that draws, state that no model holds, layers with state, two optimizers, Keras's callbacks
-(``zoo/stateful``), in both flavours.
+Data that draws, state that no model holds, layers with state, two optimizers, Keras's callbacks,
+validation, several ``fit`` (``zoo/stateful``, ``zoo/stopped``), in both flavours; stopped by an
+exception, or killed, in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING
 import keras
 import pytest
 import tensorflow as tf
-from zoo.stateful import drawn_training, stopped_twice
+from zoo.forkserver import ForkServer
+from zoo.stopped import drawn_training, killed_twice, stopped_twice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 tf_keras = pytest.importorskip("tf_keras")
@@ -23,14 +26,18 @@ tf_keras = pytest.importorskip("tf_keras")
 _START = 4
 
 
-def _search(number: int, start: int, directory: Path) -> None:
+def _search(number: int, start: int, directory: Path, server: ForkServer | None = None) -> None:
     draw = random.Random(start)
     shares: collections.Counter[str] = collections.Counter()
     wrong = []
     for count in range(number):
         flavour = (keras, tf_keras)[count % 2]
         words = drawn_training(draw)
-        verdict, said = stopped_twice(flavour, words, str(directory / str(count)), draw)
+        where = str(directory / str(count))
+        if server is None:
+            verdict, said = stopped_twice(flavour, words, where, draw)
+        else:
+            verdict, said = killed_twice(server, flavour.__name__, words, where, draw)
         shares[verdict] += 1
         if verdict == "wrong":
             wrong.append((flavour.__name__, words, said))
@@ -47,6 +54,22 @@ def _no_generators_left():
 
 def test_a_sample_of_trainings_is_resumed_exactly_or_says_so(tmp_path) -> None:
     _search(12, _START, tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[ForkServer]:
+    preload = ("tensorflow", "keras", "tf_keras", "tfckpt", "zoo.stopped")
+    with ForkServer(preload=preload) as server:
+        yield server
+
+
+def test_a_sample_of_killed_trainings_is_resumed_exactly_or_says_so(tmp_path, server) -> None:
+    _search(4, _START, tmp_path, server)
+
+
+@pytest.mark.long
+def test_a_hundred_killed_trainings_are_resumed_exactly_or_say_so(tmp_path, server) -> None:
+    _search(100, random.SystemRandom().randrange(1 << 32), tmp_path, server)
 
 
 @pytest.mark.long

@@ -1,30 +1,17 @@
-"""Small trainings with state in all kinds of places, stopped and begun again in one process.
-
-A training is made of words, one of each group; nothing of it survives but its directory. Stopped
-means that a callback raises before a batch, with all that was made being made anew afterwards.
-"""
+"""Parts of small trainings with state in all kinds of places, by words (``zoo/stopped``)."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-import tfckpt.callbacks
-
-if TYPE_CHECKING:
-    import random
-
-EPOCHS, SAMPLES, BATCH = 3, 14, 4
+SAMPLES, BATCH = 14, 4  # the last batch is shorter
 IMAGE = (4, 4, 1)
 X = np.random.default_rng(0).normal(size=(SAMPLES, *IMAGE)).astype(np.float32)
 Y = X.sum((1, 2, 3))[:, None]
 WEIGHTS = np.linspace(0.5, 1.5, SAMPLES, dtype=np.float32)
-SAID = ("not exact", "is reset", "reads every batch again", "draws other numbers in later epochs")
 GLOBAL: dict[str, Any] = {}
 
 
@@ -52,32 +39,40 @@ def flat(image: Any, y: Any, function: Any) -> Any:
 
 def nested() -> Any:
     function = noise()
-    return dataset().flat_map(lambda image, y: flat(image, y, function)).batch(BATCH)
+    return dataset().flat_map(lambda image, y: flat(image, y, function))
 
 
 def drawn(image: Any, y: Any) -> Any:
     return image + 0.1 * tf.random.uniform([]), y
 
 
+# Keras module, how many samples, and how these make batches → what `fit` is given
 DATA: dict[str, Any] = {
-    "arrays": lambda keras: {"x": X, "y": Y, "batch_size": BATCH},
-    "weighted": lambda keras: {"x": X, "y": Y, "batch_size": BATCH, "sample_weight": WEIGHTS},
-    "dataset": lambda keras: {"x": dataset().batch(BATCH)},
-    "augmented": lambda keras: {"x": dataset().batch(BATCH).map(augmenter(keras))},
-    "augmented_ahead": lambda keras: {
-        "x": dataset().batch(BATCH).map(augmenter(keras), num_parallel_calls=1).prefetch(2)
+    "arrays": lambda keras, n, batched: {"x": X[:n], "y": Y[:n], "batch_size": BATCH},
+    "weighted": lambda keras, n, batched: {
+        "x": X[:n],
+        "y": Y[:n],
+        "batch_size": BATCH,
+        "sample_weight": WEIGHTS[:n],
     },
-    "noisy": lambda keras: {"x": dataset().map(noise()).batch(BATCH).prefetch(2)},
-    "noisy_shuffled": lambda keras: {"x": dataset().map(noise()).shuffle(5).batch(BATCH)},
-    "noisy_repeated": lambda keras: {
-        "x": dataset().map(noise()).repeat().batch(BATCH).prefetch(2),
+    "dataset": lambda keras, n, batched: {"x": batched(dataset())},
+    "augmented": lambda keras, n, batched: {"x": batched(dataset()).map(augmenter(keras))},
+    "augmented_ahead": lambda keras, n, batched: {
+        "x": batched(dataset()).map(augmenter(keras), num_parallel_calls=1).prefetch(2)
+    },
+    "noisy": lambda keras, n, batched: {"x": batched(dataset().map(noise())).prefetch(2)},
+    "noisy_shuffled": lambda keras, n, batched: {
+        "x": batched(dataset().map(noise()).shuffle(5)),
+    },
+    "noisy_repeated": lambda keras, n, batched: {
+        "x": batched(dataset().map(noise()).repeat()).prefetch(2),
         "steps_per_epoch": 4,
     },
-    "nested": lambda keras: {"x": nested()},
-    "drawn": lambda keras: {"x": dataset().map(drawn).batch(BATCH)},
-    "noisy_and_drawn": lambda keras: {"x": dataset().map(noise()).map(drawn).batch(BATCH)},
-    "at_once": lambda keras: {
-        "x": dataset().map(noise(), num_parallel_calls=4).batch(BATCH).prefetch(2)
+    "nested": lambda keras, n, batched: {"x": batched(nested())},
+    "drawn": lambda keras, n, batched: {"x": batched(dataset().map(drawn))},
+    "noisy_and_drawn": lambda keras, n, batched: {"x": batched(dataset().map(noise()).map(drawn))},
+    "at_once": lambda keras, n, batched: {
+        "x": batched(dataset().map(noise(), num_parallel_calls=4)).prefetch(2)
     },
 }
 
@@ -264,6 +259,8 @@ def network(keras: Any, kind: str, more: dict[str, Any]) -> Any:
         "dense": [],
         "dropout": [layers.Dropout(0.4, seed=2)],
         "norm": [layers.BatchNormalization()],
+        "lstm": [layers.Reshape((3, 1)), layers.LSTM(3, stateful=True)],
+        "gru": [layers.Reshape((3, 1)), layers.GRU(3, stateful=True)],
     }[kind]
     dense = {f"kernel_{name}": more[name] for name in ("regularizer", "constraint") if name in more}
 
@@ -282,8 +279,9 @@ def network(keras: Any, kind: str, more: dict[str, Any]) -> Any:
             return {"loss": error}
 
     kind_of_model = Counting if more.get("counts") else keras.Sequential
+    inputs = keras.Input(IMAGE, batch_size=BATCH if kind in RECURRENT else None)
     model = kind_of_model(
-        [keras.Input(IMAGE), layers.Flatten(), layers.Dense(3, **dense), *between, layers.Dense(1)]
+        [inputs, layers.Flatten(), layers.Dense(3, **dense), *between, layers.Dense(1)]
     )
     if more.get("counts"):
         model.batches = 0
@@ -292,7 +290,8 @@ def network(keras: Any, kind: str, more: dict[str, Any]) -> Any:
     return model
 
 
-MODELS = ("dense", "dropout", "norm")
+RECURRENT = ("lstm", "gru")  # with a state from batch to batch
+MODELS = ("dense", "dropout", "norm", *RECURRENT)
 OPTIMIZERS: dict[str, Any] = {
     "adam": lambda keras: keras.optimizers.Adam(0.02),
     "momentum": lambda keras: keras.optimizers.SGD(0.01, momentum=0.9),
@@ -303,82 +302,22 @@ CALLBACKS: dict[str, Any] = {
     "stopping": lambda keras: [
         keras.callbacks.EarlyStopping("loss", patience=2, restore_best_weights=True)
     ],
+    "stopping_early": lambda keras: [
+        keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)
+    ],
     "scheduled": lambda keras: [
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: float(rate) * 0.7)
     ],
 }
-GROUPS: tuple[Any, ...] = (DATA, STATE, MODELS, OPTIMIZERS, CALLBACKS)
-
-
-def drawn_training(draw: random.Random) -> tuple[str, ...]:
-    """One word of each group; a schedule leaves no rate to change."""
-    words = tuple(draw.choice(list(group)) for group in GROUPS)
-    return (*words[:-1], "alone") if words[1] == "in_schedule" else words
-
-
-def train(
-    keras: Any, words: tuple[str, ...], directory: str = "", stop: Any = None
-) -> tuple[list[Any] | None, str]:
-    """Train to the end, or up to an epoch and batch.
-
-    Returns:
-        Weights, state of the optimizer and ``History``, None where it was stopped; what was said.
-    """
-    data, state, kind, optimizer, callbacks = words
-    keras.utils.set_random_seed(5)
-    compiled, others = STATE[state](keras)
-    own = {name: compiled.pop(name, None) for name in ("regularizer", "constraint", "counts")}
-    model = network(keras, kind, {name: value for name, value in own.items() if value is not None})
-    model.compile(**{"optimizer": OPTIMIZERS[optimizer](keras), "metrics": ["mae"], **compiled})
-
-    class Stop(keras.callbacks.Callback):
-        epoch = -1
-
-        def get_state(self) -> dict[str, Any]:
-            return {}
-
-        def set_state(self, state: Any) -> None:
-            pass
-
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.epoch = epoch
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if (self.epoch, batch) == stop:
-                raise KeyboardInterrupt
-
-    others += [*CALLBACKS[callbacks](keras), Stop()]
-    if directory:
-        others.append(tfckpt.callbacks.resume(model, directory, save_freq=1))
-    given = DATA[data](keras)
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        try:
-            history = model.fit(**given, epochs=EPOCHS, verbose=0, callbacks=others)
-        except KeyboardInterrupt:
-            return None, said.getvalue()
-    slots = model.optimizer.variables
-    values = [np.asarray(v) for v in (*model.weights, *(slots() if callable(slots) else slots))]
-    return [*values, history.epoch, sorted(history.history.items())], said.getvalue()
-
-
-def same(first: list[Any], second: list[Any]) -> bool:
-    return len(first) == len(second) and all(
-        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
-        for a, b in zip(first, second, strict=True)
-    )
-
-
-def stopped_twice(
-    keras: Any, words: tuple[str, ...], directory: str, draw: random.Random
-) -> tuple[str, str]:
-    """``exact``, ``said`` or ``wrong``, and what was said before the first step that counted."""
-    whole, _ = train(keras, words)
-    places = list(itertools.product(range(EPOCHS), range(4)))[1:]
-    for place in sorted(draw.sample(places, 2)):
-        train(keras, words, directory, place)
-    ended, said = train(keras, words, directory)
-    assert whole is not None
-    assert ended is not None
-    if same(whole, ended):
-        return "exact", said
-    return "said" if any(each in said for each in SAID) else "wrong", said
+VALIDATION: dict[str, Any] = {
+    "unvalidated": dict,
+    "validated": lambda: {"validation_data": (X[:8], Y[:8]), "validation_batch_size": BATCH},
+    "validated_by_dataset": lambda: {
+        "validation_data": tf.data.Dataset.from_tensor_slices((X[:8], Y[:8])).batch(BATCH)
+    },
+    "validated_at_times": lambda: {
+        "validation_data": (X[:8], Y[:8]),
+        "validation_batch_size": BATCH,
+        "validation_freq": 2,
+    },
+}

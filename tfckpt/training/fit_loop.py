@@ -59,10 +59,9 @@ class Loop:
     ) -> None:
         self._callback = callback
         self._model = callback.model
-        self._objects = objects
+        self._objects, self._named = objects, named
         self._fits = fits
         self._say = say
-        self._named = named
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._fit = fits.begin(self._others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from zoo.stateful import stopped_twice
+from zoo.stopped import stopped_twice
 
 # What the data draws from, and a state somewhere else.
 EXACT = [
