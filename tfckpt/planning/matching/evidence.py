@@ -75,9 +75,12 @@ def same_creation_order(kind: str, stored: Sequence[Layer], live: Sequence[Layer
 
 
 def _creation_order(layers: Sequence[Layer]) -> list[int]:
-    """The indices of layers of one class in order of creation; empty if unknown."""
-    numbers = [layer.number for layer in layers]
-    if -1 in numbers or len(set(numbers)) < len(numbers):
+    """The indices of layers of one class in order of creation; empty if unknown.
+
+    Layers with names of their own have no number, and say nothing about the others.
+    """
+    numbers = [layer.number for layer in layers if layer.number != -1]
+    if len(set(numbers)) < len(numbers):
         return []
     return sorted(range(len(numbers)), key=numbers.__getitem__)
 
