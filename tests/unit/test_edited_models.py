@@ -169,7 +169,7 @@ def test_a_named_layer_of_the_class_does_not_hide_the_order_of_the_others(kind, 
         old.save_weights(path)
     restored(path, old, model(exchanged=False))
     said = refused(path, model(exchanged=True))
-    assert "layers of that kind" in said or "its layers were made in another order" in said
+    assert "layers of that class" in said or "its layers were created in another order" in said
 
 
 def test_a_layer_under_another_ones_attribute_is_refused(flavour, tmp_path):

@@ -250,9 +250,9 @@ def test_a_step_that_cannot_be_traced_is_named(flavour, tmp_path) -> None:
         return model, ARRAYS
 
     start(flavour, program, tmp_path / "run")
-    with pytest.raises(tfckpt.NotBuiltError, match="'net' has variables that its") as e:
+    with pytest.raises(tfckpt.NotBuiltError, match="Net 'net' creates variables in its first") as e:
         start(flavour, program, tmp_path / "run")
-    assert "call the model once on a batch before `fit`" in str(e.value)
+    assert "before `fit`, call the model once on a batch" in str(e.value)
 
 
 def test_a_callback_may_train_a_batch_of_its_own(flavour, tmp_path, stop) -> None:
