@@ -83,6 +83,13 @@ class Feed:
             iterators.count_passes(dataset_of_fit(self._model), number)
             self._passes[self._fit] = number
 
+    def done(self, passes: Sequence[int]) -> Iterator[str]:
+        """As ``pass_over``, for a finished ``fit``; which state of its dataset is not restored."""
+        self.pass_over(passes)
+        dataset = dataset_of_fit(self._model)
+        if hasattr(dataset, "_functions"):  # a strategy's is opaque
+            yield from fit_checks.about_shared_data(dataset, captured(dataset))
+
     @property
     def element(self) -> str:
         """Dtypes and shapes of a batch; "" before the first."""

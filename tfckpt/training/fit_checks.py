@@ -39,6 +39,16 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
         )
 
 
+def about_shared_data(dataset: Any, captured: Captured) -> Iterator[str]:
+    """Which state of the dataset of a finished ``fit`` is not restored for a later one."""
+    if captured.handles or not iterators.counts_its_iterators(dataset):
+        yield (
+            "the dataset has variables, or a shuffle inside a repeat or another shuffle, which "
+            "start again: if a later `fit` of this program reads the same dataset, training is not "
+            "exact; give each `fit` its own dataset"
+        )
+
+
 def about_calls(captured: Captured) -> Iterator[str]:
     """Whether functions of the dataset run in parallel and draw from the same state."""
     if captured.races:

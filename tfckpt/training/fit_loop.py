@@ -240,7 +240,7 @@ class Loop:
         stopped = position.ended and position.stopped and "callbacks" in resumption.parts
         if position.finished >= self._epochs or stopped:
             self._direct = True
-            self._feed.pass_over(resumption.passes)
+            self._say_once(*self._feed.done(resumption.passes))
             self._resolve(position)
             self._say_once(fit_checks.about_end(position.finished, self._epochs, self._fit))
             self._target = position

@@ -164,6 +164,31 @@ def test_the_shuffles_of_what_two_fits_are_given_go_on(flavour, tmp_path, data) 
     np.testing.assert_equal(killed.start(), whole)
 
 
+def noisy() -> dict[str, Any]:
+    generator = tf.random.Generator.from_seed(3)
+    drawn = tf.data.Dataset.from_tensor_slices((X, Y)).map(
+        lambda x, y: (x + generator.normal([4]), y)
+    )
+    return {"x": drawn.batch(4)}
+
+
+def shuffled_again() -> dict[str, Any]:
+    return {"x": tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(12).repeat(2).batch(8)}
+
+
+@pytest.mark.parametrize("data", [noisy, shuffled_again, shuffled])
+def test_data_that_begins_anew_after_a_fit_that_was_over_is_said(
+    flavour, tmp_path, data, capsys
+) -> None:
+    """Its own variables, and passes that are not its iterators."""
+    program = Program(flavour, unfreezes, tmp_path / "run", data)
+    program.killed(1, 0, 0)
+    capsys.readouterr()
+    program.killed(1, 0, 1, verbose=1)
+    told = "give each `fit` its own dataset" in capsys.readouterr().out
+    assert told == (data is not shuffled)
+
+
 def test_a_fit_that_was_over_is_skipped_and_said(program, tmp_path, capsys) -> None:
     killed = program(unfreezes)
     killed.killed(1, 1, 1)

@@ -96,6 +96,11 @@ def count_passes(dataset: Any, number: int) -> None:
             iter(dataset)
 
 
+def counts_its_iterators(dataset: Any) -> bool:
+    """Whether the passes of its shuffles are its iterators, as far as that is known."""
+    return not isinstance(dataset, tf.data.Dataset) or _one_pass(dataset)
+
+
 def _one_pass(dataset: Any) -> bool:
     """Whether each new iterator counts exactly one pass of each shuffle."""
     return not any(called for called, _ in _shuffles(dataset))
