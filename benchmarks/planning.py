@@ -80,7 +80,7 @@ class Blocks(keras.Model):
 def _marks(side: Inventory, altered: int) -> dict[str, ValueChecksum]:
     """A checksum for each value; those of each ``altered``-th are as no other's."""
     return {
-        name: ValueChecksum(number if number % altered else -number - altered, telling=True)
+        name: ValueChecksum(number if number % altered else -number - altered, distinctive=True)
         for number, name in enumerate(side.entries)
     }
 

@@ -97,7 +97,7 @@ CONFIGS = {
         "version: 1\nmanager: {directory: runs/a, keep: 3}\n",
         [r"t\.yaml:2", "expected a list, found the number 3", "list of mappings", "`latest`"],
     ),
-    "two documents": ("version: 1\n---\nversion: 1\n", [r"t\.yaml:2", "second document"]),
+    "two documents": ("version: 1\n---\nversion: 1\n", [r"t\.yaml:2", "second YAML document"]),
     "a number as in 1e3": (
         "version: 1\nmanager: {directory: runs/a, save: {every_steps: 1e3}}\n",
         ["every_steps", r"whole number, found the number 1000\.0"],
