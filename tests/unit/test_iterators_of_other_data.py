@@ -238,7 +238,7 @@ def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
 
 
 def test_a_save_does_not_look_at_the_functions_of_the_data_again(monkeypatch) -> None:
-    feed = Feed()
+    feed = Feed(None, 0, {})
     feed.takes(iter(RANGE(4).map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64))))
     next(feed.iterator)
     monkeypatch.setattr("tfckpt.live.program_state.captured._operations", None)
