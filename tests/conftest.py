@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import random
 import shutil
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +104,31 @@ def corpus() -> Path:
     if not path.is_dir():
         pytest.skip(f"no corpus of checkpoints at {path}; TFCKPT_CORPUS names another place")
     return path
+
+
+# A training that is killed and started again takes seconds, and there are hundreds of them.
+_SAMPLED = ("tests/conformance/resume/", "tests/unit/test_new_training.py")
+_SEED = date.today().toordinal()  # the same in all processes of a run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--sample", action="store_true", help="run half of the resumed trainings, by the day's seed"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    return f"sample of resumed trainings: seed {_SEED}" if config.getoption("--sample") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A half that changes from day to day; without ``--sample``, and in `make test-long`, all."""
+    if not config.getoption("--sample"):
+        return
+    draw = random.Random(_SEED)
+    kept = [item for item in items if not item.nodeid.startswith(_SAMPLED) or draw.random() < 0.5]
+    config.hook.pytest_deselected(items=list({*items} - {*kept}))
+    items[:] = kept
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
