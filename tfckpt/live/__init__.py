@@ -1,4 +1,4 @@
-"""Live objects: models, optimizers, variables; the only room besides `training` with TensorFlow."""
+"""Live objects: models, optimizers, variables; the only room that imports TensorFlow."""
 
 from tfckpt.live.io.versions import require
 
