@@ -1,87 +1,156 @@
-"""The tree of names: sums, and what is shown once."""
+"""Layers that change places in Keras's list, or names, as other layers are added or removed.
+
+Keras lists the layers of a functional model by their distance from the outputs, so a Dropout in one
+branch moves its layers before those of the other one; automatic names go by this list. A file of
+plain TensorFlow or Keras does not store what feeds a layer.
+"""
 
 from __future__ import annotations
 
-from tfckpt.core.inventory import Entry, Role
-from tfckpt.core.name_tree import ordered, rows, tree
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+
+tf_keras = pytest.importorskip("tf_keras")
+
+WIDTH = 3
 
 
-def shown(*names: str, fold: bool = True, sizes: dict[str, int] | None = None) -> list[str]:
-    entries = [
-        Entry(name, Role.WEIGHT, "float32", (2,), (sizes or {}).get(name, 8)) for name in names
+def branches(keras, names=(None, None), *, dropout=(False, False), head=False, last=False):
+    """Two layers side by side, each with an output of its own, or one for both."""
+    inputs = keras.Input((WIDTH,))
+    layers = [keras.layers.Dense(WIDTH, name=name) for name in names]
+    outputs = [layer(inputs) for layer in layers]
+    outputs = [
+        keras.layers.Dropout(0.5)(x) if each else x
+        for x, each in zip(outputs, dropout, strict=True)
     ]
-    found = rows(tree(entries), fold=fold)
-    return [f"{'  ' * row.depth}{row.label} {row.count} {row.nbytes}" for row in found]
+    if head:
+        joined = keras.layers.Concatenate()(outputs)
+        joined = keras.layers.Dropout(0.5)(joined) if last else joined
+        outputs = keras.layers.Dense(1, name="head")(joined)
+    model = keras.Model(inputs, outputs)
+    for at, layer in enumerate(layers):
+        layer.set_weights([np.full_like(each, at + 1) for each in layer.get_weights()])
+    return model, layers
 
 
-def test_blocks_that_are_alike_are_one() -> None:
-    names = [f"m/block_{n}/{part}" for n in (0, 1, 10, 2) for part in ("w", "b")]
-    assert shown(*names) == [
-        "m 8 64",
-        "  block_{0…2} 6 48",
-        "    w 3 24",
-        "    b 3 24",
-        "  block_10 2 16",
-        "    w 1 8",
-        "    b 1 8",
-    ]
+def refused(path, model):
+    before = [each.numpy() for each in model.weights]
+    with pytest.raises(tfckpt.RefusedError, match="SUSPECT") as caught:
+        tfckpt.Checkpoint(model=model).restore(path)
+    for one, other in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other)
+    return " ".join(str(caught.value).split())
 
 
-def test_blocks_that_differ_are_not() -> None:
-    assert shown("m/a_0/w", "m/a_1/w", "m/a_2/v", sizes={"m/a_1/w": 12}) == [
-        "m 3 28",
-        "  a_0/w 1 8",
-        "  a_1/w 1 12",
-        "  a_2/v 1 8",
-    ]
+def as_made(layers):
+    """Whether each layer has the weights of the one that was made in its turn."""
+    return [float(layer.get_weights()[0].min()) for layer in layers] == [1.0, 2.0]
 
 
-def test_blocks_within_blocks_are_multiplied() -> None:
-    names = [f"m/b{n}/h{k}/{part}" for n in range(3) for k in range(4) for part in "wv"]
-    assert shown(*names)[1:] == [
-        "  b{0…2} 24 192",
-        "    h{0…3} 24 192",
-        "      w 12 96",
-        "      v 12 96",
-    ]
+def emptied(model):
+    for each in model.weights:
+        each.assign(tf.zeros_like(each))
 
 
-def test_a_value_may_have_others_below_it() -> None:
-    assert shown("step", "step/x", "step/y") == ["step 3 24", "  x 1 8", "  y 1 8", "step 1 8"]
+def test_names_that_looked_automatic_are_removed_and_a_branch_gets_a_dropout(flavour, tmp_path):
+    """Plain TensorFlow restores the one branch into the other."""
+    flavour.backend.clear_session()
+    old, _ = branches(flavour, ("dense_4", "dense_2"))
+    path = tf.train.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    flavour.backend.clear_session()
+    new, layers = branches(flavour, dropout=(False, True))
+    tf.train.Checkpoint(model=new).restore(path)
+    assert not as_made(layers)
+    assert "are on different branches of 'model'" in refused(path, new)
 
 
-def test_without_folding_every_value_has_a_row() -> None:
-    assert len(shown(*(f"m/b{n}/w" for n in range(5)), fold=False)) == 6
+def test_a_dropout_before_the_head_changes_nothing(flavour, tmp_path):
+    flavour.backend.clear_session()
+    old, _ = branches(flavour, head=True)
+    path = tf.train.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    flavour.backend.clear_session()
+    for last in (False, True):
+        new, layers = branches(flavour, head=True, last=last)
+        emptied(new)
+        tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+        assert as_made(layers)
 
 
-def test_a_name_of_many_levels_is_no_recursion_without_end() -> None:
-    assert len(shown("/".join("a" * 50_000), "b")) == 2
+def test_a_dropout_is_removed_from_a_branch_and_the_file_has_no_names(tmp_path):
+    """Keras itself loads the one branch into the other, both into the wrong place."""
+    old, _ = branches(tf_keras, ("left", "right"), dropout=(False, True))
+    path = str(tmp_path / "a.weights.h5")
+    old.save_weights(path)
+    new, layers = branches(tf_keras, ("left", "right"))
+    new.load_weights(path)
+    assert not as_made(layers)
+    emptied(new)
+    assert "are on different branches of 'model'" in refused(path, new)
+    same, layers = branches(tf_keras, ("left", "right"), dropout=(False, True))
+    emptied(same)
+    tfckpt.Checkpoint(model=same).restore(path).assert_consumed()
+    assert as_made(layers)
 
 
-def test_every_number_of_a_name_is_folded_and_not_the_last_alone() -> None:
-    names = [f"m/block_{n}_norm{k}/w" for n in range(28) for k in (1, 2)]
-    mixed = [name for n in range(28) for name in (f"m/block_{n}_up/w", f"m/block_{n}_up/b")]
-    assert shown(*names, *mixed) == [
-        "m 112 896",
-        "  block_{0…27}_norm{1…2}/w 56 448",
-        "  block_{0…27}_up 56 448",
-        "    w 28 224",
-        "    b 28 224",
-    ]
+def attributes(keras, one, other):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = one(), other()
+
+        def call(self, inputs):
+            return self.one(inputs) + self.other(inputs)
+
+    model = Net()
+    model(np.ones((1, WIDTH), "float32"))
+    return model
 
 
-def test_siblings_stand_in_the_order_of_their_numbers_and_named_ones_in_that_of_the_file() -> None:
-    names = ["m/stem/w", *(f"m/vars/{n}" for n in (0, 1, 10, 11, 2)), "m/body/w"]
-    assert shown(*names, fold=False) == [
-        "m 7 56",
-        "  stem/w 1 8",
-        "  vars 5 40",
-        *(f"    {n} 1 8" for n in (0, 1, 2, 10, 11)),
-        "  body/w 1 8",
-    ]
-    entries = [Entry(name, Role.WEIGHT, "float32", (2,), 8) for name in names]
-    assert [entry.name for entry in ordered(entries)] == [
-        "m/stem/w",
-        *(f"m/vars/{n}" for n in (0, 1, 2, 10, 11)),
-        "m/body/w",
-    ]
+def test_layers_of_two_classes_change_attributes(flavour, tmp_path):
+    """``gamma`` and ``beta`` of each would fit into the other."""
+    layers = flavour.layers
+    old = attributes(flavour, layers.LayerNormalization, layers.BatchNormalization)
+    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    new = attributes(flavour, layers.BatchNormalization, layers.LayerNormalization)
+    said = refused(path, new)
+    assert "model/one has the variables that model/other has in the checkpoint" in said
+
+
+def listed(keras, *names):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [keras.layers.Dense(WIDTH, name=name) for name in names]
+
+        def call(self, inputs):
+            for block in self.blocks:
+                inputs = block(inputs)
+            return inputs
+
+    model = Net()
+    model(np.ones((1, WIDTH), "float32"))
+    return model
+
+
+def test_a_layer_has_the_name_that_another_one_was_given(flavour, tmp_path):
+    """Keras counts on in a program that makes both models, so both are called ``dense_1``."""
+    flavour.backend.clear_session()
+    old = listed(flavour, None, "neck", "dense_1")
+    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    new = listed(flavour, "dense_1", "neck", None)
+    assert [block.name for block in new.blocks] == ["dense_1", "neck", "dense_1"]
+    assert "created in another order" in refused(path, new)
+
+
+def test_a_layer_has_got_a_name_that_looks_automatic(tmp_path):
+    """Either branch could be the one that has the name now."""
+    tf_keras.backend.clear_session()
+    old, _ = branches(tf_keras)
+    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    tf_keras.backend.clear_session()
+    new, _ = branches(tf_keras, (None, "dense_2"))
+    assert "the name 'dense_2' of one of its class was chosen" in refused(path, new)

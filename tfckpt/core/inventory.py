@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfckpt.core.topology import LayerGraph
+
 Shape = tuple[int, ...]
 
 
@@ -175,6 +177,9 @@ class Inventory:
         unordered: the sequences whose order the file does not have; their automatic names may
             still have the order within a class.
         lists: of a live model's ``sequences``, the lists, whose layers only have an index.
+        sizes: canonical path of a checkpoint's functional or sequential model → how many layers it
+            has, with those without weights.
+        graphs: canonical path of a live functional model → how its layers are connected.
         labels: canonical path of a layer that is named by an attribute → its own name.
         private: canonical path → attribute, for attributes that begin with an underscore, which
             paths omit; None if unknown.
@@ -203,6 +208,8 @@ class Inventory:
     listed: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     unordered: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     lists: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
+    graphs: Mapping[str, LayerGraph] = dataclasses.field(default_factory=dict, compare=False)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     private: Mapping[str, str] | None = None
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(

@@ -87,6 +87,7 @@ class Node:
         value: an object of the caller, returned with the name.
         layers: the layers of a sequence, in order.
         wires: by id of a layer, what feeds it and what it feeds, if known.
+        size: how many layers a sequence has, if it has more than ``layers``.
         children: edge → node, for everything else.
         asides: edge → node that is named by another edge.
         metrics: a model's metrics by name.
@@ -104,6 +105,7 @@ class Node:
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
     wires: Mapping[int, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    size: int = 0
     children: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     asides: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
@@ -136,6 +138,7 @@ class Names:
     paths: Mapping[int, str]
     lists: frozenset[str]
     private: Mapping[str, str]
+    sizes: Mapping[str, int]
 
     def labels(self, called: Mapping[int, str]) -> dict[str, str]:
         """Path → own name of each layer named by an attribute; ``called``: node id → own name."""
@@ -199,6 +202,7 @@ class _Naming:
         self._names: dict[int, str] = {}  # id of node → canonical path
         self._values: dict[str, Name] = {}
         self._sequences: dict[str, tuple[Layer, ...]] = {}
+        self._sizes: dict[str, int] = {}
         self._lists: set[str] = set()
         self._private: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
@@ -222,6 +226,7 @@ class _Naming:
             self._names,
             frozenset(self._lists),
             self._private,
+            self._sizes,
         )
 
     def _used_aliases(self) -> dict[str, str]:
@@ -276,6 +281,7 @@ class _Naming:
                 component = _one_level(layer.label) or f"layer_with_weights-{index}"
             named.append((component, layer))
             yield _join(path, component), layer, ""
+        self._sizes[path] = sequence.size or len(sequence.layers)
         self._sequences[path] = tuple(
             Layer(
                 component,

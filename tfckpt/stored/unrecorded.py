@@ -110,6 +110,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
         named.aliases,
         named.optimizers,
         roots=reader.live_roots,
+        sizes=named.sizes,
         labels=named.labels(reader.called()),
         private=named.private,
     )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 # What Keras calls a layer of each kind that has no name.
 AUTOMATIC = {
@@ -99,25 +100,67 @@ def next_uid(item: Item) -> int:
     return max(each.uid for each in walk(item)) + 1
 
 
-def program(item: Item, *, named: bool = True) -> Item:
-    """What the person wrote: the description with numbers that tell no more than the order."""
+def program(item: Item, unknown: Collection[str] | None = ()) -> Item:
+    """What the person wrote: the description with numbers that tell no more than the order.
+
+    Without the ``unknown`` names, all of them for None.
+    """
     order = {each.uid: at for at, each in enumerate(walk(item))}
     plain = copied(item)
     for each in walk(plain):
         each.uid = order[each.uid]
         each.inputs = tuple(order[uid] for uid in each.inputs)
         each.outputs = tuple(order[uid] for uid in each.outputs)
-        each.name = each.name if named else None
+        if unknown is None or each.name in unknown:
+            each.name = None
     return plain
 
 
-def intended(old: Item, new: Item, *, named: bool) -> dict[int, int]:
+def named_by_keras(item: Item, counts: Counter[str]) -> Item:
+    """The description with the names that its layers get, in no order that Keras does not keep.
+
+    ``counts`` go on.
+    """
+    done = copied(item)
+    _name(done, counts)
+    for each in walk(done):
+        if each.op == "functional":
+            each.inside.sort(key=lambda layer: str(layer.name))
+        elif each.op in ATTRIBUTED:
+            each.inside.sort(key=lambda layer: (layer.attribute, layer.form, layer.key))
+    return done
+
+
+def _name(item: Item, counts: Counter[str]) -> None:
+    if item.op not in ATTRIBUTED:  # their layers are made before them
+        for each in item.inside:
+            _name(each, counts)
+    if item.name is None:
+        base = AUTOMATIC[item.op]
+        item.name = f"{base}_{counts[base]}" if counts[base] else base
+        counts[base] += 1
+    if item.op in ATTRIBUTED:
+        for each in item.inside:
+            _name(each, counts)
+
+
+def intended(
+    old: Item, new: Item, unknown: Collection[str] | None, *, anew: bool
+) -> dict[int, int]:
     """Layer of the second model → the layer of the first that it is.
 
     Where both were written with the same words, nobody could tell an edit from none; nor could a
-    file that tells no names where the words differ in names alone.
+    file without the ``unknown`` names (None for all) where the words differ in these alone. Nor
+    could who sees the layers that Keras makes of the words, if the first ones would be the same
+    again: it does not keep which names were given.
     """
-    if program(old, named=named) == program(new, named=named):
+    counts: Counter[str] = Counter()
+    if not anew:
+        named_by_keras(old, counts)
+    made = [named_by_keras(each, counts.copy()) for each in (old, new)]
+    if program(made[0]) == program(made[1]):
+        old, new = made
+    if program(old, unknown) == program(new, unknown):
         return {n.uid: o.uid for o, n in zip(leaves(old), leaves(new), strict=True)}
     known = {each.uid: each.op for each in leaves(old)}
     return {each.uid: each.uid for each in leaves(new) if known.get(each.uid) == each.op}

@@ -77,7 +77,7 @@ def judge(case: Case, keras: Any) -> list[Verdict]:
         if case.anew:
             start_anew(keras)
         second = Built(keras, case.second, tokens=case.tokens, seed=2)
-        judging = _Judging(case, first, second, _held(path, case.writer))
+        judging = _Judging(case, first, second, path)
         found = [*judging.by_status(path), *judging.by_policies(path)]
         same = program(case.first) == program(case.second)
         if same and case.writer == "tfckpt" and leaves(case.first):
@@ -110,16 +110,45 @@ def _held(path: str, writer: str) -> set[bytes] | None:
     return {each.tobytes() for each in tensors if isinstance(each, np.ndarray)}
 
 
+def _unknown(case: Case, path: str) -> set[str] | None:
+    """The given names that the file does not have; None for all."""
+    import h5py
+    import tensorflow as tf
+    from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+
+    if (case.flavour, case.writer) == ("tf_keras", "h5"):
+        return None  # its groups are numbered by class
+    if case.writer == "tfckpt":
+        return set()
+    words: set[str] = set()
+    if case.writer == "h5":
+        with h5py.File(path) as file:
+            file.visititems(lambda name, group: words.update(name.split("/"), _texts(group)))
+    else:
+        graph = TrackableObjectGraph()
+        graph.ParseFromString(
+            tf.train.load_checkpoint(path).get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
+        )
+        for node in graph.nodes:
+            words.update(w for value in node.attributes for w in value.full_name.split("/"))
+    # Keras 3 builds the layers inside of a layer in its scope, without their names.
+    return {each.name for each in walk(case.first) if each.name} - words
+
+
+def _texts(group: Any) -> list[str]:
+    """Where the names of layers are in newer files."""
+    return [value for value in group.attrs.values() if isinstance(value, str)]
+
+
 class _Judging:
-    def __init__(self, case: Case, first: Built, second: Built, held: set[bytes] | None) -> None:
-        self._case = case
+    def __init__(self, case: Case, first: Built, second: Built, path: str) -> None:
         self._second = second
+        held = _held(path, case.writer)
         stored, self._fresh = first.values(), second.values()
         self._stored = {k: v for k, v in stored.items() if held is None or v.tobytes() in held}
         self._whose = {value.tobytes(): key for key, value in self._stored.items()}
-        # tf_keras leaves the names of layers out of its `.weights.h5`
-        named = (case.flavour, case.writer) != ("tf_keras", "h5")
-        self._meant = self._meant_for(intended(case.first, case.second, named=named))
+        unknown = _unknown(case, path)
+        self._meant = self._meant_for(intended(case.first, case.second, unknown, anew=case.anew))
         self._exempt = _retyped(case)
 
     def _meant_for(self, layers: dict[int, int]) -> Values:

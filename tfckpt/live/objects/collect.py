@@ -20,7 +20,7 @@ from tfckpt.core.optimizer_names import promote_optimizer
 from tfckpt.errors import NamingError
 from tfckpt.live.objects import optimizers, variable_order
 from tfckpt.live.objects.datasets import dataset_of
-from tfckpt.live.objects.traits import given_names, wire, with_traits
+from tfckpt.live.objects.traits import given_names, graphs, wire, with_traits
 from tfckpt.live.objects.tree import Tree, is_value
 from tfckpt.live.variables.derived import derives
 from tfckpt.live.variables.flavors import flavor_of, is_optimizer, is_v1
@@ -161,6 +161,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             deep_orders=variable_order.deep_orders(tree, named, models.values()),
             members=variable_order.members(tree, named, chosen),
             lists=named.lists,
+            graphs=graphs(tree, named),
             labels=named.labels({id(n): n.label for n in labelled}),
             private=named.private,
             varying=_varying(named),

@@ -13,13 +13,23 @@ from __future__ import annotations
 import dataclasses
 import re
 import types
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.automatic_names import name_number
-from tfckpt.core.topology import Graph, LayerCall, Tensor, digest, wires
+from tfckpt.core.names import holds_weights
+from tfckpt.core.topology import (
+    Graph,
+    LayerCall,
+    LayerGraph,
+    Tensor,
+    digest,
+    named_calls,
+    wires,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
     from tfckpt.core.inventory import Layer
     from tfckpt.core.names import Names, Node
@@ -39,6 +49,9 @@ def given_names(tree: Tree) -> frozenset[int]:
     for parent, _, flavor in list(tree.layers):
         inner = parent._flatten_layers(include_self=True, recursive=False)
         nodes = [n for layer in inner if (n := tree.node(layer)) is not None and _judged(n)]
+        times = Counter(node.label for node in dict.fromkeys(nodes))
+        twice = {id(node) for node in nodes if times[node.label] > 1}
+        found |= twice
         beyond = [node for node in nodes if not _counted(node, flavor)]
         if len({id(node) for node in beyond}) < len({id(node) for node in nodes}):
             in_turn = _in_turn(nodes, flavor)
@@ -82,11 +95,36 @@ def _counted(node: Node, flavor: Flavor) -> bool:
 
 def wire(tree: Tree) -> None:
     """Store at the node of each functional model how its layers are connected."""
-    for model, node, flavor in tree.layers:
-        # tf_keras's Sequential is a functional model, which has no inputs before it is built.
-        if isinstance(model, flavor.functional) and model.inputs and model.outputs:
-            nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
-            node.wires = wires(_graph(model, flavor), nodes)
+    for model, node, flavor in _functional(tree):
+        nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
+        node.wires = wires(_graph(model, flavor), nodes)
+
+
+def graphs(tree: Tree, named: Names) -> dict[str, LayerGraph]:
+    """Path of each functional model → how its layers are connected."""
+    found = {}
+    for model, node, flavor in _functional(tree):
+        if (path := named.paths.get(id(node))) is not None:
+            known = ((id(each), tree.node(each)) for each in model.layers)
+            names: dict[Hashable, str] = {
+                key: named.paths.get(id(inner), "").removeprefix(f"{path}/")
+                for key, inner in known
+                if inner is not None and holds_weights(inner)
+            }
+            found[path] = LayerGraph(
+                named_calls(_graph(model, flavor), names),
+                (len(model.layers), len(getattr(model, "operations", model.layers))),
+            )
+    return found
+
+
+def _functional(tree: Tree) -> Iterator[_Found]:
+    # tf_keras's Sequential is a functional model, which has no inputs before it is built.
+    return (
+        (model, node, flavor)
+        for model, node, flavor in tree.layers
+        if isinstance(model, flavor.functional) and model.inputs and model.outputs
+    )
 
 
 def _graph(model: Any, flavor: Flavor) -> Graph:

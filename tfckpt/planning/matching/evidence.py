@@ -6,19 +6,27 @@ layers were created in the same order (Keras numbers them at creation, whatever 
 none of them may have got a name since. Neither is trusted if layers seem to have been swapped: each
 has the inputs, the outputs or the settings that another one had. A layer for which these merely
 differ was edited, and counts as the same.
+
+Keras lists the layers of a functional model by their distance from the outputs. So layers on two
+branches change places in the list, and their automatic names with it, when a Dropout is added to
+one branch. A file without connections shows this only by its number of layers.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from tfckpt.core.inventory import Role
 from tfckpt.core.names import VARIABLE
+from tfckpt.core.topology import interchangeable, keras_order
 from tfckpt.stored.tf1.creation_order import own_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
-    from tfckpt.core.inventory import Layer
+    from tfckpt.core.inventory import Inventory, Layer, Shape
+    from tfckpt.core.topology import NamedCall
 
     Alike = Callable[[Layer, Layer], bool]
 
@@ -75,14 +83,14 @@ def same_creation_order(kind: str, stored: Sequence[Layer], live: Sequence[Layer
 
 
 def _creation_order(layers: Sequence[Layer]) -> list[int]:
-    """The indices of layers of one class in order of creation; empty if unknown.
+    """The rank of each layer of one class in order of creation; empty if unknown.
 
-    Layers with names of their own have no number, and say nothing about the others.
+    Layers with names of their own have no number, and say nothing about the others. Equal ranks are
+    no order of Keras's: one of the names only looks automatic.
     """
     numbers = [layer.number for layer in layers if layer.number != -1]
-    if len(set(numbers)) < len(numbers):
-        return []
-    return sorted(range(len(numbers)), key=numbers.__getitem__)
+    rank = {number: at for at, number in enumerate(sorted(set(numbers)))}
+    return [rank[number] for number in numbers]
 
 
 def possibly_renamed(
@@ -106,6 +114,21 @@ def possibly_renamed(
     if _pattern(base, stored, only_stored) == _pattern(base, live, only_live):
         return []
     return [*only_stored, *only_live]
+
+
+def _chosen_since(base: str, stored: Sequence[Layer], live: Sequence[Layer], alike: Alike) -> str:
+    """A name that looks automatic, but was chosen, and that the other side does not have.
+
+    It matters only if another layer of the class could have been that layer.
+    """
+    old, new = ([layer for layer in side if layer.base == base] for side in (stored, live))
+    names = {own_name(x) for x in old} ^ {own_name(x) for x in new}
+    for layer in (*new, *old):
+        if layer.traits.given and own_name(layer) in names:
+            pairs = ((a, layer) for a in old) if layer in new else ((layer, b) for b in new)
+            if sum(alike(a, b) for a, b in pairs) > 1:
+                return own_name(layer)
+    return ""
 
 
 def _named(layers: Sequence[Layer], common: set[str]) -> list[Layer]:
@@ -136,10 +159,13 @@ def misnamed(
             why = (
                 f"{shown}, which has no counterpart, may be a layer of its class under another name"
             )
+        elif name := _chosen_since(base, stored, live, alike):
+            why = f"the name {name!r} of one of its class was chosen, and only one side has it"
         else:
             continue
         text = "is an automatic name, and"
-        reasons |= {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
+        told = {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
+        reasons = told | reasons
     return reasons
 
 
@@ -216,3 +242,61 @@ def _swaps(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> di
             return {new.name: had[trait_of(new)].name for _, new in remaining}
         remaining = in_cycle
     return {}
+
+
+def changed_places(
+    pairs: Sequence[tuple[Layer, Layer]],
+    calls: Sequence[NamedCall],
+    kept: Collection[str],
+    more: int,
+    shapes: Callable[[Layer], Hashable],
+) -> dict[str, str]:
+    """Live layer → one on another branch that it may have changed places with in the list.
+
+    ``pairs`` has the stored and the live layers that are the same by their place, or by automatic
+    names; ``kept`` the live layers that are not new, ``more`` how many layers without weights the
+    checkpoint has more than the model; ``shapes`` returns the shapes of a live layer's weights.
+    """
+    groups: dict[Hashable, list[tuple[Layer, Layer]]] = defaultdict(list)
+    for old, new in pairs:
+        if not old.traits.fed:  # else the checkpoint has the connections
+            groups[new.kind, shapes(new)].append((old, new))
+    found: dict[str, str] = {}
+    for group in groups.values():
+        names = {new.name for _, new in group}
+        if more < 0 or len(kept) < len({call.layer for call in calls} - {""}):
+            found |= _swapped(calls, names, kept)
+        if more > 0 and not _listed_as_created([old for old, _ in group]):
+            found |= interchangeable(calls, names, more)
+    return found
+
+
+def _listed_as_created(layers: Sequence[Layer]) -> bool:
+    numbers = [layer.number for layer in layers]
+    return numbers == sorted(numbers) and -1 not in numbers
+
+
+def _swapped(
+    calls: Sequence[NamedCall], names: Collection[str], known: Collection[str]
+) -> dict[str, str]:
+    """Layer → the one that is at its place if only the ``known`` layers are there."""
+    now, before = (
+        [name for name in keras_order(calls, counted) if name in names]
+        for counted in (lambda _: True, known.__contains__)
+    )
+    return {name: other for name, other in zip(now, before, strict=True) if name != other}
+
+
+def shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
+    """Path of each layer → how many weights of each shape are below it."""
+    layers = {
+        f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
+    }
+    shapes: dict[str, Counter[Shape | None]] = {}
+    for name, entry in inventory.entries.items():
+        end = name.find("/") if entry.role is Role.WEIGHT else -1
+        while end != -1:
+            if name[:end] in layers:
+                shapes.setdefault(name[:end], Counter())[entry.shape] += 1
+            end = name.find("/", end + 1)
+    return shapes

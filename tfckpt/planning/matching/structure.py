@@ -18,18 +18,19 @@ from collections import Counter
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Layer, Role
+from tfckpt.core.inventory import Layer
 from tfckpt.core.names import VARIABLE
 from tfckpt.planning.matching.evidence import (
     all_in_same_creation_order,
     misnamed,
     renumbered,
     same_class,
+    shapes_below,
     shifted,
     swapped_traits,
     which_hint,
 )
-from tfckpt.planning.matching.moved_names import MovedNames
+from tfckpt.planning.matching.moved_layers import MovedLayers
 from tfckpt.stored.tf1.creation_order import in_order_of_making, own_name
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Layers:
         self._lists = live.lists
         self._sides = stored, live
         self._labeled = tuple(_labeled(side.labels) for side in self._sides)
-        self._moved = MovedNames(stored, live)
+        self._moved = MovedLayers(stored, live)
         self._unordered = stored.unordered
         self._listed = stored.listed
         self._unnamed = unnamed
@@ -98,7 +99,7 @@ class Layers:
         """
         if self._unordered or not self._unnamed.silent:
             return False
-        if self._labeled[0] != self._labeled[1]:
+        if self._labeled[0] != self._labeled[1] or self._moved.exchanged:
             return False
         pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
         return all(
@@ -160,7 +161,8 @@ class Layers:
                 # Keras's files list the layers of a class in the model's order, TF1's do not
                 compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
                 counted = _counted(live_path, *both, stored_path == live_path)
-                self._verdicts[pair] = counted | compare(live_path, *both)
+                places = self._changed_places(pair, *both)
+                self._verdicts[pair] = counted | compare(live_path, *both) | places
             elif stored_path in self._unordered:
                 named = _relabeled(live_path, *labeled, attributes=True)
                 self._verdicts[pair] = _unnumbered(live_path, self._stored[stored_path]) | named
@@ -170,10 +172,19 @@ class Layers:
                 by_order = misnamed(alike, live_path, *both) | swapped_traits(
                     alike, live_path, *both
                 )
+                by_order |= self._changed_places(pair, *both)
                 reasons = by_order | _compare(live_path, *both) | _relabeled(live_path, *both)
                 indexed = shifted(live_path, *both) if live_path in self._lists else {}
                 self._verdicts[pair] = reasons | indexed
         return self._verdicts[pair]
+
+    def _changed_places(
+        self, paths: tuple[str, str], stored: Sequence[Layer], live: Sequence[Layer]
+    ) -> dict[str, str]:
+        old = {layer.name: layer for layer in stored}
+        kept = [layer for layer in live if layer.name in old]
+        pairs = [(old[new.name], new) for new in kept if old[new.name].base]
+        return self._unnamed.changed_places(paths, pairs, {layer.name for layer in kept})
 
     def _alike(self, stored_path: str, live_path: str) -> Alike:
         """Whether a stored layer and a live one have weights of the same shapes."""
@@ -187,7 +198,7 @@ class Layers:
     @cached_property
     def _shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
         """For each side, path → how many weights of each shape are below it."""
-        return tuple(_shapes_below(side) for side in self._sides)
+        return shapes_below(self._sides[0]), self._unnamed.shapes
 
 
 def _labeled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
@@ -197,20 +208,6 @@ def _labeled(labels: Mapping[str, str]) -> dict[str, tuple[Layer, ...]]:
         parent, _, attribute = path.rpartition("/")
         layers[parent] = (*layers.get(parent, ()), Layer(attribute, label=labels[path]))
     return layers
-
-
-def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
-    layers = {
-        f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
-    }
-    shapes: dict[str, Counter[Shape | None]] = {}
-    for name, entry in inventory.entries.items():
-        end = name.find("/") if entry.role is Role.WEIGHT else -1
-        while end != -1:
-            if name[:end] in layers:
-                shapes.setdefault(name[:end], Counter())[entry.shape] += 1
-            end = name.find("/", end + 1)
-    return shapes
 
 
 def _same_layer(stored: Layer, live: Layer) -> bool:

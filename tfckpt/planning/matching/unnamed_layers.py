@@ -11,18 +11,22 @@ that is half restored must not go unnoticed.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
 from tfckpt.planning.matching.by_position import Orders
 from tfckpt.planning.matching.evidence import (
     all_in_same_creation_order,
+    changed_places,
     chosen_elsewhere,
+    shapes_below,
     which_hint,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
 
@@ -146,6 +150,42 @@ class Unnamed:
         partner = self._partner(_Pair(stored_path, live_path))
         return tuple(old if old.named else partner[old.name] for old in layers)
 
+    @cached_property
+    def shapes(self) -> dict[str, Counter[Shape | None]]:
+        """Path of each live layer → how many weights of each shape are below it."""
+        return shapes_below(self._live)
+
+    def changed_places(
+        self,
+        sequences: tuple[str, str],
+        pairs: Sequence[tuple[Layer, Layer]],
+        kept: Collection[str],
+    ) -> dict[str, str]:
+        """Live layer → why neither its place in the list nor its automatic name is enough.
+
+        ``pairs`` has the stored and live layers of two sequences that would be the same, ``kept``
+        all live layers that the checkpoint has.
+        """
+        stored_path, live_path = sequences
+        graph, size = self._live.graphs.get(live_path), self._stored.sizes.get(stored_path, 0)
+        if graph is None or not size:
+            return {}
+        known = size - len(self._stored.sequences[stored_path])
+        counts = (count - len(self._live.sequences[live_path]) for count in graph.sizes)
+        more = min((known - count for count in counts), key=abs)
+        shapes = partial(self._shapes_of, live_path)
+        return {
+            name: (
+                f"{name!r} and {other!r} are on different branches of {live_path!r}, which has "
+                "other layers besides than in the checkpoint; Keras lists layers by their distance "
+                "from the outputs, and the checkpoint does not store the connections"
+            )
+            for name, other in changed_places(pairs, graph.calls, kept, more, shapes).items()
+        }
+
+    def _shapes_of(self, path: str, layer: Layer) -> Hashable:
+        return frozenset(self.shapes.get(f"{path}/{layer.name}", Counter()).items())
+
     def _fail(self, live_sequence: str, layer: str, stored_path: str, why: str) -> None:
         """Record that a layer of a live sequence, or any (``""``), has no stored partner."""
         self._failed.setdefault(live_sequence, set()).add((layer, stored_path, why))
@@ -175,9 +215,16 @@ class Unnamed:
         """Why two sequences cannot be the same, judged by the known names; ``""`` for no reason."""
         if pair not in self._differences:
             compare = _differ_in_members if pair.live in self._live.members else _differ
-            reasons = (compare(old, new) for old, new in self._both(pair))
-            self._differences[pair] = next(filter(None, reasons), "")
+            both = self._both(pair)
+            reasons = (compare(old, new) for old, new in both)
+            self._differences[pair] = next(filter(None, reasons), "") or self._moved(pair, both)
         return self._differences[pair]
+
+    def _moved(self, pair: _Pair, both: Sequence[tuple[Sequence[Layer], Sequence[Layer]]]) -> str:
+        """Why one of the unnamed layers may not be at the same position in both sequences."""
+        pairs = [(a, b) for old, new in both for a, b in zip(old, new, strict=True) if not a.named]
+        kept = {layer.name for _, new in both for layer in new}
+        return next(iter(self.changed_places(pair, pairs, kept).values()), "")
 
     def _named_layers(self, pair: _Pair) -> set[str]:
         """The layers of a stored sequence that are matched by name."""

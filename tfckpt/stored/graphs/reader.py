@@ -232,6 +232,7 @@ class GraphReader:
             node.layers = self._layers(layers, sequence_names(self, layers, edges), fresh)
             skip |= {OPERATIONS, INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
+            node.size = sum(1 for edge in edges if _OTHER_LAYER_EDGE.fullmatch(edge))
         elif self.is_container(index):
             node.kind = NodeKind.LIST
             listed = self._listed(index)

@@ -136,6 +136,7 @@ class Move:
             },
             unordered=frozenset(map(name, inventory.unordered)),
             labels={name(path): label for path, label in inventory.labels.items()},
+            sizes={name(path): size for path, size in inventory.sizes.items()},
             private=inventory.private
             and {name(path): edge for path, edge in inventory.private.items()},
             left_out={name(path): reason for path, reason in inventory.left_out.items()},

@@ -95,6 +95,7 @@ class _H5Reader:
             named.aliases,
             named.optimizers,
             own_orders=own,
+            sizes=named.sizes,
             deep_orders=deep,
             listed=frozenset({names.MODEL} & named.sequences.keys()),
         )

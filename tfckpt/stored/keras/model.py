@@ -61,6 +61,7 @@ def read(
         named.aliases,
         named.optimizers,
         own_orders=orders,
+        sizes=named.sizes,
         listed=listed & named.sequences.keys(),
         unordered=unordered & named.sequences.keys(),
         labels={
