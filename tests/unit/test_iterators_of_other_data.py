@@ -19,6 +19,7 @@ from tfckpt.live.program_state import iterators
 from tfckpt.live.program_state.captured import captured
 from tfckpt.stored.commits import record_file
 from tfckpt.training.feed import Feed
+from tfckpt.training.state.fits import Fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,7 +239,7 @@ def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
 
 
 def test_a_save_does_not_look_at_the_functions_of_the_data_again(monkeypatch) -> None:
-    feed = Feed(None, 0, {})
+    feed = Feed(None, 0, Fits())
     feed.takes(iter(RANGE(4).map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64))))
     next(feed.iterator)
     monkeypatch.setattr("tfckpt.live.program_state.captured._operations", None)

@@ -304,7 +304,7 @@ def _summary(report: RestoreReport | None) -> str:
 
 def _print(line: str) -> None:
     if line:
-        print(line)
+        print(line, flush=True)  # a run that is killed loses no line
 
 
 def _keep_quiet(line: str) -> None:

@@ -13,6 +13,7 @@ from tfckpt.training.state import refusals
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tfckpt.training.state.fits import Fits
     from tfckpt.training.state.position import Position
     from tfckpt.training.state.resumption import Resumption
 
@@ -25,7 +26,7 @@ class Feed:
     Args:
         model: that it trains.
         fit: number of the ``fit``.
-        passes: where it counts the iterators that Keras makes of the data, by that number.
+        fits: all of them.
 
     Attributes:
         iterator: the current one.
@@ -36,9 +37,9 @@ class Feed:
         content: a checksum of what the dataset is made of; "" if unknown.
     """
 
-    def __init__(self, model: Any, fit: int, passes: dict[int, int]) -> None:
-        self._model, self._fit, self._passes = model, fit, passes
-        passes[fit] = 0
+    def __init__(self, model: Any, fit: int, fits: Fits) -> None:
+        self._model, self._fit, self._fits = model, fit, fits
+        fits.passes[fit] = 0
         self._made: Any = None  # the last one that was counted
         self.iterator: Any = None
         self.iterators = self.pulled = self.taken = 0
@@ -67,7 +68,7 @@ class Feed:
     def _count(self, iterator: Any) -> None:
         if iterator is not None and iterator is not self._made:
             self._made = iterator
-            self._passes[self._fit] += 1
+            self._fits.passes[self._fit] += 1
 
     def epoch_ended(self) -> None:
         """Keras 3 makes an iterator then that it may never train from."""
@@ -81,14 +82,10 @@ class Feed:
         """
         for number in passes[self._fit : self._fit + 1]:
             iterators.count_passes(dataset_of_fit(self._model), number)
-            self._passes[self._fit] = number
-
-    def done(self, passes: Sequence[int]) -> Iterator[str]:
-        """As ``pass_over``, for a finished ``fit``; which state of its dataset is not restored."""
-        self.pass_over(passes)
+            self._fits.passes[self._fit] = number
         dataset = dataset_of_fit(self._model)
         if hasattr(dataset, "_functions"):  # a strategy's is opaque
-            yield from fit_checks.about_shared_data(dataset, captured(dataset))
+            self._fits.unread.append((dataset, captured(dataset)))
 
     @property
     def element(self) -> str:
@@ -96,9 +93,16 @@ class Feed:
         return "" if self.iterator is None else iterators.element_of(self.iterator)
 
     def warnings(self) -> Iterator[str]:
-        """Why another process would not get the same batches again."""
+        """Why another process would not get the same batches again, or did not get them."""
+        if any(map(self._shares, self._fits.unread)):
+            yield fit_checks.UNREAD
         yield from fit_checks.about_data(self.iterator, self._captured)
         yield from fit_checks.about_calls(self._captured)
+
+    def _shares(self, unread: tuple[Any, Captured]) -> bool:
+        """Whether another dataset has state that this one goes on with."""
+        mine = getattr(self.iterator, "_dataset", None), self._captured
+        return bool(iterators.state_of(*mine) & iterators.state_of(*unread))
 
     @property
     def handles(self) -> frozenset[int]:
@@ -154,6 +158,7 @@ class Feed:
         """Assign the variables of the dataset's functions, after all others."""
         if target.data == iterators.SAVED:
             self._assign(arrays)
+        self._fits.unread = [each for each in self._fits.unread if not self._shares(each)]
 
     def put_back(self) -> None:
         """Give the variables of the dataset's functions their values before the first batch."""

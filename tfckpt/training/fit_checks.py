@@ -17,6 +17,13 @@ _SHOWN = 3
 _ANEW = "start over with start_over=True"
 
 
+UNREAD = (
+    "not exact: the dataset has variables, or a shuffle inside a repeat or another shuffle, and an "
+    "earlier `fit` that reads it too was finished and is skipped, so they start again; give each "
+    "`fit` its own dataset"
+)
+
+
 def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
     """Why another process would not get the same batches again."""
     seeded = random_state.global_seed() is not None
@@ -36,16 +43,6 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
             if kind == iterators.SAVED
             else "the dataset is random without a seed and cannot be saved, so a resumed training "
             "is not exact; call keras.utils.set_random_seed to make it exact"
-        )
-
-
-def about_shared_data(dataset: Any, captured: Captured) -> Iterator[str]:
-    """Which state of the dataset of a finished ``fit`` is not restored for a later one."""
-    if captured.handles or not iterators.counts_its_iterators(dataset):
-        yield (
-            "the dataset has variables, or a shuffle inside a repeat or another shuffle, which "
-            "start again: if a later `fit` of this program reads the same dataset, training is not "
-            "exact; give each `fit` its own dataset"
         )
 
 

@@ -72,7 +72,7 @@ class Loop:
         self._epoch = self._calls = self._last_calls = 0
         self.batches_of_last_call = 0
         self._ended = self._direct = self._resumed = self._asked = False
-        self._feed = Feed(self._model, self._fit, fits.passes)
+        self._feed = Feed(self._model, self._fit, fits)
         self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
         self._logs: Any = None
         self._checks_left = 2  # before the first step, and after it
@@ -240,7 +240,7 @@ class Loop:
         stopped = position.ended and position.stopped and "callbacks" in resumption.parts
         if position.finished >= self._epochs or stopped:
             self._direct = True
-            self._say_once(*self._feed.done(resumption.passes))
+            self._feed.pass_over(resumption.passes)
             self._resolve(position)
             self._say_once(fit_checks.about_end(position.finished, self._epochs, self._fit))
             self._target = position

@@ -86,7 +86,7 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
     if not seeded and kind_of(iterator, found, seeded=True) == COUNTED:
         return True
     dataset = getattr(iterator, "_dataset", None)
-    return dataset is not None and any(unseeded for _, unseeded in _shuffles(dataset))
+    return dataset is not None and any(unseeded for *_, unseeded in _shuffles(dataset))
 
 
 def count_passes(dataset: Any, number: int) -> None:
@@ -96,25 +96,27 @@ def count_passes(dataset: Any, number: int) -> None:
             iter(dataset)
 
 
-def counts_its_iterators(dataset: Any) -> bool:
-    """Whether the passes of its shuffles are its iterators, as far as that is known."""
-    return not isinstance(dataset, tf.data.Dataset) or _one_pass(dataset)
+def state_of(dataset: Any, found: Captured) -> set[int]:
+    """Ids of what keeps state from iterator to iterator, and is not restored by counting these."""
+    known = isinstance(dataset, tf.data.Dataset)
+    shuffles = {id(each) for each, called, _ in _shuffles(dataset) if called} if known else set()
+    return shuffles | set(map(id, found.handles))
 
 
 def _one_pass(dataset: Any) -> bool:
     """Whether each new iterator counts exactly one pass of each shuffle."""
-    return not any(called for called, _ in _shuffles(dataset))
+    return not any(called for _, called, _ in _shuffles(dataset))
 
 
-def _shuffles(dataset: Any) -> Iterator[tuple[bool, bool]]:
-    """For each shuffle: whether it is inside another or a repeat, and whether it has no seed."""
+def _shuffles(dataset: Any) -> Iterator[tuple[Any, bool, bool]]:
+    """Each shuffle, whether it is inside another or a repeat, and whether it has no seed."""
     pipeline = list(all_below(dataset))
     calling = [each for each in pipeline if _seeds(each) or type(each).__name__ == "_RepeatDataset"]
     inputs = (below for each in calling for below in each._inputs())
     called = set(map(id, all_below(*inputs)))
     for each in pipeline:
         if (seeds := _seeds(each)) and getattr(each, "_reshuffle_each_iteration", True):
-            yield id(each) in called, not any(map(int, seeds))
+            yield each, id(each) in called, not any(map(int, seeds))
 
 
 def _seeds(dataset: Any) -> list[Any]:

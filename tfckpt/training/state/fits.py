@@ -14,6 +14,8 @@ from tfckpt.training.state.extra_state import Beginning
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tfckpt.live.program_state.captured import Captured
+
 KEY = "histories"
 PASSES = "passes"
 _MOST_PASSES = 1 << 20
@@ -36,6 +38,8 @@ class Fits:
         begun: number of calls, including the running one.
         histories: of the calls before the running one, as JSON values.
         passes: number of the ``fit`` → how many iterators Keras has made of its dataset.
+        unread: the datasets with state of calls that trained nothing: their state is that of a
+            program's beginning.
         beginning: the state of the program's own code before the first epoch of all.
         interrupted: whether the last call has not finished.
     """
@@ -44,6 +48,7 @@ class Fits:
         self.begun = 0
         self.histories: list[Any] = []
         self.passes: dict[int, int] = {}
+        self.unread: list[tuple[Any, Captured]] = []
         self.beginning = Beginning()
         self.interrupted = False
         self._again = False
