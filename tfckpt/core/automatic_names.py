@@ -1,4 +1,7 @@
-"""Automatic names, which Keras gives to layers and variables that the user did not name."""
+"""Names that nobody chose: Keras numbers layers and variables that the user did not name.
+
+A second value with a name that is taken ends with ``~2``, which no layer of Keras can.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 # Keras 3 names a functional model `functional` by default, tf_keras `model`.
 _SAME_BASE = {"model": "functional"}
+_REPEATED = re.compile(r"~\d+$")
 
 
 def snake_case(name: str) -> str:
@@ -20,6 +24,15 @@ def snake_case(name: str) -> str:
     """
     words = re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", re.sub(r"\W", "", name))
     return words.lower()
+
+
+def unnumbered(name: str) -> str:
+    """A name without the number that makes it unique.
+
+    >>> unnumbered("dense_12"), unnumbered("conv2d")
+    ('dense', 'conv2d')
+    """
+    return re.sub(r"_\d+$", "", name)
 
 
 def name_number(label: str) -> int:
@@ -49,5 +62,26 @@ def given_name(variable: str) -> str:
     ('encoder/scale', '', '')
     """
     *scopes, last = variable.split("/")
-    numbered = any(re.search(r"_\d+$", scope) for scope in scopes)
+    numbered = any(unnumbered(scope) != scope for scope in scopes)
     return "" if numbered or re.fullmatch(r"[Vv]ariable(_\d+)?", last) else variable
+
+
+def free_name(name: str, taken: Callable[[str], bool]) -> str:
+    """The name, with a number appended if it is taken.
+
+    >>> free_name("model", {"model", "model~2"}.__contains__)
+    'model~3'
+    """
+    free, number = name, 2
+    while taken(free):
+        free, number = f"{name}~{number}", number + 1
+    return free
+
+
+def without_repeat(name: str) -> str:
+    """The name that was taken when :func:`free_name` appended a number to it.
+
+    >>> without_repeat("model~3")
+    'model'
+    """
+    return _REPEATED.sub("", name)

@@ -34,7 +34,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core.automatic_names import given_name, name_number
+from tfckpt.core.automatic_names import free_name, given_name, name_number
 from tfckpt.core.inventory import Layer, Role, Traits
 from tfckpt.errors import NamingError
 
@@ -357,10 +357,9 @@ class _Naming:
                 self._add(name, value, Role.SLOT, slot, variable)
 
     def _add(self, name: str, node: Node, role: Role, slot: str = "", of: str = "") -> None:
-        unique, number = name, 2
-        while unique in self._values:  # two values with one name: a key with a slash
-            unique, number = f"{name}~{number}", number + 1
-        self._values[unique] = Name(unique, node, role, slot, of)
+        if name in self._values:  # two values with one name: a key with a slash
+            name = free_name(name, self._values.__contains__)
+        self._values[name] = Name(name, node, role, slot, of)
 
 
 def _by_user(edge: str, child: Node) -> bool:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.automatic_names import snake_case, unnumbered, without_repeat
 from tfckpt.core.inventory import Role
 from tfckpt.core.names import MODEL, OPTIMIZER, NodeKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from tfckpt.core.inventory import Entry
     from tfckpt.core.names import Node
 
 _T = TypeVar("_T")
@@ -73,7 +74,7 @@ def optimizer_class(name: str) -> str:
     >>> optimizer_class("adam_w_1"), optimizer_class("generator_adam")
     ('adam_w', '')
     """
-    name = re.sub(r"_\d+$", "", name)
+    name = unnumbered(name)
     return name if name in _CLASSES else ""
 
 
@@ -83,7 +84,7 @@ def v1_class(name: str) -> str:
     >>> v1_class("RMSPropOptimizer"), v1_class("MomentumOptimizer")
     ('rm_sprop', 'momentum')
     """
-    label = snake_case(re.sub(r"_\d+$", "", name).removesuffix("Optimizer"))
+    label = snake_case(unnumbered(name).removesuffix("Optimizer"))
     return _V1_CLASSES.get(label, label)
 
 
@@ -141,6 +142,33 @@ def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None
             return variables[name[:end]], name[end + 1 :]
         end = name.rfind("_", 0, end)
     return None, ""
+
+
+def slot_tail(of: str) -> str:
+    """The part of a slot's name that comes from its variable.
+
+    >>> slot_tail("model/a/kernel"), slot_tail("generator/a/kernel")
+    ('/a/kernel', '/generator/a/kernel')
+    """
+    return f"/{of.removeprefix(f'{MODEL}/')}"
+
+
+def slot_head(entry: Entry) -> str:
+    """The optimizer and slot that a slot's name begins with; ``""`` if they cannot be split off.
+
+    If two variables would make the same name, the second one ends with ``~2``.
+
+    >>> from tfckpt.core.inventory import Entry, Role
+    >>> name = "optimizer/momentum/a/kernel~2"
+    >>> slot_head(Entry(name, Role.SLOT, "float32", (2,), slot="momentum", of="model/a/kernel"))
+    'optimizer/momentum'
+    """
+    tail = slot_tail(entry.of)
+    name = entry.name
+    if not name.endswith(tail):
+        name = without_repeat(name)
+    head = name.removesuffix(tail) if entry.of and name.endswith(tail) else ""
+    return head if head.endswith(f"/{entry.slot}") else ""
 
 
 def optimizer_value(attribute: str) -> tuple[str, Role]:

@@ -76,6 +76,16 @@ def size(nbytes: int) -> str:
     return f"{amount:.1f} {_UNITS[power]}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """The first ``most`` names, and how many more there are.
+
+    >>> listed(["a", "b"], 2), listed(list("abcde"), 2)
+    ('a, b', 'a, b and 3 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def no_space(needed: int, free: int) -> str:
     """The message for a disk without enough free space for a save.
 

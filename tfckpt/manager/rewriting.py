@@ -12,6 +12,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfckpt.core.automatic_names import free_name
 from tfckpt.core.inventory import Restored, Role
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.checks.step import Status
@@ -138,12 +139,14 @@ def _keys(plan: Plan, taken: Container[str], *, kept: bool) -> dict[str, str]:
     """New name → key: the source's if kept, each used once; else one made of the name."""
     keys: dict[str, str] = {}
     used = set[str]()
+
+    def is_used(name: str) -> bool:
+        return (key := key_of(name)) in taken or key in used
+
     for step in plan.assignments:
         key = _stored(step).key if kept else ""
         if not kept or key in used:
-            key, number = key_of(step.name), 2
-            while kept and (key in taken or key in used):
-                key, number = key_of(f"{step.name}~{number}"), number + 1
+            key = key_of(free_name(step.name, is_used) if kept else step.name)
         keys[step.name] = key
         used.add(key)
     return keys

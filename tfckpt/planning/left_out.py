@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.text import printable
+from tfckpt.core.text import listed, printable
 from tfckpt.planning.checks.completeness import SAVE_COUNTER
 from tfckpt.planning.checks.hints import rule_of
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
@@ -120,6 +120,4 @@ def _counted(word: str, what: str, steps: Sequence[Step], most: int = _FEW) -> s
 
 
 def _listed(steps: Iterable[Step], most: int) -> str:
-    names = [printable(step.entry.name) for step in steps]
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return listed([printable(step.entry.name) for step in steps], most)

@@ -18,9 +18,9 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Inventory
+from tfckpt.core.optimizer_names import slot_tail
 from tfckpt.planning.checks.completeness import is_save_counter
 from tfckpt.planning.checks.step import Status
-from tfckpt.planning.matching.structure import slot_tail
 from tfckpt.planning.planner import make_plan
 from tfckpt.stored.bundles.index import ITEM_BYTES
 

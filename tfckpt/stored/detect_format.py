@@ -75,10 +75,7 @@ def is_saved_model(directory: str, files: Files) -> bool:
 
 def _ends(path: str, files: Files) -> tuple[bytes, bytes] | None:
     """The first and last bytes of a file; None where no file can be read."""
-    with contextlib.suppress(OSError, CheckpointError):
-        handle = files.open_read(path)
-        try:
-            return handle.pread(0, _PEEK), handle.pread(max(handle.size - _PEEK, 0), _PEEK)
-        finally:
-            handle.close()
+    suppress = contextlib.suppress(OSError, CheckpointError)
+    with suppress, contextlib.closing(files.open_read(path)) as handle:
+        return handle.pread(0, _PEEK), handle.pread(max(handle.size - _PEEK, 0), _PEEK)
     return None

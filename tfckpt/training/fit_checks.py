@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.text import listed
 from tfckpt.live.program_state import iterators, random_state
 from tfckpt.training.state.trained import own_variables
 
@@ -65,9 +66,8 @@ def about_model(model: Any) -> Iterator[str]:
         if getattr(getattr(layer, "_random_generator", None), "_rng_type", "") == "legacy_stateful"
     ]
     if layers:
-        more = f" and {len(layers) - _SHOWN} more" if len(layers) > _SHOWN else ""
         yield (
-            f"{', '.join(layers[:_SHOWN])}{more}: uses a random operation whose state cannot be "
+            f"{listed(layers, _SHOWN)}: uses a random operation whose state cannot be "
             "saved, so a resumed training is not exact; call "
             "tf_keras.backend.experimental.enable_tf_random_generator() before creating the model"
         )

@@ -28,7 +28,7 @@ from tfckpt.cli.arguments.selection_flags import (
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import exactly
-from tfckpt.core.text import printable
+from tfckpt.core.text import all_printable, listed
 from tfckpt.manager.rewriting import StepReader, rewrite
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.policy import Config, Policy, Restore, Source
@@ -132,9 +132,7 @@ def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
 def _print_names(message: str, names: Sequence[str]) -> None:
     """Print a message with names to standard error, unless there are none."""
     if names:
-        shown = ", ".join(map(printable, names[:_SHOWN]))
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        print(f"tfckpt: {message}: {shown}{more}", file=sys.stderr)
+        print(f"tfckpt: {message}: {listed(all_printable(names), _SHOWN)}", file=sys.stderr)
 
 
 def _to_weights(arguments: Arguments, source: str, target: str) -> int:

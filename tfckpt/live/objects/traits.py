@@ -11,12 +11,11 @@ within the count, and if the numbers are not consecutive as Keras's are.
 from __future__ import annotations
 
 import dataclasses
-import re
 import types
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.automatic_names import name_number
+from tfckpt.core.automatic_names import name_number, unnumbered
 from tfckpt.core.names import holds_weights
 from tfckpt.core.topology import (
     Graph,
@@ -55,7 +54,7 @@ def given_names(tree: Tree) -> frozenset[int]:
         beyond = [node for node in nodes if not _counted(node, flavor)]
         if len({id(node) for node in beyond}) < len({id(node) for node in nodes}):
             in_turn = _in_turn(nodes, flavor)
-            found |= {id(node) for node in beyond if _base(node) not in in_turn}
+            found |= {id(node) for node in beyond if unnumbered(node.label) not in in_turn}
     return frozenset(found)
 
 
@@ -67,16 +66,12 @@ def _in_turn(nodes: Sequence[Node], flavor: Flavor) -> set[str]:
     """
     numbers: dict[str, list[int]] = {}
     for node in dict.fromkeys(nodes):
-        numbers.setdefault(_base(node), []).append(name_number(node.label))
+        numbers.setdefault(unnumbered(node.label), []).append(name_number(node.label))
     return {
         base
         for base, (first, *others) in numbers.items()
         if first < flavor.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
     }
-
-
-def _base(node: Node) -> str:
-    return re.sub(r"_\d+$", "", node.label)
 
 
 def _judged(node: Node) -> bool:
@@ -87,7 +82,7 @@ def _judged(node: Node) -> bool:
 def _counted(node: Node, flavor: Flavor) -> bool:
     """Whether Keras may have generated the name in this process."""
     number = name_number(node.label)
-    base = _base(node)
+    base = unnumbered(node.label)
     return node.label == (f"{base}_{number}" if number else base) and (
         number < flavor.counted(base)
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from absl import logging
 
-from tfckpt.core.text import no_space
+from tfckpt.core.text import listed, no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.live.io.tf_errors import also
 from tfckpt.live.saving.coverage import recorded
@@ -185,8 +185,7 @@ def needed(inventory: Inventory) -> int:
 
 
 def _report_nonfinite(nonfinite: list[str], prefix: str, action: str) -> None:
-    more = len(nonfinite) - _SHOWN
-    names = ", ".join(nonfinite[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    names = listed(nonfinite, _SHOWN)
     if action == "refuse":
         raise SaveError(
             f"{prefix}: not saved, because values are NaN or infinite: {names}",

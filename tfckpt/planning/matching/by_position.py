@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.core.automatic_names import unnumbered, without_repeat
 from tfckpt.core.inventory import rebased
 
 if TYPE_CHECKING:
@@ -233,21 +234,19 @@ class Orders:
 
 def _last(name: str) -> str:
     """The variable's own name, without the ``~2`` of a repeated one."""
-    last = re.sub(r"~\d+$", "", name).rpartition("/")[2]
+    last = without_repeat(name).rpartition("/")[2]
     return last.removeprefix("depthwise_")
 
 
 def _numbered(names: Sequence[str]) -> bool:
     """Whether some layers differ only by the numbers of their automatic names."""
     layers = {tuple(name.split("/")[:-1]) for name in names}
-    return len({tuple(re.sub(r"_\d+$", "", part) for part in parts) for parts in layers}) < len(
-        layers
-    )
+    return len({tuple(map(unnumbered, parts)) for parts in layers}) < len(layers)
 
 
 def _words(path: str) -> tuple[str, ...]:
     """The components of a scope without the numbers of automatic names."""
-    return tuple(re.sub(r"_\d+$", "", part) for part in path.split("/"))
+    return tuple(map(unnumbered, path.split("/")))
 
 
 def _differ_in_scopes(

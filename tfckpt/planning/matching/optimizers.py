@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.matching.structure import slot_head
+from tfckpt.core.optimizer_names import slot_head
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory

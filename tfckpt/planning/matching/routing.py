@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import rebased
+from tfckpt.core.optimizer_names import slot_head, slot_tail
 from tfckpt.planning.matching.attributes import other_attributes
-from tfckpt.planning.matching.structure import Positions, slot_head, slot_tail
+from tfckpt.planning.matching.structure import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,6 @@ name; if the user named the layer, both sides must have that name at the index.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -36,40 +35,11 @@ from tfckpt.stored.tf1.creation_order import in_order_of_making, own_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.core.inventory import Entry, Inventory, Shape
+    from tfckpt.core.inventory import Inventory, Shape
     from tfckpt.planning.matching.renames import Renames
     from tfckpt.planning.matching.unnamed_layers import Unnamed
 
     Alike = Callable[[Layer, Layer], bool]
-
-_REPEATED = re.compile(r"~\d+$")
-
-
-def slot_head(entry: Entry) -> str:
-    """The optimizer and slot that a slot's name begins with; ``""`` if they cannot be split off.
-
-    If two variables would make the same name, the second one ends with ``~2``.
-
-    >>> from tfckpt.core.inventory import Entry, Role
-    >>> name = "optimizer/momentum/a/kernel~2"
-    >>> slot_head(Entry(name, Role.SLOT, "float32", (2,), slot="momentum", of="model/a/kernel"))
-    'optimizer/momentum'
-    """
-    tail = slot_tail(entry.of)
-    name = entry.name
-    if not name.endswith(tail):
-        name = _REPEATED.sub("", name)
-    head = name.removesuffix(tail) if entry.of and name.endswith(tail) else ""
-    return head if head.endswith(f"/{entry.slot}") else ""
-
-
-def slot_tail(of: str) -> str:
-    """The part of a slot's name that comes from its variable.
-
-    >>> slot_tail("model/a/kernel"), slot_tail("generator/a/kernel")
-    ('/a/kernel', '/generator/a/kernel')
-    """
-    return f"/{of.removeprefix('model/')}"
 
 
 class Layers:

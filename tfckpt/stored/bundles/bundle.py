@@ -14,6 +14,7 @@ listed, but cannot be read.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from functools import cached_property, lru_cache
@@ -312,10 +313,10 @@ def _index_bytes(prefix: str, files: Files) -> bytes:
     path = index_path(prefix)
     with reading(path):
         try:
-            handle = files.open_read(path)
+            opened = files.open_read(path)
         except (FileNotFoundError, NotADirectoryError):
             raise not_found(prefix, files) from None
-        try:
+        with contextlib.closing(opened) as handle:
             size = handle.size
             if is_lfs_pointer(handle):
                 raise CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
@@ -324,5 +325,3 @@ def _index_bytes(prefix: str, files: Files) -> bytes:
                 message = f"is {size} bytes long and has no index footer: truncated"
                 raise DamagedCheckpointError(message, path=path)
             return handle.pread(0, size)
-        finally:
-            handle.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.commits.record import CommitRecord, parse, render
-from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
+from tfckpt.stored.io.files import LOCAL, Files, content, join, reading, stands_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
     path = f"{prefix}.index"
     with reading(path):
         try:
-            return hashlib.sha256(_content(path, files)).hexdigest()
+            return hashlib.sha256(content(path, files, MAX_BYTES)).hexdigest()
         except FileNotFoundError:
             raise DamagedCheckpointError("the index is missing", path=path) from None
 
@@ -98,7 +98,7 @@ def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | No
 def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
     with reading(path):
         try:
-            data = _content(path, files)
+            data = content(path, files, MAX_BYTES)
         except FileNotFoundError:
             return None
     return parse(data, path, prefix, head=head)
@@ -111,13 +111,3 @@ def _staged(prefix: str, files: Files) -> Iterator[CommitRecord | None]:
         for other in files.listdir(directory):
             if stands_for(other) == name:
                 yield _read(path_of(join(join(directory, other), name)), prefix, files)
-
-
-def _content(path: str, files: Files) -> bytes:
-    handle = files.open_read(path)
-    try:
-        if handle.size > MAX_BYTES:
-            raise DamagedCheckpointError(f"is {handle.size} bytes long, too large", path=path)
-        return handle.pread(0, handle.size)
-    finally:
-        handle.close()

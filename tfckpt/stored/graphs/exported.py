@@ -9,11 +9,10 @@ variables have the same name, or a value is not in the lists, the layers stay un
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tfckpt.core import names
-from tfckpt.core.automatic_names import weak_base
+from tfckpt.core.automatic_names import unnumbered, weak_base
 from tfckpt.core.inventory import Inventory, Ordered
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.stored.keras_metadata.layers import attributes
@@ -121,13 +120,9 @@ def _in_scope_of_model(
     """Whether the common first component is the model's scope, not that of its only layer."""
     if len(set(heads)) != 1 or weak_base(heads[0], bases) not in {"", *_MODELS}:
         return False
-    parts = {_unnumbered(part) for root in (roots or {}).values() for part in root.parts}
-    return _unnumbered(heads[0]) not in parts
+    parts = {unnumbered(part) for root in (roots or {}).values() for part in root.parts}
+    return unnumbered(heads[0]) not in parts
 
 
 def _number(child: graph_proto.Child) -> int:
     return int(child.local_name) if child.local_name.isdecimal() else -1
-
-
-def _unnumbered(name: str) -> str:
-    return re.sub(r"_\d+$", "", name)

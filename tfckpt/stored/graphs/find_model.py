@@ -10,13 +10,12 @@ none do, each object keeps its keyword, and a policy may rename it.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from tfckpt.core.automatic_names import free_name, unnumbered
 from tfckpt.core.inventory import Root
 from tfckpt.core.names import MODEL, OPTIMIZER
 from tfckpt.stored.graphs.graph_layers import sequence_names
-from tfckpt.stored.graphs.rename_roots import free_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,11 +33,10 @@ def components(
     components_by_edge = (
         _guess(reader, children) if live is None else _from_live(reader, children, live)
     )
-    taken = {*components_by_edge.values(), *children}
-    others = children.keys() - components_by_edge.keys() if "" not in components_by_edge else ()
-    return components_by_edge | {
-        edge: free_name(edge, taken) for edge in others if edge in components_by_edge.values()
-    }
+    used = set(components_by_edge.values())
+    taken = (used | children.keys()).__contains__
+    others = children.keys() - components_by_edge.keys() if "" not in components_by_edge else set()
+    return components_by_edge | {edge: free_name(edge, taken) for edge in others & used}
 
 
 def live_roots(
@@ -135,7 +133,7 @@ def _layers(reader: GraphReader, index: int) -> set[str]:
 
 
 def _unnumbered(name: str) -> str:
-    return re.sub(r"_\d+$", "", name.replace("/", "_"))
+    return unnumbered(name.replace("/", "_"))
 
 
 def _lone_optimizer(

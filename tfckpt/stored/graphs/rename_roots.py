@@ -16,11 +16,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tfckpt.core.automatic_names import free_name
 from tfckpt.core.inventory import rebased
 from tfckpt.core.names import METRICS, MODEL, OPTIMIZER, SEED
+from tfckpt.core.optimizer_names import slot_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory, Root
 
@@ -55,7 +57,7 @@ def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
         if keyword and root.kind and several:
             target = keyword
         if target in targets.values():
-            target = free_name(target, taken | set(targets.values()))
+            target = free_name(target, (taken | set(targets.values())).__contains__)
         targets.setdefault(root.component, target)
     return targets
 
@@ -86,14 +88,6 @@ def _below(inventory: Inventory, path: str) -> set[str]:
     return {name[len(start) :].partition("/")[0] for name in names}
 
 
-def free_name(name: str, taken: Container[str]) -> str:
-    """The name, with a number appended if it is taken: ``model~2``."""
-    free, number = name, 2
-    while free in taken:
-        free, number = f"{name}~{number}", number + 1
-    return free
-
-
 def _heads(inventory: Inventory, targets: Mapping[str, str]) -> dict[str, str]:
     kinds = {root.component: root.kind for root in inventory.roots.values()}
     heads: dict[str, str] = {}
@@ -122,7 +116,7 @@ class Move:
         inventory, name = self._inventory, self._name
         entries: dict[str, Entry] = {}
         for entry in map(self._entry, inventory.entries.values()):
-            free = free_name(entry.name, entries)
+            free = free_name(entry.name, entries.__contains__)
             entries[free] = entry._replace(name=free)
         return dataclasses.replace(
             inventory,
@@ -150,11 +144,8 @@ class Move:
         if not entry.of:
             return entry._replace(name=self._name(entry.name))
         of = self._name(entry.of)
-        head, _, repeated = entry.name.rpartition(_tail(entry.of))  # `~2` where two have the name
+        # `~2` where two have the name
+        head, _, repeated = entry.name.rpartition(slot_tail(entry.of))
         if not head.endswith(f"/{entry.slot}"):
             return entry._replace(name=self._name(entry.name), of=of)
-        return entry._replace(name=self._name(head) + _tail(of) + repeated, of=of)
-
-
-def _tail(of: str) -> str:
-    return "/" + of.removeprefix(MODEL + "/")
+        return entry._replace(name=self._name(head) + slot_tail(of) + repeated, of=of)

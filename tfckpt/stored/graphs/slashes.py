@@ -11,6 +11,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
+from tfckpt.core.automatic_names import without_repeat
 from tfckpt.core.inventory import rebased
 from tfckpt.core.names import escaped
 from tfckpt.stored.graphs.keys import edges
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory, Layer
 
 _OURS = "_tfckpt/"  # a key below it is a canonical name
-_REPEATED = re.compile(r"~\d+$")
 
 
 def with_escapes(inventory: Inventory) -> Inventory:
@@ -44,11 +44,11 @@ def with_escapes(inventory: Inventory) -> Inventory:
     heads = dict(layers)
     for name, entry in inventory.entries.items():
         if new := "" if entry.of else _by_key(entry):
-            heads[name] = _REPEATED.sub("", new)
+            heads[name] = without_repeat(new)
         elif not entry.of:
             heads[name] = name if _of_edges(entry, keys) else rebased(name, layers) or name
     for name in inventory.entries.keys() & heads.keys():
-        first = _REPEATED.sub("", name)
+        first = without_repeat(name)
         if heads[name] == name and heads.get(first, first) != first:
             heads[name] = first
     if all(old == new for old, new in heads.items()):
@@ -89,4 +89,4 @@ def _by_key(entry: Entry) -> str:
 
 def _of_edges(entry: Entry, keys: Iterable[str]) -> bool:
     """Whether a value is at ``['a']['b']``, by its own key or by the number after its name."""
-    return bool(_REPEATED.search(entry.name)) or any(f"/{key}/" in entry.key for key in keys)
+    return without_repeat(entry.name) != entry.name or any(f"/{key}/" in entry.key for key in keys)

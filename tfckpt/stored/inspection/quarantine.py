@@ -6,10 +6,10 @@ leaves no committed checkpoint behind; the next call moves the rest into another
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import TYPE_CHECKING
 
+from tfckpt.core.automatic_names import free_name
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits.writer_lock import lock_of
 from tfckpt.stored.inspection.listing import parts
@@ -34,15 +34,10 @@ def quarantine(path: str, files: Files) -> str:
     if isinstance(files, LocalFiles):
         lock_of(parent or ".").acquire()
     names = parts(path, set(files.listdir(parent)), files)
-    target = _fresh(join(join(parent, DIRECTORY), name or "unnamed"), files)
+    target = free_name(join(join(parent, DIRECTORY), name or "unnamed"), files.exists)
     files.makedirs(target)
     for file in names:
         files.rename(join(parent, file), join(target, file))
     files.fsync_dir(target)
     files.fsync_dir(parent)
     return target
-
-
-def _fresh(path: str, files: Files) -> str:
-    names = itertools.chain((path,), (f"{path}~{number}" for number in itertools.count(2)))
-    return next(name for name in names if not files.exists(name))

@@ -123,13 +123,17 @@ class Files(Protocol):
     def fsync_dir(self, path: str) -> None: ...
 
 
-def content(path: str, files: Files) -> bytes:
-    """The content of a small file."""
-    handle = files.open_read(path)
-    try:
+def content(path: str, files: Files, most: int | None = None) -> bytes:
+    """The content of a small file.
+
+    Raises:
+        DamagedCheckpointError: it is longer than ``most`` bytes.
+    """
+    with contextlib.closing(files.open_read(path)) as handle:
+        if most is not None and handle.size > most:
+            message = f"is {handle.size} bytes long, which is too long for this kind of file"
+            raise DamagedCheckpointError(message, path=path)
         return handle.pread(0, handle.size)
-    finally:
-        handle.close()
 
 
 def join(directory: str, name: str) -> str:

@@ -7,7 +7,7 @@ is stripped. Refused are empty lines and duplicate words, whose rows would be am
 from __future__ import annotations
 
 from tfckpt.errors import CheckpointError, PolicyError, Problem
-from tfckpt.stored.io.files import LOCAL, Files
+from tfckpt.stored.io.files import LOCAL, Files, content
 
 MAX_BYTES = 1 << 30
 
@@ -46,15 +46,11 @@ def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
 
 def _read(path: str, files: Files) -> bytes:
     try:
-        handle = files.open_read(path)
-        try:
-            if handle.size > MAX_BYTES:
-                raise _wrong(path, f"is {handle.size} bytes long, too large for a word list")
-            return handle.pread(0, handle.size)
-        finally:
-            handle.close()
-    except (OSError, CheckpointError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        return content(path, files, MAX_BYTES)
+    except CheckpointError as error:
+        raise _wrong(path, f"the word list cannot be read: it {error.message}") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise _wrong(path, f"the word list cannot be read: {reason}") from None
 
 

@@ -18,7 +18,7 @@ from tfckpt.core.names import OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_class
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.encoding.wire import WireError, as_message, as_number, as_text, fields
-from tfckpt.stored.io.files import join
+from tfckpt.stored.io.files import content, join
 from tfckpt.stored.keras_metadata.config import mapping, text
 
 if TYPE_CHECKING:
@@ -45,12 +45,7 @@ def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:
     """Edges from the model to one of its objects → Keras's metadata of it."""
     for name, read in ((_METADATA, _from_metadata), (_SAVED_MODEL, _from_graph)):
         with contextlib.suppress(OSError, CheckpointError, WireError):
-            handle = files.open_read(join(directory, name))
-            try:
-                data = handle.pread(0, handle.size) if handle.size <= _MAX_BYTES else b""
-            finally:
-                handle.close()
-            if metadata := dict(read(data)):
+            if metadata := dict(read(content(join(directory, name), files, _MAX_BYTES))):
                 return metadata
     return {}
 

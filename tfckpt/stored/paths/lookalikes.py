@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.nearby import nearby
+from tfckpt.core.text import listed
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.io.files import absolute, content, join
 from tfckpt.stored.paths.state_file import read_state
@@ -173,12 +174,9 @@ def is_checkpoint(path: str, files: Files) -> bool:
         return True
     if files.exists(path + _INDEX) or shards_of(path, files) or _names(path, files) is not None:
         return True
-    with contextlib.suppress(OSError, CheckpointError):
-        handle = files.open_read(path)
-        try:
-            return b"\0" in handle.pread(0, _PEEK)
-        finally:
-            handle.close()
+    suppress = contextlib.suppress(OSError, CheckpointError)
+    with suppress, contextlib.closing(files.open_read(path)) as handle:
+        return b"\0" in handle.pread(0, _PEEK)
     return False
 
 
@@ -194,8 +192,8 @@ def shown(names: Sequence[str]) -> str:
     >>> shown(["ckpt-8", "ckpt-9"]), shown(list("abcdefg"))
     ("'ckpt-8', 'ckpt-9'", "'c', 'd', 'e', 'f', 'g' and 2 more")
     """
-    quoted = ", ".join(map(repr, names[-_SHOWN:]))
-    return quoted if len(names) <= _SHOWN else f"{quoted} and {len(names) - _SHOWN} more"
+    last = list(map(repr, names[-_SHOWN:]))
+    return listed([*last, *names[:-_SHOWN]], _SHOWN)
 
 
 def _plain(path: str) -> str:

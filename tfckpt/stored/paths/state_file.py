@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.io.files import LOCAL, Files, reading
+from tfckpt.stored.io.files import LOCAL, Files, content, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,17 +69,9 @@ def read_state(path: str, files: Files = LOCAL) -> CheckpointState | None:
     """
     with reading(path):
         try:
-            handle = files.open_read(path)
+            return parse_state(content(path, files, MAX_BYTES), path)
         except FileNotFoundError:
             return None
-        try:
-            if handle.size > MAX_BYTES:
-                message = f"is {handle.size} bytes long, too large for a state file"
-                raise DamagedCheckpointError(message, path=path)
-            data = handle.pread(0, handle.size)
-        finally:
-            handle.close()
-    return parse_state(data, path)
 
 
 def parse_state(data: bytes, path: str) -> CheckpointState:

@@ -7,6 +7,7 @@ last bytes of a file are examined.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING
@@ -169,12 +170,8 @@ def _meant(prefix: str, files: Files) -> str:
 
 
 def _other_format(path: str, files: Files) -> CheckpointError:
-    with reading(path):
-        handle = files.open_read(path)
-        try:
-            head = handle.pread(0, 64)
-        finally:
-            handle.close()
+    with reading(path), contextlib.closing(files.open_read(path)) as handle:
+        head = handle.pread(0, 64)
     if head.startswith(LFS_POINTER):
         return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
     if head.startswith(_GZIP):

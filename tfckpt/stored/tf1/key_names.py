@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tfckpt.core.automatic_names import free_name
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.names import MODEL, OPTIMIZER
-from tfckpt.core.optimizer_names import optimizer_value
+from tfckpt.core.optimizer_names import optimizer_value, slot_tail
 from tfckpt.stored.tf1.key_layers import DEEPEST, KeyLayers
 from tfckpt.stored.tf1.key_slots import SlotKey, Solver, class_of, find_slots
 
@@ -111,9 +112,7 @@ def _entries(
     entries: dict[str, Entry] = {}
     for name, key in keys.items():
         full, role, slot, of = meanings[name]
-        unique, number = full, 2
-        while unique in entries:
-            unique, number = f"{full}~{number}", number + 1
+        unique = free_name(full, entries.__contains__)
         stored = values[key]
         entries[unique] = Entry(
             unique, role, stored.dtype, stored.shape, stored.nbytes, key, slot, of, stored.crc32c
@@ -144,7 +143,7 @@ class _State:
         for name, slot in self.slots.items():
             path = OPTIMIZER if slot.solver is None else self.paths[slot.solver]
             of = variables[slot.of]
-            full = f"{path}/{slot.slot}/{of.removeprefix(MODEL + '/')}"
+            full = f"{path}/{slot.slot}{slot_tail(of)}"
             yield name, _Meaning(full, Role.SLOT, slot.slot, of)
         for name, (solver, word) in self.scalars.items():
             path = OPTIMIZER if solver is None else self.paths[solver]

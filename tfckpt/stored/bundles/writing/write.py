@@ -18,7 +18,7 @@ from tfckpt.stored.bundles.encoding.table import read_table
 from tfckpt.stored.bundles.encoding.table_builder import build_table
 from tfckpt.stored.bundles.index_encoder import encode_header
 from tfckpt.stored.bundles.writing.shard import Shard
-from tfckpt.stored.io.files import LOCAL, Files
+from tfckpt.stored.io.files import LOCAL, Files, content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,11 +52,7 @@ def encode_index(coded: Iterable[tuple[bytes, bytes]], num_shards: int) -> bytes
 def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes, bytes]]]:
     """The number of data files of a checkpoint, and its encoded index entries."""
     path = index_path(prefix)
-    handle = files.open_read(path)
-    try:
-        (_, header), *coded = read_table(handle.pread(0, handle.size), path)
-    finally:
-        handle.close()
+    (_, header), *coded = read_table(content(path, files), path)
     return parse_header(header).num_shards, coded
 
 
