@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo.tensors import KEYS, assert_same, save, values
 
+from tfckpt.core.dtypes import dtype_name
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.writing.parallel_write import BundleValue, Target, write_in_parallel
-from tfckpt.stored.bundles.writing.shard import ChunkSizes, dtype_name
+from tfckpt.stored.bundles.writing.shard import ChunkSizes
 from tfckpt.stored.bundles.writing.write import BundleWriter, encode_index
 from tfckpt.stored.io.files import SCRATCH
 

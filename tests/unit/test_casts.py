@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.stored.casting import kept
+from tfckpt.core.dtypes import LostNumberError, can_cast, cast, numpy_dtype
 
 _WHOLE = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
@@ -76,5 +76,39 @@ def test_what_an_integer_type_holds_is_what_numpy_says(old, new) -> None:
     }
     numbers = sorted(n for n in edges if np.iinfo(old).min <= n <= np.iinfo(old).max)
     expected = [np.iinfo(new).min <= n <= np.iinfo(new).max for n in numbers]
-    values = np.array(numbers, old)
-    assert kept(values, values.astype(new)).tolist() == expected
+    assert [_holds(new, np.array([number], old)) for number in numbers] == expected
+
+
+def _holds(dtype: str, values: np.ndarray) -> bool:
+    try:
+        assert (cast(values, np.dtype(dtype)) == values).all()
+    except LostNumberError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("new", _WHOLE)
+@pytest.mark.parametrize("old", ["float16", "bfloat16", "float32", "float64"])
+def test_an_integer_type_holds_the_whole_numbers_in_its_range(old, new) -> None:
+    limits, kind = np.iinfo(new), numpy_dtype(old)
+    edges = [float(e) * s + d for e in (limits.min, limits.max) for s in (1, 2) for d in (-1, 0, 1)]
+    numbers = [*edges, 0.5, -0.5, -0.0, np.inf, -np.inf, np.nan]
+    with np.errstate(over="ignore"):
+        stored = np.array(numbers).astype(kind)
+    for number in stored:
+        exact = float(number)
+        expected = exact.is_integer() and limits.min <= int(exact) <= limits.max
+        assert _holds(new, np.array([number], kind)) == expected, number
+
+
+@pytest.mark.parametrize("small", ["float8_e5m2", "float8_e4m3fn", "int4"])
+def test_small_dtypes_widen_safely_and_nothing_narrows_to_them(small) -> None:
+    wide, kind = numpy_dtype("float32"), numpy_dtype(small)
+    every = np.arange(256, dtype=np.uint8).view(kind) if kind.name != "int4" else np.arange(-8, 8)
+    every = every.astype(kind)[np.isfinite(every.astype(np.float64))]
+    assert can_cast(small, "float32", "safe")
+    np.testing.assert_array_equal(cast(every, wide).astype(kind), every)
+    assert not can_cast("float32", small, "safe")
+    assert not can_cast("int8", small, "safe")
+    with pytest.raises(LostNumberError, match=f"{small} cannot hold 1000000.0, which is float32"):
+        cast(np.array([1e6], np.float32), kind)

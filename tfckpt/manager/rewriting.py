@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfckpt.core.automatic_names import free_name
+from tfckpt.core.dtypes import LostNumberError, cast, numpy_dtype
 from tfckpt.core.inventory import Restored, Role
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.checks.step import Status
@@ -21,7 +22,6 @@ from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
 from tfckpt.stored.bundles.index_encoder import encode_object_graph
-from tfckpt.stored.casting import cast
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_checkpoint
 from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
@@ -129,7 +129,15 @@ class StepReader:
         self._done += entry.nbytes
         self._advance(self._done, self._total)
         if step.status is Status.CAST:
-            array = cast(array, step.entry.dtype, self.stored.prefix, step.source)
+            try:
+                array = cast(array, numpy_dtype(step.entry.dtype))
+            except LostNumberError as error:
+                raise UnsupportedCheckpointError(
+                    str(error),
+                    path=self.stored.prefix,
+                    name=step.source,
+                    hint="exclude this value from the cast, or use a wider dtype",
+                ) from None
         if entry.role in (Role.WEIGHT, Role.SLOT):
             self.finite = self.finite and _finite(array)
         return array

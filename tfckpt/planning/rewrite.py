@@ -17,12 +17,12 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.core.inventory import Inventory
 from tfckpt.core.optimizer_names import slot_tail
 from tfckpt.planning.checks.completeness import is_save_counter
 from tfckpt.planning.checks.step import Status
 from tfckpt.planning.planner import make_plan
-from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

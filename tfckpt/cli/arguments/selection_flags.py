@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.find_checkpoint import files_of, find, print_rejected
 from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.core.inventory import Origin, Role
 from tfckpt.core.selectors import Selector
 from tfckpt.core.text import printable, size
@@ -21,7 +22,6 @@ from tfckpt.planning.rewrite import derive
 from tfckpt.policy import Policy, load_config
 from tfckpt.policy.policy import OptimizerRules
 from tfckpt.stored.average import Average, AveragedValues, open_average
-from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfckpt.core.dtypes import LostNumberError, cast
 from tfckpt.errors import RestoreError
 from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.restoring.casting import cast
 from tfckpt.live.restoring.registered_functions import FUNCTIONS
 from tfckpt.live.variables.flavors import flavors
 from tfckpt.live.variables.variables import raw
@@ -160,7 +160,23 @@ def _function(value: Any, operation: _Operation) -> Any:
 
 
 def _cast(value: Any, operation: _Operation) -> Any:
-    return cast(operation.name, value, operation.dtype, lossy=operation.options["casting"] == "any")
+    lossy = operation.options["casting"] == "any"
+    return cast_value(operation.name, value, operation.dtype, lossy=lossy)
+
+
+def cast_value(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
+    """As :func:`~tfckpt.core.dtypes.cast`; ``name`` is for the message.
+
+    Raises:
+        RestoreError: the dtype cannot hold a number.
+    """
+    try:
+        return cast(value, np.dtype(dtype), lossy=lossy)
+    except LostNumberError as error:
+        raise RestoreError(
+            f"{name}: {error}; nothing was changed",
+            hint="exclude it, or give the variable a wider dtype",
+        ) from None
 
 
 def _transpose(value: Any, operation: _Operation) -> Any:

@@ -24,8 +24,8 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op, read_variable_op
 
+from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.live.variables.sharded import array_of_parts
-from tfckpt.stored.bundles.values import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.restoring import buffers
-from tfckpt.live.restoring.adapt import adapted, may_fail, unrepeatable
-from tfckpt.live.restoring.casting import cast
+from tfckpt.live.restoring.adapt import adapted, cast_value, may_fail, unrepeatable
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning import Status
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
@@ -179,4 +178,4 @@ def cast_for(name: str, variable: Any, value: Any) -> Any:
     Raises:
         RestoreError: the dtype cannot hold it.
     """
-    return cast(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)
+    return cast_value(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)

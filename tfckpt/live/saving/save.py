@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from absl import logging
 
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.core.text import listed, no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.live.io.tf_errors import also
@@ -27,7 +28,6 @@ from tfckpt.live.saving.coverage import recorded
 from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes
 from tfckpt.stored.commits import record, record_file
 from tfckpt.stored.commits.staging import staged

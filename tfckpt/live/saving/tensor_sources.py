@@ -23,10 +23,10 @@ from tensorflow.python.training.saving.saveable_object import SaveSpec
 from tensorflow.python.training.saving.saveable_object_util import SaveableCompatibilityConverter
 from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.live.variables.distributed import Sharded
 from tfckpt.live.variables.sharded import is_sharded, whole
 from tfckpt.live.variables.variables import raw
-from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
 from tfckpt.stored.bundles.bundle import data_path, index_path
-from tfckpt.stored.bundles.encoding.index_proto import DTYPES
-from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.writing.parallel_write import (
     BundleValue,
     Target,

@@ -20,6 +20,7 @@ import hashlib
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.errors import (
     CheckpointNotFoundError,
     DamagedCheckpointError,
@@ -171,7 +172,7 @@ class Bundle:
             return self._read_piece(key, entry)
         import numpy as np
 
-        whole = np.empty(entry.shape, values.numpy_dtype(entry.dtype))
+        whole = np.empty(entry.shape, numpy_dtype(entry.dtype))
         for box, piece in self._pieces(key, entry):
             index = tuple(slice(start, end) for start, end in box)
             whole[index] = self._read_piece(key, piece)

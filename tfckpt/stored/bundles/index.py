@@ -15,6 +15,7 @@ import itertools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.encoding.index_proto import (
     BundleEntry,
@@ -35,16 +36,6 @@ if TYPE_CHECKING:
 # kTensorBundleVersion of tensor_bundle.h
 VERSION = 1
 
-ITEM_BYTES = {
-    **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8"), 1),
-    **dict.fromkeys(("int4", "uint4", "int2", "uint2", "float4_e2m1fn"), 1),
-    **dict.fromkeys(("float8_e5m2", "float8_e5m2fnuz"), 1),
-    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"), 1),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16", "qint16", "quint16"), 2),
-    **dict.fromkeys(("float32", "int32", "uint32", "qint32"), 4),
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
-    "complex128": 16,
-}
 _CHECKSUM = b"\x35"  # field 6, four bytes
 _LONGEST = 70  # bits of a varint: seven in each of ten bytes
 _PRIME = (1 << 127) - 1

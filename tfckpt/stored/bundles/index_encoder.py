@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tfckpt.stored.bundles.encoding.index_proto import DTYPES
+from tfckpt.core.dtypes import NUMBERS
 from tfckpt.stored.bundles.encoding.wire import put_message, put_number, put_text, put_varint
 from tfckpt.stored.bundles.index import VERSION
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tfckpt.stored.bundles.encoding.graph_proto import GraphNode, ObjectGraph
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 
-_NUMBERS = {name: number for number, name in DTYPES.items()}
 # Tags of a BundleEntryProto: varints and one fixed32.
 _SHARD, _OFFSET, _SIZE, _CRC32C = b"\x18", b"\x20", b"\x28", b"\x35"
 
@@ -51,7 +50,7 @@ def encode_entry(entry: BundleEntry) -> bytes:
 @functools.lru_cache(1024)
 def _kind(dtype: str, shape: Shape) -> bytes:
     sizes = b"".join(put_message(2, put_number(1, size)) for size in shape)
-    return put_number(1, _NUMBERS[dtype]) + put_message(2, sizes)
+    return put_number(1, NUMBERS[dtype]) + put_message(2, sizes)
 
 
 @functools.lru_cache(1024)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
+from tfckpt.core.dtypes import ITEM_BYTES, numpy_dtype
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.encoding.crc import extend
 from tfckpt.stored.bundles.encoding.table import unmask
 from tfckpt.stored.bundles.encoding.wire import WireError, varint
-from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 20
 MAX_VARINT = 10
-QUANTIZED = {"qint8": "i1", "quint8": "u1", "qint16": "i2", "quint16": "u2", "qint32": "i4"}
 
 
 def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.ndarray:
@@ -38,25 +37,6 @@ def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.nda
     if swap and unit > 1:
         raw.view(f"u{unit}").byteswap(inplace=True)
     return raw.view(numpy_dtype(dtype)).reshape(shape)
-
-
-def numpy_dtype(dtype: str) -> np.dtype:
-    """NumPy's dtype for TensorFlow's: structured for quantized ones, object for strings.
-
-    >>> numpy_dtype("bfloat16").itemsize
-    2
-    """
-    import numpy as np
-
-    if dtype == "string":
-        return np.dtype(object)
-    if dtype in QUANTIZED:
-        return np.dtype([(dtype, QUANTIZED[dtype])])
-    if dtype == "bfloat16" or dtype.startswith("float8") or ITEM_BYTES[dtype] == 1:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, dtype, dtype))
-    return np.dtype(dtype)
 
 
 def read_strings(

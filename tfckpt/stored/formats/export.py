@@ -18,9 +18,9 @@ import zipfile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.core.inventory import Role
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.stored.bundles.index import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

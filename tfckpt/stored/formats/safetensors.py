@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
+from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.values import as_array
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS

@@ -99,8 +99,7 @@ def is_distinctive(entry: Entry, crc: int) -> bool:
 def _plain(dtype: str, nbytes: int) -> tuple[int, ...]:
     import numpy as np
 
-    from tfckpt.stored.bundles.index import ITEM_BYTES
-    from tfckpt.stored.bundles.values import QUANTIZED, numpy_dtype
+    from tfckpt.core.dtypes import ITEM_BYTES, QUANTIZED, numpy_dtype
 
     if nbytes > _CHUNK or dtype in QUANTIZED or not ITEM_BYTES.get(dtype):
         return (int(google_crc32c.value(bytes(nbytes))),) if nbytes <= _CHUNK else ()

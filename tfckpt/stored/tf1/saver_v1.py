@@ -18,13 +18,13 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
 from tfckpt.errors import (
     CheckpointNotFoundError,
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.bundles.encoding.index_proto import (
-    DTYPES,
     Extent,
     parse_shape,
     parse_slice,
@@ -33,7 +33,6 @@ from tfckpt.stored.bundles.encoding.index_proto import (
 from tfckpt.stored.bundles.encoding.table import TableFile
 from tfckpt.stored.bundles.encoding.wire import WireError, as_message, as_number, as_text, fields
 from tfckpt.stored.bundles.index import (
-    ITEM_BYTES,
     check_tiles,
     check_version,
     element_count,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.stored.bundles.encoding.wire import WireError, as_message, fields
 from tfckpt.stored.bundles.index import element_count
-from tfckpt.stored.bundles.values import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

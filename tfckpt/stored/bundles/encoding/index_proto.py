@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.core.dtypes import DTYPES
 from tfckpt.stored.bundles.encoding.wire import (
     INT32,
     INT64,
@@ -27,42 +28,6 @@ from tfckpt.stored.bundles.encoding.wire import (
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
 
-# https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/types.proto
-DTYPES = {
-    1: "float32",
-    2: "float64",
-    3: "int32",
-    4: "uint8",
-    5: "int16",
-    6: "int8",
-    7: "string",
-    8: "complex64",
-    9: "int64",
-    10: "bool",
-    11: "qint8",
-    12: "quint8",
-    13: "qint32",
-    14: "bfloat16",
-    15: "qint16",
-    16: "quint16",
-    17: "uint16",
-    18: "complex128",
-    19: "float16",
-    20: "resource",
-    21: "variant",
-    22: "uint32",
-    23: "uint64",
-    24: "float8_e5m2",
-    25: "float8_e4m3fn",
-    26: "float8_e4m3fnuz",
-    27: "float8_e4m3b11fnuz",
-    28: "float8_e5m2fnuz",
-    29: "int4",
-    30: "uint4",
-    31: "int2",
-    32: "uint2",
-    33: "float4_e2m1fn",
-}
 MAX_RANK = 254
 _SLICES = 7
 

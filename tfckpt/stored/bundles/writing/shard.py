@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
-from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.core.dtypes import dtype_name
 from tfckpt.stored.bundles.encoding.crc import extend
 from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 from tfckpt.stored.bundles.encoding.table_builder import mask
 from tfckpt.stored.bundles.encoding.wire import put_varint
-from tfckpt.stored.bundles.index import ITEM_BYTES
 from tfckpt.stored.bundles.index_encoder import encode_entry
 from tfckpt.stored.bundles.writing.finite import all_finite
 from tfckpt.stored.io.files import LOCAL, Files
@@ -49,24 +48,6 @@ class ChunkSizes(NamedTuple):
 FOREGROUND = ChunkSizes(1 << 20, 1 << 20)
 # Larger beside other Python threads: each call that releases the GIL waits to get it back.
 BACKGROUND = ChunkSizes(1 << 22, 1 << 25)
-
-
-def dtype_name(dtype: np.dtype) -> str:
-    """TensorFlow's name for a NumPy dtype.
-
-    Raises:
-        UnsupportedCheckpointError: TensorFlow has no such dtype.
-
-    >>> import numpy as np
-    >>> dtype_name(np.dtype("<f4")), dtype_name(np.dtype(object))
-    ('float32', 'string')
-    """
-    if dtype.hasobject:
-        return "string"
-    name = dtype.names[0] if dtype.names else dtype.name
-    if ITEM_BYTES.get(name) != dtype.itemsize:
-        raise UnsupportedCheckpointError(f"TensorFlow has no dtype for NumPy's {dtype}")
-    return name
 
 
 class Shard:
