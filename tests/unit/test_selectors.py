@@ -34,6 +34,13 @@ from tfckpt.core.selectors import MAX_PATTERN, Selector, compile_rename, suggest
         ("re:(?:ab){2,3}c??", ["abab", "abababc"], ["ab", "abababab"]),
         (r"re:[\w./-]+", ["a.b/c-d"], ["a b"]),
         ("re:a{", ["a{"], ["a"]),
+        ("re:a{,2}", ["", "a", "aa"], ["aaa", "a{,2}"]),
+        (r"re:\w+_\d", ["größe_1", "層_٣"], ["a-b_1", "a_x"]),
+        (r"re:[^\W_]+/\S\W", ["é9/a-"], ["é_9/a-", "é9/ -", "é9/ab"]),
+        ("re:[[:alpha:]]", ["a]", "[]", ":]"], ["b", "b]"]),
+        (r"re:[\[a]\$", ["[$", "a$"], ["\\$", "a"]),
+        ("re:" + "|".join(map(str, range(100, 340))), ["100", "339"], ["340", "10"]),
+        ("re:" + "|" * 980 + "a", ["", "a"], ["aa", "|"]),
     ],
 )
 def test_a_pattern_matches_whole_names(

@@ -1,171 +1,165 @@
-"""Regular expressions whose matching takes bounded time, for the ``re:`` selectors.
+r"""Regular expressions whose matching takes linear time, for the ``re:`` selectors.
 
-Python's ``re`` backtracks: ``(a+)+b`` takes forever on a name of forty characters, ``.*.*.*.*x`` on
-a long one, and names come from files that other people made. Here an expression is compiled to a
-small program, and each (instruction, position) is visited once, so that time is bounded by their
-product (https://swtch.com/~rsc/regexp/regexp2.html). Syntax, greediness and the order of
-alternatives are Python's; ``re`` itself matches single characters and classes.
+Python's ``re`` backtracks: ``(a+)+b`` takes forever on a name of forty characters, and names come
+from files that other people made. RE2 does not (https://github.com/google/re2). Where the two read
+an expression differently it is rewritten, so that the syntax is Python's: ``\w`` matches letters of
+any language, ``{,3}`` is a repetition, and ``[[:a]`` a set of three characters.
 
-Refused, because they have no such bound or no use on a whole name: lookaround, back-references,
-flags, and anchors, except ``^`` at the start and ``$`` at the end, which change nothing.
+Refused, because RE2 has no such thing or because it has no use on a whole name: lookaround,
+back-references, flags, and anchors, except ``^`` at the start and ``$`` at the end, which change
+nothing.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 import warnings
+from typing import TYPE_CHECKING, Any
 
-MAX_PROGRAM = 1000
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MAX_GROUPS = 32
 
-_ATOM = re.compile(
-    r"""\((?:\?:|\?P<(?P<name>[A-Za-z_]\w*)>|(?!\?))
-      | (?P<single>\\[dDsSwWntrfv] | \\[^A-Za-z0-9] | \\x[0-9A-Fa-f]{2}
-          | \[\^?\]?(?:\\.|[^\]\\])*\] | [^\\()|*+?\[^$])""",
+_TOKEN = re.compile(
+    r"""(?P<group>\((?:\?:|\?P<(?P<name>[A-Za-z_]\w*)>|(?!\?)))
+      | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
+      | (?P<escape>\\(?:[dDsSwWntrfv]|[^A-Za-z0-9]|x[0-9A-Fa-f]{2}))
+      | \{(?=[\d,])(?P<low>\d*)(?:(?P<comma>,)(?P<high>\d*))?\}
+      | (?P<plain>[^\\(\[^$])""",
     re.VERBOSE | re.DOTALL,
 )
-_TIMES = re.compile(r"(?:([*+?])|\{(?=[\d,])(\d*)(?:(,)(\d*))?\})([?+]?)")
 _REFUSED = {
     "(?": "lookaround, flags or back-references",
     "\\": "back-references or this escape",
     "^": "'^' anywhere but at the start",
     "$": "'$' anywhere but at the end",
 }
-_Step = re.Pattern[str] | str | tuple[int, ...]
+# What a class of Python's is inside a set of RE2's.
+_CLASSES = {
+    r"\d": r"\p{Nd}",
+    r"\D": r"\P{Nd}",
+    r"\w": r"\p{L}\p{N}_",
+    r"\s": r"\s\v\x1c-\x1f\x85\p{Z}",
+}
+# A set whose members RE2 understands once its classes are replaced.
+_SIMPLE_SET = re.compile(
+    r"\[\^?\]?(?:\\[dDswntrfv]|\\x[0-9A-Fa-f]{2}|\\[!-/:-@\[-`{-~]|[^\\\]])*\]", re.DOTALL
+)
+_OF_RE2 = {
+    "no argument": "nothing to repeat",
+    "bad repetition": "a repetition cannot be repeated",
+    "invalid repetition": "the repetition is too long",
+}
 
 
 class Regex:
-    """A regular expression as a program, run with every (instruction, position) visited once.
+    """A compiled expression.
 
-    Instructions: a pattern or a character that must match the next character; a tuple of jumps, to
-    try in order; a tuple (0, slot), to save the position. Past the last instruction, it matches.
+    Attributes:
+        names: name of a group → its number.
+        groups: the number of groups.
     """
 
     def __init__(self, text: str) -> None:
+        import re2
+
         self.text = text
         self.names: dict[str, int] = {}
         self.groups = 0
-        self._at = 0
-        self._depth = 0
-        self._program = self._alternatives()
-        if self._at < len(text):
-            raise self._error("unmatched ')'")
+        options = re2.Options()
+        options.log_errors = False
+        rewritten = "".join(self._tokens())
+        try:
+            self._regex = re2.compile(rewritten, options)
+        except re2.error as error:
+            said = error.args[0].decode(errors="replace")
+            what = next((ours for its, ours in _OF_RE2.items() if said.startswith(its)), "")
+            raise ValueError(f"{what or 'the expression is too long'}, in {text!r}") from None
 
     def match(self, name: str) -> tuple[str, ...] | None:
         """The whole name and each group's text, or None."""
-        program, end = self._program, len(self._program)
-        todo: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, (-1,) * (2 * self.groups))]
-        seen: set[tuple[int, int]] = set()
-        while todo:
-            pc, at, saved = todo.pop()
-            if (pc, at) in seen:
+        match: Any = self._regex.fullmatch(name.encode(errors="replace").decode())
+        return match and (match[0], *match.groups(""))
+
+    def _tokens(self) -> Iterator[str]:
+        text, at, depth = self.text, 0, 0
+        while at < len(text):
+            if (text[at], at) in {("^", 0), ("$", len(text) - 1)}:
+                at += 1
                 continue
-            seen.add((pc, at))
-            if pc == end:
-                if at == len(name):
-                    pairs = zip(saved[::2], saved[1::2], strict=True)
-                    return (name, *(name[a:b] if b >= 0 else "" for a, b in pairs))
-                continue
-            step = program[pc]
-            if not isinstance(step, tuple):
-                if at < len(name) and (
-                    step == name[at] if isinstance(step, str) else step.match(name[at])
-                ):
-                    todo.append((pc + 1, at + 1, saved))
-            elif step[0] == 0:
-                slot = step[1]
-                todo.append((pc + 1, at, (*saved[:slot], at, *saved[slot + 1 :])))
-            else:
-                todo.extend((pc + jump, at, saved) for jump in reversed(step))
-        return None
+            token = _TOKEN.match(text, at)
+            if token is None:
+                start = text[at : at + 2]
+                refused = _REFUSED.get(start) or _REFUSED.get(start[0])
+                what = f"selectors do not support {refused}" if refused else "'[' is not closed"
+                raise self._error(what, at)
+            if token["group"]:
+                depth += 1
+                self._count(token, depth, at)
+            elif token[0] == ")":
+                depth -= 1
+                if depth < 0:
+                    raise self._error("unmatched ')'", at)
+            try:
+                yield _rewritten(token)
+            except ValueError as error:
+                raise self._error(str(error), at) from None
+            at = token.end()
+        if depth:
+            raise self._error("'(' is not closed", at)
 
-    def _error(self, what: str) -> ValueError:
-        return ValueError(f"{what}, at character {self._at + 1} of {self.text!r}")
-
-    def _alternatives(self) -> list[_Step]:
-        first = self._sequence()
-        if not self.text.startswith("|", self._at):
-            return first
-        self._at += 1
-        second = self._alternatives()
-        return [(1, len(first) + 2), *first, (len(second) + 1,), *second]
-
-    def _sequence(self) -> list[_Step]:
-        steps: list[_Step] = []
-        while self._at < len(self.text) and self.text[self._at] not in "|)":
-            start = self._at
-            if (self.text[start], start) in {("^", 0), ("$", len(self.text) - 1)}:
-                self._at += 1
-            else:
-                steps += self._repeated(self._piece())
-            if len(steps) > MAX_PROGRAM:
-                raise self._error("the expression is too long")
-        return steps
-
-    def _piece(self) -> list[_Step]:
-        if _TIMES.match(self.text, self._at):
-            raise self._error("nothing to repeat")
-        atom = _ATOM.match(self.text, self._at)
-        if atom is None:
-            start = self.text[self._at : self._at + 2]
-            refused = _REFUSED.get(start) or _REFUSED.get(start[0])
-            if refused is None:
-                raise self._error(f"{start[0]!r} is not closed")
-            raise self._error(f"selectors do not support {refused}")
-        self._at = atom.end()
-        if (single := atom["single"]) is not None:
-            return [single if len(single) == 1 and single != "." else self._character(single)]
-        return self._group(atom[0] != "(?:", atom["name"])
-
-    def _group(self, captures: bool, name: str | None) -> list[_Step]:
-        slot = 2 * self.groups
-        self.groups += captures
-        self._depth += 1
-        if self.groups > MAX_GROUPS or self._depth > MAX_GROUPS:
-            raise self._error(f"more than {MAX_GROUPS} groups")
-        if name is not None:
+    def _count(self, token: re.Match[str], depth: int, at: int) -> None:
+        self.groups += token["group"] != "(?:"
+        if max(self.groups, depth) > MAX_GROUPS:
+            raise self._error(f"more than {MAX_GROUPS} groups", at)
+        if (name := token["name"]) is not None:
             if name in self.names:
-                raise self._error(f"duplicate group {name!r}")
+                raise self._error(f"duplicate group {name!r}", at)
             self.names[name] = self.groups
-        inside = self._alternatives()
-        if not self.text.startswith(")", self._at):
-            raise self._error("'(' is not closed")
-        self._at += 1
-        self._depth -= 1
-        return [(0, slot), *inside, (0, slot + 1)] if captures else inside
 
-    def _character(self, text: str) -> re.Pattern[str]:
+    def _error(self, what: str, at: int) -> ValueError:
+        return ValueError(f"{what}, at character {at + 1} of {self.text!r}")
+
+
+def _rewritten(token: re.Match[str]) -> str:
+    """A part of an expression as RE2 reads it."""
+    text = token[0]
+    if token["name"] is not None:
+        return "("
+    if token["set"]:
+        return _set(text)
+    if token["escape"]:
+        negated = "^" if text in {r"\S", r"\W"} else ""
+        members = _CLASSES.get(text.lower() if negated else text, "")
+        return f"[{negated}{members}]" if members else text[not text[1].isascii() :]
+    if token["low"] is None:
+        return text
+    low, high = token["low"] or "0", token["high"]
+    if high and int(low[:9]) > int(high[:9]):
+        raise ValueError("the minimum repeat is greater than the maximum")
+    return f"{{{low}{token['comma'] or ''}{high or ''}}}"
+
+
+@functools.lru_cache
+def _set(text: str) -> str:
+    with warnings.catch_warnings():
+        # "[[" may mean a nested set in some later Python; here it stays a bracket.
+        warnings.simplefilter("ignore", FutureWarning)
         try:
-            with warnings.catch_warnings():
-                # "[[" may mean a nested set in some later Python; here it stays a bracket.
-                warnings.simplefilter("ignore", FutureWarning)
-                return re.compile(text)
+            members = re.compile(f"{text}+")
         except re.error as error:
-            raise self._error(f"invalid {text!r} ({error})") from None
+            raise ValueError(f"invalid {text!r} ({error})") from None
+    if _SIMPLE_SET.fullmatch(text):
+        return "[" + re.sub(r"\\.|\[", _member, text[1:], flags=re.DOTALL)
+    # RE2 cannot intersect sets, as in [^\W_]; so every character is tried, surrogates left out
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
+    runs = ((ord(run[0][0]), ord(run[0][-1])) for run in members.finditer(every))
+    ranges = "".join(rf"\x{{{low:x}}}-\x{{{high:x}}}" for low, high in runs)
+    return f"[{ranges}]" if ranges else r"[^\x00-\x{10ffff}]"
 
-    def _repeated(self, piece: list[_Step]) -> list[_Step]:
-        times = _TIMES.match(self.text, self._at)
-        if times is None:
-            return piece
-        if times[5] == "+" or _TIMES.match(self.text, times.end()):
-            raise self._error("a repetition cannot be repeated")
-        sign, low, comma, high = times[1], times[2], times[3], times[4]
-        least = int(sign == "+") if sign else int((low or "0")[:5])
-        most = 1 if sign == "?" else None
-        if not sign and (high or not comma):
-            most = int((high or low)[:5])
-        if most is not None and most < least:
-            raise self._error("the minimum repeat is greater than the maximum")
-        if (len(piece) + 1) * max(least, most or 1) > MAX_PROGRAM:
-            raise self._error("the repetition is too long")
-        self._at = times.end()
-        lazy = times[5] == "?"
-        if most is None:
-            again = len(piece) + 2
-            tail = [(again, 1) if lazy else (1, again), *piece, (-again + 1,)]
-        else:
-            tail = []
-            for _ in range(most - least):
-                after = len(piece) + len(tail) + 1
-                tail = [(after, 1) if lazy else (1, after), *piece, *tail]
-        return piece * least + tail
+
+def _member(found: re.Match[str]) -> str:
+    return _CLASSES.get(found[0], r"\[" if found[0] == "[" else found[0])
