@@ -9,19 +9,20 @@ sizes out of all proportion.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
 import tempfile
 import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.io.files import reading
 from tfckpt.stored.keras.hdf5 import FilePart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfckpt.stored.io.files import Handle
 
@@ -52,16 +53,9 @@ class Archive:
         self._handle = handle
         self._path = path
         self._unpacked: list[Any] = []
-        try:
-            with zipfile.ZipFile(io.BufferedReader(FilePart(handle))) as opened:
-                members = opened.infolist()
-        except CheckpointError:
-            raise
-        except (
-            Exception
-        ) as error:  # zipfile raises many types, from struct.error to UnicodeDecodeError
-            reason = str(error) or type(error).__name__
-            raise self._damaged(f"cannot be read as a ZIP archive: {reason}") from error
+        with self._reading():
+            self._zip = zipfile.ZipFile(io.BufferedReader(FilePart(handle)))
+        members = self._zip.infolist()
         if len(members) > MAX_MEMBERS:
             raise self._damaged(f"has {len(members)} members, more than the {MAX_MEMBERS} allowed")
         self._members = {member.filename: member for member in members}
@@ -94,14 +88,14 @@ class Archive:
         offset = self._content_offset(member)
         if offset + member.compress_size > self._handle.size:
             raise self._damaged("is truncated: it extends past the end of the archive", name)
-        packed = FilePart(self._handle, offset, member.compress_size)
         if member.compress_type == zipfile.ZIP_STORED:
             if member.file_size != member.compress_size:
                 raise self._damaged("is stored uncompressed but has two different sizes", name)
-            return packed, lambda: self._check(member, offset)
+            packed = FilePart(self._handle, offset, member.compress_size)
+            return packed, lambda: self._copy(member, len)
         if member.compress_type != zipfile.ZIP_DEFLATED:
             raise self._unsupported("uses a compression method that Keras does not use", name)
-        return self._inflate(member, packed), lambda: None
+        return self._inflate(member), lambda: None
 
     def close(self) -> None:
         for file in self._unpacked:
@@ -114,15 +108,7 @@ class Archive:
         _, name, extra = _LOCAL_HEAD.unpack(head)
         return member.header_offset + _LOCAL_HEAD.size + int(name) + int(extra)
 
-    def _check(self, member: zipfile.ZipInfo, offset: int) -> None:
-        crc = 0
-        for start in range(0, member.file_size, _CHUNK):
-            size = min(_CHUNK, member.file_size - start)
-            crc = zlib.crc32(self._handle.pread(offset + start, size), crc)
-        if crc != member.CRC:
-            raise self._damaged("does not match its checksum", member.filename)
-
-    def _inflate(self, member: zipfile.ZipInfo, packed: FilePart) -> io.RawIOBase:
+    def _inflate(self, member: zipfile.ZipInfo) -> io.RawIOBase:
         """Unpack a member into an unnamed file, up to its declared size."""
         limit = member.file_size
         if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):
@@ -131,24 +117,30 @@ class Archive:
             )
         file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
         self._unpacked.append(file)
-        inflater, crc, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
-        while not inflater.eof:
-            block = inflater.unconsumed_tail or packed.read(_CHUNK)
-            if not block:
-                break
-            try:
-                part = inflater.decompress(block, _CHUNK)
-            except zlib.error as error:
-                raise self._damaged(f"cannot be decompressed: {error}", member.filename) from error
-            size += len(part)
-            crc = zlib.crc32(part, crc)
-            if size > limit:
-                raise self._damaged("unpacks to more bytes than it declares", member.filename)
-            file.write(part)
-        if size != limit or crc != member.CRC:
-            raise self._damaged("does not match its checksum", member.filename)
+        self._copy(member, file.write)
         file.seek(0, os.SEEK_SET)
         return file  # type: ignore[no-any-return]
+
+    def _copy(self, member: zipfile.ZipInfo, write: Callable[[bytes], object]) -> None:
+        """Read a member up to its declared size; zipfile compares its checksum at the end."""
+        size = 0
+        with self._reading(member.filename), self._zip.open(member) as content:
+            while part := content.read(_CHUNK):
+                size += len(part)
+                write(part)
+        if size != member.file_size:
+            raise self._damaged("unpacks to fewer bytes than it declares", member.filename)
+
+    @contextlib.contextmanager
+    def _reading(self, name: str = "") -> Iterator[None]:
+        try:
+            with reading(self._path, name):
+                yield
+        except CheckpointError:
+            raise
+        except Exception as error:  # zipfile raises many types, from zlib.error to struct.error
+            reason = str(error) or type(error).__name__
+            raise self._damaged(f"cannot be read as a ZIP archive: {reason}", name) from error
 
     def _damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
         return DamagedCheckpointError(message, path=self._path, name=name)
