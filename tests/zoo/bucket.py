@@ -1,15 +1,13 @@
 """An object store, as bad as they come, in the place of what the adapter asks of `tf.io.gfile`.
 
 The objects are files of `ram://`, so that TensorFlow's own C++ reads them, too. An object is there,
-whole, once it is closed; there are no directories; a rename copies and deletes; what is listed may
-be of a while ago, while a name asked after is always answered as it is now. Every call counts, and
-the n-th can fail or be the process's last.
+whole, once it is closed; there are no directories; a rename copies and deletes. Every call counts,
+and the n-th can fail or be the process's last.
 """
 
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -62,9 +60,6 @@ class Bucket:
         self.directory = f"ram://bucket-{next(_numbers)}/run"
         self.calls: list[tuple[Call, str]] = []
         self.replaced: list[str] = []
-        self._there: dict[str, bool] = {}  # as it is, of what is listed otherwise
-        self._stale: random.Random | None = None
-        self._share = 0.0
         self._strike: tuple[int, Strike] | None = None
         self._dead = False
         self._between: tuple[int, Callable[[], None]] | None = None
@@ -107,15 +102,6 @@ class Bucket:
         self.calls.clear()
         self._strike = n, strike
 
-    def list_late(self, share: float, seed: int = 0) -> None:
-        """From now on a share of what is made or deleted is not listed so until it is settled."""
-        self._stale, self._share = random.Random(seed), share
-
-    def resolve(self) -> None:
-        """Listings are of this moment."""
-        self._there.clear()
-        self._stale = None
-
     def names(self, directory: str = "") -> list[str]:
         """What is there, as it is."""
         base = directory or self.directory
@@ -134,11 +120,9 @@ class Bucket:
         file_io.recursive_create_dir_v2(path.rpartition("/")[0])
         with GFile(path, "wb") as file:
             file.write(data)
-        self._changed(path, there=True)
 
     def delete(self, path: str) -> None:
         file_io.delete_file_v2(path)
-        self._changed(path, there=False)
 
     def _objects(self, base: str) -> list[str]:
         found: list[str] = []
@@ -151,17 +135,9 @@ class Bucket:
             found += self._objects(path) if file_io.is_directory_v2(path) else [path]
         return found
 
-    def _changed(self, path: str, *, there: bool) -> None:
-        if self._stale is not None and self._stale.random() < self._share:
-            self._there[path] = there
-        else:
-            self._there.pop(path, None)
-
     def _listed(self, directory: str) -> list[str]:
-        """The objects below a directory, as a listing has them."""
-        paths = {path for path in self._objects(directory) if self._there.get(path, True)}
-        gone = {path for path, there in self._there.items() if not there}
-        return sorted(paths | {path for path in gone if path.startswith(f"{directory}/")})
+        """The objects below a directory."""
+        return sorted(self._objects(directory))
 
     def _called(self, call: Call, path: str, do: Any) -> Any:
         if self._dead:

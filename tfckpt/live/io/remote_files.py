@@ -5,8 +5,7 @@ The interface is that of the local file system, with the same errors: TensorFlow
 no fsync (a closed file is as safe as the store makes it), an open file may disappear with its name,
 and a rename may be a copy.
 
-A store may list a new object with a delay, and a deleted one for a while. So what this process has
-created or deleted is remembered until a listing shows it, and checked by name.
+A listing must be of this moment, as those of the large stores are.
 
 ``file://`` is the local file system, but TensorFlow follows links in it even when it deletes trees.
 So reading, looking up and deleting trees go through the local calls.
@@ -24,7 +23,7 @@ import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, Handle, join, temporary
+from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, Handle, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +126,7 @@ class RemoteFiles:
     """
 
     def __init__(self) -> None:
-        # Directory → name → whether it exists, for changes of this process not yet listed.
-        self._done: dict[str, dict[str, bool]] = {}
+        self._made: set[str] = set()  # a store without directories does not know an empty one
 
     @property
     def renames(self) -> bool:
@@ -139,9 +137,7 @@ class RemoteFiles:
         return RemoteHandle(path) if local is None else LOCAL.open_read(local)
 
     def create(self, path: str) -> Output:
-        taken = self.exists(path)
-        self._note(path, there=True)
-        if taken:
+        if self.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         return RemoteOutput(path)
 
@@ -150,7 +146,6 @@ class RemoteFiles:
 
         An object store shows a new object as a whole when it is closed.
         """
-        self._note(path, there=True)
         with _system_errors(path):
             if not file_io.has_atomic_move(path):
                 _write(path, data)
@@ -165,44 +160,24 @@ class RemoteFiles:
                     raise
 
     def rename(self, source: str, target: str) -> None:
-        self._note(target, there=True)
         with _system_errors(source):
             tf.io.gfile.rename(source, target, overwrite=True)
-        self._note(source, there=False)
 
     def listdir(self, path: str) -> list[str]:
         with _system_errors(path):
             try:
-                names = [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
+                return [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
             except tf.errors.NotFoundError as error:
                 # Also raised for a directory that is unreachable or not permitted, where a run
                 # would then start from scratch. `stat` distinguishes these.
                 try:
                     there = tf.io.gfile.stat(path).is_directory
                 except tf.errors.NotFoundError:
-                    if path not in self._done:
+                    if path not in self._made:
                         raise
-                    return self._as_done(path, [])  # created here, and not listed yet
+                    return []
                 code = errno.EIO if there else errno.ENOTDIR
                 raise OSError(code, os.strerror(code), path) from error
-        return self._as_done(path, names)
-
-    def _note(self, path: str, *, there: bool) -> None:
-        directory, name = os.path.split(path)
-        self._done.setdefault(directory, {})[name] = there
-
-    def _as_done(self, path: str, names: list[str]) -> list[str]:
-        """A listing, corrected for what this process has created and deleted since."""
-        done = self._done.get(path, {})
-        listed = set(names)
-        for name, there in tuple(done.items()):
-            if (name in listed) == there or self.exists(join(path, name)) != there:
-                done.pop(name, None)  # listed correctly, or changed by others since
-            elif there:
-                names.append(name)
-            else:
-                names.remove(name)
-        return names
 
     def exists(self, path: str) -> bool:
         local = _local(path)
@@ -226,10 +201,9 @@ class RemoteFiles:
     def remove(self, path: str) -> None:
         with _system_errors(path):
             tf.io.gfile.remove(path)
-        self._note(path, there=False)
 
     def remove_tree(self, path: str) -> None:
-        self._done.pop(path, None)
+        self._made.discard(path)
         local = _local(path)
         if local is not None:
             LOCAL.remove_tree(local)
@@ -239,12 +213,11 @@ class RemoteFiles:
                 tf.io.gfile.rmtree(path)
             else:
                 tf.io.gfile.remove(path)
-        self._note(path, there=False)
 
     def makedirs(self, path: str) -> None:
         with _system_errors(path):
             tf.io.gfile.makedirs(path)
-        self._done.setdefault(path, {})
+        self._made.add(path)
 
     def free(self, path: str) -> int | None:
         """None: there is no call for it."""

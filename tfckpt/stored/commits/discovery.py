@@ -106,9 +106,9 @@ def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files =
 def _listing(directory: str, files: Files) -> list[str]:
     with reading(directory):
         try:
-            names = files.listdir(directory)
+            return files.listdir(directory)
         except FileNotFoundError:
-            names = []
+            return []
         except NotADirectoryError:
             from tfckpt.stored.paths.lookalikes import Audience, look
 
@@ -117,8 +117,3 @@ def _listing(directory: str, files: Files) -> list[str]:
             if findings.others:
                 hint = findings.others[0].how(Audience.CONFIG, directory)
             raise CheckpointNotFoundError(findings.state, path=directory, hint=hint) from None
-        if files.renames:
-            return names
-        from tfckpt.stored.commits.stale_listing import as_of_now
-
-        return as_of_now(names, directory, files)

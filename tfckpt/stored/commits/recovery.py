@@ -59,7 +59,7 @@ def claim(directory: str, checkpoint_name: str, files: Files) -> int:
     with _recovery_lock:
         for name in files.listdir(directory):
             if abandoned(name) == STATE_FILE:
-                _remove_tree(join(directory, name), files)
+                remove_tree(join(directory, name), files)
             elif may_be_left(name):  # few names match
                 resolve(name, directory, ours, files)
     return 0 if files.renames else max(recovered)
@@ -96,10 +96,10 @@ def resolve(name: str, directory: str, ours: Callable[[str], bool], files: Files
         if not files.exists(index) or _is_of_index(path, prefix, files):
             logging.info("%s: completed an interrupted deletion", prefix)
             if not files.renames:
-                _remove_tree(record_file.path_of(prefix), files)
+                remove_tree(record_file.path_of(prefix), files)
             _delete_files(prefix, files)
         else:  # another checkpoint has its number now
-            _remove_tree(path, files)
+            remove_tree(path, files)
 
 
 def _resolve_save(staged: str, prefix: str, files: Files) -> None:
@@ -123,29 +123,19 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
             else:
                 logging.info("%s: removed an interrupted save", prefix)
                 remove_strays(prefix, files, {*_parts(path, prefix, files)} - {*inside})
-    _remove_tree(staged, files)
+    remove_tree(staged, files)
 
 
 def _resolve_put(staged: str, prefix: str, files: Files) -> None:
     """Complete or undo a save in an object store, by names that are checked one by one."""
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
-    _remove_tree(join(staged, MARKER), files)  # first, since its writer may be alive
+    remove_tree(join(staged, MARKER), files)  # first, since its writer may be alive
     if _is_of_index(path, prefix, files):
         logging.info("%s: completed an interrupted save", prefix)
         files.write_atomic(record_file.path_of(prefix), content(path, files))
     remove_strays(prefix, files)
     remove_strays(prefix, files, _parts(path, prefix, files))
-    remove_staged(staged, os.path.split(prefix)[1], files)
-
-
-def remove_staged(directory: str, name: str, files: Files) -> None:
-    """Remove a staging directory, in an object store also files not listed yet."""
-    if not files.renames:
-        for part in (record_file.path_of(name), index_path(name)):
-            for file in (part, part + BEFORE):
-                _remove_file(join(directory, file), files)
-        _remove_file(join(directory, MARKER), files)
-    _remove_tree(directory, files)
+    remove_tree(staged, files)
 
 
 def _is_of_index(record: str, prefix: str, files: Files) -> bool:
@@ -171,9 +161,9 @@ def _delete_files(prefix: str, files: Files) -> None:
     names = {*files.listdir(parent)}
     own = {*_parts(prefix + DELETED, prefix, files), *(n for n in names if shards_of(n, name))}
     for file in (index_path(name), *sorted(own & names)):
-        _remove_tree(join(parent, file), files)
+        remove_tree(join(parent, file), files)
     files.fsync_dir(parent)
-    _remove_tree(prefix + DELETED, files)
+    remove_tree(prefix + DELETED, files)
 
 
 def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) -> None:
@@ -187,7 +177,7 @@ def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) 
         shards = shards_of(other, name)
         stray = shards != used if shards else used is None and of is not None
         if stray and (shards if of is None else other in of):
-            _remove_tree(join(parent, other), files)
+            remove_tree(join(parent, other), files)
 
 
 def used_shards(prefix: str, files: Files) -> int | None:
@@ -203,12 +193,7 @@ def used_shards(prefix: str, files: Files) -> int | None:
         return None
 
 
-def _remove_file(path: str, files: Files) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        files.remove(path)
-
-
-def _remove_tree(path: str, files: Files) -> None:
+def remove_tree(path: str, files: Files) -> None:
     with contextlib.suppress(FileNotFoundError):
         files.remove_tree(path)
 

@@ -31,8 +31,8 @@ from tfckpt.stored.commits.recovery import (
     BEFORE,
     MARKER,
     may_be_left,
-    remove_staged,
     remove_strays,
+    remove_tree,
     resolve,
     shards_of,
     used_shards,
@@ -58,8 +58,6 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
             resolve(other, parent, lambda of: of == name, files)
         names = files.listdir(parent)
     counts = {shards for other in names if (shards := shards_of(other, name))}
-    if not files.renames and (used := used_shards(prefix, files)) is not None:
-        counts.add(used)  # its files may not be listed yet
     with temporary(prefix) as directory:
         staging = Staging(prefix, directory, frozenset(counts), files)
         done_with = True
@@ -81,7 +79,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
         finally:
             if done_with:  # otherwise recovery needs its content
                 with contextlib.suppress(OSError):
-                    remove_staged(directory, name, files)
+                    remove_tree(directory, files)
 
 
 class Staging:

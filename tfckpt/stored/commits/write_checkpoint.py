@@ -17,7 +17,7 @@ from tfckpt.stored.bundles.writing.write import BundleWriter, spread
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.staging import staged
-from tfckpt.stored.io.files import LOCAL, Files, absolute, join
+from tfckpt.stored.io.files import LOCAL, Files, absolute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,9 +88,6 @@ def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     directory, name = os.path.split(prefix)
     try:
         existing = files.listdir(directory)
-        if not files.renames:  # new files may not be listed yet
-            by_name = (f"{name}.index", record_file.path_of(name))
-            existing += [other for other in by_name if files.exists(join(directory, other))]
     except (FileNotFoundError, NotADirectoryError):
         return
     own = {name, f"{name}.index", record_file.path_of(name)}

@@ -79,10 +79,10 @@ class Files(Protocol):
 
     @property
     def renames(self) -> bool:
-        """Whether renames are atomic and listings current, unlike in an object store.
+        """Whether renames are atomic, unlike in an object store.
 
-        Without them, large files are written at their final path, small files are written again
-        there, and important names are checked one by one.
+        Without them, large files are written at their final path, and small files are written again
+        there.
         """
 
     def open_read(self, path: str) -> Handle: ...
