@@ -23,7 +23,7 @@ from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
 from tfckpt.stored.bundles.index_encoder import encode_object_graph
 from tfckpt.stored.commits import record
-from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_checkpoint
+from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_values
 from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
 from tfckpt.stored.graphs.writer import graph_of_names, key_of, pruned
 from tfckpt.version import __version__
@@ -78,7 +78,7 @@ def rewrite(
     before = stored.record.lineage if stored.record else ()
     counts = {status.value: count for status, count in plan.counts.items()}
 
-    def describe(bundle: Bundle, files: tuple[str, ...]) -> CommitRecord:
+    def describe(bundle: Bundle, _: None, files: tuple[str, ...]) -> CommitRecord:
         entries = [_written(step, keys[step.name], bundle) for step in plan.assignments]
         inventory = structure(stored.inventory, plan, entries, target)
         number = _NUMBERED.fullmatch(target)
@@ -94,7 +94,7 @@ def rewrite(
         )
         return _with_source_metadata(stored, plan, described)
 
-    return write_checkpoint(target, list(values.values()), describe, shard_bytes=shard_bytes)
+    return write_values(target, list(values.values()), describe, shard_bytes=shard_bytes)
 
 
 class StepReader:

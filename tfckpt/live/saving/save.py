@@ -27,10 +27,9 @@ from tfckpt.live.io.tf_errors import also
 from tfckpt.live.saving.coverage import recorded
 from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
-from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes
 from tfckpt.stored.commits import record, record_file
-from tfckpt.stored.commits.staging import staged
+from tfckpt.stored.commits.write_checkpoint import write_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, render
 from tfckpt.version import __version__
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory, Restored
     from tfckpt.live.restoring.lineage import Lineage
     from tfckpt.live.saving.snapshot import Snapshot
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.commits.staging import Staging
 
 _SHOWN = 5
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -143,39 +144,40 @@ def write(
             return "" if free is None else no_space(needed(live.inventory), free)
         return ""
 
-    with as_save_errors(prefix, disk_space), staged(prefix, save_options.files) as staging:
+    def write_staged(staging: Staging) -> list[str]:
         nonfinite_keys = write_files(staging, snapshot, options, save_options)
         nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
         if nonfinite:
             _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
         if metadata.sequence is not None:
             save_options.files.write_atomic(staging.inner + record_file.OUT_OF_ORDER, b"")
-        with Bundle.open(staging.inner, save_options.files) as bundle:
-            entries = recorded(live, keys, bundle)
-            digest = bundle.digest
-        record_file.write(
-            staging.inner,
-            record.CommitRecord(
-                number=_number(prefix),
-                inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
-                index_sha256=digest,
-                created=record.now(),
-                step=metadata.step,
-                epoch=metadata.epoch,
-                metrics=metadata.metrics,
-                training=metadata.training,
-                versions=_versions(),
-                finite=not nonfinite,
-                sequence=metadata.sequence,
-                run_began=metadata.run_began,
-                run_first=metadata.run_first,
-                preserved=metadata.preserved,
-                lineage=metadata.lineage,
-                files=staging.files(),
-            ),
-            save_options.files,
+        return nonfinite
+
+    def describe(
+        bundle: Bundle, nonfinite: list[str], files: tuple[str, ...]
+    ) -> record.CommitRecord:
+        entries = recorded(live, keys, bundle)
+        return record.CommitRecord(
+            number=_number(prefix),
+            inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
+            index_sha256=bundle.digest,
+            created=record.now(),
+            step=metadata.step,
+            epoch=metadata.epoch,
+            metrics=metadata.metrics,
+            training=metadata.training,
+            versions=_versions(),
+            finite=not nonfinite,
+            sequence=metadata.sequence,
+            run_began=metadata.run_began,
+            run_first=metadata.run_first,
+            preserved=metadata.preserved,
+            lineage=metadata.lineage,
+            files=files,
         )
-        staging.publish()
+
+    with as_save_errors(prefix, disk_space):
+        write_checkpoint(prefix, write_staged, describe, save_options.files)
 
 
 def needed(inventory: Inventory) -> int:

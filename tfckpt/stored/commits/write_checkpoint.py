@@ -1,15 +1,15 @@
-"""Writes and commits a whole checkpoint from values that are read one at a time.
+"""Writes and commits a checkpoint, in a save as in a rewrite.
 
-The protocol is that of a save (:mod:`tfckpt.stored.commits.staging`): files are staged, the index
-is read back, and the record is moved into place last. Memory is bounded by the largest value. An
-existing file is never overwritten: a prefix with any file is refused.
+Files are staged (:mod:`tfckpt.stored.commits.staging`), the index is read back, and the record is
+moved into place last. A rewrite reads its values one at a time, so its memory is bounded by the
+largest one, and it overwrites nothing: a prefix with any file is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.stored.bundles.bundle import Bundle
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.bundles.bundle import BundleEntry
     from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.staging import Staging
+
+_Written = TypeVar("_Written")
 
 
 class CheckpointValue(NamedTuple):
@@ -44,28 +47,58 @@ class CheckpointValue(NamedTuple):
 
 def write_checkpoint(
     prefix: str,
+    write: Callable[[Staging], _Written],
+    describe: Callable[[Bundle, _Written, tuple[str, ...]], CommitRecord],
+    files: Files = LOCAL,
+    *,
+    replace: bool = True,
+) -> CommitRecord:
+    """Stage a checkpoint, read its index back, and commit it.
+
+    Args:
+        prefix: of the checkpoint.
+        write: writes data files and index under a prefix of the staging directory.
+        describe: makes the record from the written bundle, what ``write`` returned, and the names
+            of the data files.
+        files: the file system.
+        replace: whether an existing checkpoint of this name is replaced; else it is an error.
+
+    Raises:
+        SaveError: a file exists already, or partial files could not be removed.
+        CheckpointError: the files do not read back as written.
+        OSError: a file cannot be written; partial files were removed.
+    """
+    if not replace:
+        refuse_taken(prefix, files)
+    with staged(prefix, files) as staging:
+        written = write(staging)
+        with Bundle.open(staging.inner, files) as bundle:
+            record = describe(bundle, written, staging.files())
+        record_file.write(staging.inner, record, files)
+        if not replace:  # another process may have written it meanwhile
+            refuse_taken(prefix, files, data=files.renames)
+        staging.publish()
+    return record
+
+
+def write_values(
+    prefix: str,
     values: Sequence[CheckpointValue],
-    describe: Callable[[Bundle, tuple[str, ...]], CommitRecord],
+    describe: Callable[[Bundle, None, tuple[str, ...]], CommitRecord],
     *,
     shard_bytes: int | None = None,
     files: Files = LOCAL,
 ) -> CommitRecord:
-    """Write values and commit them as a checkpoint.
+    """Write values in this order and commit them as a new checkpoint.
 
-    Args:
-        prefix: of the new checkpoint.
-        values: in the order in which they are written.
-        describe: makes the record from the written bundle and the names of its data files.
-        shard_bytes: size limit of a data file; None for a single file.
-        files: the file system.
+    ``shard_bytes`` is the size limit of a data file; None for a single file.
 
     Raises:
         SaveError: a file exists already, or a file cannot be written; partial files are removed.
     """
-    absolute_prefix = absolute(prefix)
-    refuse_taken(absolute_prefix, files)
     shards = spread([value.nbytes for value in values], shard_bytes)
-    with _failing_as_save(prefix), staged(absolute_prefix, files) as staging:
+
+    def write(staging: Staging) -> None:
         count = max(shards, default=0) + 1
         with BundleWriter(staging.inner, count, files, data=staging.data) as writer:
             for value, shard in zip(values, shards, strict=True):
@@ -74,13 +107,9 @@ def write_checkpoint(
                 else:
                     writer.add_raw(value.key, value.entry, value.read(), shard)
             writer.finish()
-        with Bundle.open(staging.inner, files) as bundle:
-            record = describe(bundle, staging.files())
-        record_file.write(staging.inner, record, files)
-        # Another process may have written it meanwhile.
-        refuse_taken(absolute_prefix, files, data=files.renames)
-        staging.publish()
-    return record
+
+    with _failing_as_save(prefix):
+        return write_checkpoint(absolute(prefix), write, describe, files, replace=False)
 
 
 def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
