@@ -8,7 +8,8 @@ kept, so that the slots of a new optimizer have names of their own and match no 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfckpt.core.automatic_names import snake_case, unnumbered, without_repeat
 from tfckpt.core.inventory import Role
@@ -57,14 +58,53 @@ _HYPERPARAMETER = re.compile(
 # Classes that tf.compat.v1.train spells differently than Keras.
 _V1_CLASSES = {"rms_prop": "rm_sprop", "ada_max": "adamax"}
 
-# Classes of both flavors and of tf.compat.v1.train, in snake case. Any other name of an optimizer
-# was chosen by the user, e.g. `generator_adam`, and does not identify its class.
-_CLASSES = frozenset(
+
+class OptimizerClass(NamedTuple):
+    """What is known of an optimizer's class.
+
+    Attributes:
+        slots: those of each variable, in the order in which they are created.
+        more: those that depend on the settings in Keras, and follow in ``tf.compat.v1.train``.
+        in_keras: whether it is one of Keras's.
+        in_tf1: whether TensorFlow 1 or a library for it has one, whose keys contain its name.
+        automatic: whether its name may be automatic. Any other name of an optimizer was chosen by
+            the user, e.g. ``generator_adam``, and does not identify its class.
     """
-    adagrad_da momentum proximal_adagrad
-    adadelta adafactor adagrad adam adam_w adamax ftrl lamb lion muon nadam rm_sprop
-    schedule_free_adam_w sgd
-    """.split()  # noqa: SIM905 (words read better than a list of them)
+
+    slots: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    in_keras: bool = True
+    in_tf1: bool = True
+    automatic: bool = True
+
+
+_PAIR = ("momentum", "velocity")
+# By the class in snake case.
+OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
+    {
+        "adadelta": OptimizerClass(("accumulated_grad", "accumulated_delta_var")),
+        "adafactor": OptimizerClass(("r", "c", "velocity", "momentum"), in_keras=False),
+        "adagrad": OptimizerClass(("accumulator",)),
+        "adagrad_da": OptimizerClass(
+            ("accumulated_gradient", "gradient_squared_accumulator"), in_keras=False
+        ),
+        "adam": OptimizerClass(_PAIR),
+        "adam_w": OptimizerClass(_PAIR),
+        "adam_weight_decay": OptimizerClass(_PAIR, in_keras=False, automatic=False),
+        "adamax": OptimizerClass(_PAIR),
+        "ftrl": OptimizerClass(("accumulator", "linear")),
+        "lamb": OptimizerClass(_PAIR),
+        "lars": OptimizerClass(("momentum",), in_keras=False, automatic=False),
+        "lion": OptimizerClass(("momentum",), in_tf1=False),
+        "momentum": OptimizerClass(("momentum",), in_keras=False),
+        "momentum_w": OptimizerClass(("momentum",), in_keras=False, automatic=False),
+        "muon": OptimizerClass((), in_keras=False, in_tf1=False),
+        "nadam": OptimizerClass(_PAIR),
+        "proximal_adagrad": OptimizerClass(("accumulator",), in_keras=False),
+        "rm_sprop": OptimizerClass(("velocity",), more=("momentum",)),
+        "schedule_free_adam_w": OptimizerClass(_PAIR, in_tf1=False),
+        "sgd": OptimizerClass((), more=("momentum",)),
+    }
 )
 
 
@@ -75,7 +115,7 @@ def optimizer_class(name: str) -> str:
     ('adam_w', '')
     """
     name = unnumbered(name)
-    return name if name in _CLASSES else ""
+    return name if name in OPTIMIZERS and OPTIMIZERS[name].automatic else ""
 
 
 def v1_class(name: str) -> str:
@@ -169,6 +209,24 @@ def slot_head(entry: Entry) -> str:
         name = without_repeat(name)
     head = name.removesuffix(tail) if entry.of and name.endswith(tail) else ""
     return head if head.endswith(f"/{entry.slot}") else ""
+
+
+def named_slot(full_name: str, variables: Mapping[str, _T]) -> tuple[str, str, _T | None]:
+    """The optimizer's class, the slot and the variable from a slot's name in tf_keras.
+
+    ``Adam/m/dense/kernel`` if the slot was made in a training step, ``m/dense/kernel`` if the
+    optimizer was built explicitly; ("", "", None) if neither form fits or both do.
+
+    >>> named_slot("Adam/m/dense/kernel", {"dense/kernel": 1})
+    ('adam', 'm', 1)
+    """
+    parts = full_name.split("/")
+    cuts = [cut for cut in (1, 2) if "/".join(parts[cut:]) in variables]
+    if len(cuts) != 1:
+        return "", "", None
+    (cut,) = cuts
+    cls = snake_case(parts[0]) if cut == 2 else ""
+    return cls, parts[cut - 1], variables["/".join(parts[cut:])]
 
 
 def optimizer_value(attribute: str) -> tuple[str, Role]:

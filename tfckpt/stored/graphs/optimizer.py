@@ -16,6 +16,7 @@ from tfckpt.core.names import OPTIMIZER, Node, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,
+    named_slot,
     optimizer_class,
     optimizer_value,
     slot_among,
@@ -246,21 +247,6 @@ def _first(full_name: str) -> str:
     """The optimizer class in the name of one of its own values."""
     name, slash, _ = full_name.partition("/")
     return optimizer_class(snake_case(name)) if slash else ""
-
-
-def named_slot(full_name: str, variables: Mapping[str, int]) -> tuple[str, str, int | None]:
-    """The optimizer's class, the slot and the variable from a slot's name in tf_keras.
-
-    ``Adam/m/dense/kernel`` if the slot was made in a training step, ``m/dense/kernel`` if the
-    optimizer was built explicitly; ("", "", None) if neither form fits or both do.
-    """
-    parts = full_name.split("/")
-    cuts = [cut for cut in (1, 2) if "/".join(parts[cut:]) in variables]
-    if len(cuts) != 1:
-        return "", "", None
-    (cut,) = cuts
-    cls = snake_case(parts[0]) if cut == 2 else ""
-    return cls, parts[cut - 1], variables["/".join(parts[cut:])]
 
 
 def _numeric(item: tuple[str, int]) -> tuple[int, str]:

@@ -15,28 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.names import Node, NodeKind, Slot
-from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, slot_name
+from tfckpt.core.optimizer_names import LOSS_SCALE, OPTIMIZERS, optimizer_value, slot_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.stored.keras.hdf5 import H5Dataset
 
-_PAIR = ("momentum", "velocity")
-_SLOTS: Mapping[str, tuple[str, ...]] = {
-    "adam": _PAIR,
-    "adam_w": _PAIR,
-    "adamax": _PAIR,
-    "nadam": _PAIR,
-    "lamb": _PAIR,
-    "schedule_free_adam_w": _PAIR,
-    "adagrad": ("accumulator",),
-    "adadelta": ("accumulated_grad", "accumulated_delta_var"),
-    "ftrl": ("accumulator", "linear"),
-    "lion": ("momentum",),
-    "rm_sprop": ("velocity",),
-    "sgd": (),
-}
 _SCALE = ("iterations", "learning_rate", "step_counter", "dynamic_scale")
 _BY_INDEX = "vars"
 
@@ -137,9 +122,10 @@ def _fits_head(nodes: Sequence[Node], head: Sequence[str]) -> bool:
 
 def _layouts(cls: str, config: Mapping[str, Any]) -> Iterator[_Layout]:
     """The layouts that releases of Keras use for a class with these settings."""
-    if cls not in _SLOTS:
+    known_class = OPTIMIZERS.get(cls)
+    if known_class is None or not known_class.in_keras:
         return
-    paired = _SLOTS[cls]
+    paired = known_class.slots
     after: tuple[str, ...] = ()
     before: tuple[str, ...] = ("average",) if config.get("use_ema") else ()
     if config.get("gradient_accumulation_steps"):

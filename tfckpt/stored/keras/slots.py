@@ -15,11 +15,11 @@ from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
     by_slot_path,
+    named_slot,
     optimizer_value,
     slot_name,
     split_slot,
 )
-from tfckpt.stored.graphs.optimizer import named_slot
 from tfckpt.stored.keras_metadata.config import mapping
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def _slot(
 ) -> tuple[str, Node | None]:
     """The slot and the variable in the name of an optimizer's value."""
     parts = path.split("/")
-    _, slot, variable = named_slot(path, dict.fromkeys(unique, 0))
-    if variable is not None:
-        cut = 1 if "/".join(parts[1:]) in unique else 2
-        return slot, unique["/".join(parts[cut:])]
+    _, slot, of = named_slot(path, unique)
+    if of is not None:
+        return slot, of
     for start in range(len(parts) - 1):
         if (of := unique.get("/".join(parts[start:-1]))) is not None:
             return parts[-1], of

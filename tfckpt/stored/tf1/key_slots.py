@@ -16,11 +16,10 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.automatic_names import snake_case
-from tfckpt.core.optimizer_names import slot_name
+from tfckpt.core.optimizer_names import OPTIMIZERS, slot_name
 from tfckpt.stored.tf1.key_layers import DEEPEST
 
 if TYPE_CHECKING:
@@ -36,29 +35,8 @@ _OPTIMIZER = re.compile(r"_?optimizer$", re.IGNORECASE)
 _MESH = re.compile(r"(?P<of>.+)_slot_(?P<slot>vr|vc|v|m)", re.DOTALL)
 _PREFIXED = re.compile(r"(?P<cls>adam|lamb)_(?P<slot>[mv])")
 
-# The optimizer's name in lower case → its class in Keras, and its slots in the order in which
-# tf.compat.v1.train, tf.contrib.opt and Keras create them.
-_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "adam": ("adam", ("momentum", "velocity")),
-        "adamw": ("adam_w", ("momentum", "velocity")),
-        "adamweightdecay": ("adam_weight_decay", ("momentum", "velocity")),
-        "adamax": ("adamax", ("momentum", "velocity")),
-        "nadam": ("nadam", ("momentum", "velocity")),
-        "lamb": ("lamb", ("momentum", "velocity")),
-        "momentum": ("momentum", ("momentum",)),
-        "momentumw": ("momentum_w", ("momentum",)),
-        "lars": ("lars", ("momentum",)),
-        "sgd": ("sgd", ("momentum",)),
-        "rmsprop": ("rm_sprop", ("velocity", "momentum")),
-        "adagrad": ("adagrad", ("accumulator",)),
-        "adagradda": ("adagrad_da", ("accumulated_gradient", "gradient_squared_accumulator")),
-        "proximaladagrad": ("proximal_adagrad", ("accumulator",)),
-        "adadelta": ("adadelta", ("accumulated_grad", "accumulated_delta_var")),
-        "ftrl": ("ftrl", ("accumulator", "linear")),
-        "adafactor": ("adafactor", ("r", "c", "velocity", "momentum")),
-    }
-)
+# The optimizer's name in lower case → its class in Keras.
+_CLASSES = {name.replace("_", ""): name for name, known in OPTIMIZERS.items() if known.in_tf1}
 _CENTERED = ("velocity", "average_gradient", "momentum")
 _AVERAGES = frozenset(
     {"exponentialmovingaverage", "ema", "movingaverage", "moving_average", "average"}
@@ -67,7 +45,7 @@ _AVERAGES = frozenset(
 _CONTAINED = (
     ("adam", "adam"),
     ("momentum", "momentum"),
-    ("rms", "rmsprop"),
+    ("rms", "rm_sprop"),
     ("adagrad", "adagrad"),
 )
 # Keras's own names of slots; in graph mode the last component of the key.
@@ -113,8 +91,7 @@ def class_of(word: str) -> str | None:
     >>> class_of("AdamW_1"), class_of("RMSPropOptimizer"), class_of("encoder")
     ('adam_w', 'rm_sprop', None)
     """
-    known_class = _CLASSES.get(_plain(word))
-    return known_class[0] if known_class else None
+    return _CLASSES.get(_plain(word))
 
 
 def find_slots(shapes: Mapping[str, Shape]) -> dict[str, SlotKey]:
@@ -209,10 +186,10 @@ def _in_order(
 ) -> Iterator[tuple[str, SlotKey]]:
     """The slots of one optimizer and one variable, given in order of creation."""
     plain, shape = _plain(group.word), shapes[group.of]
-    known_class = _CLASSES.get(plain)
-    contained = next((cls for part, cls in _CONTAINED if part in plain), None)
-    label = known_class[0] if known_class else snake_case(group.word)
-    slots = known_class[1] if known_class else _CLASSES[contained][1] if contained else ()
+    contained = next((cls for part, cls in _CONTAINED if part in plain), "")
+    label = _CLASSES.get(plain) or snake_case(group.word)
+    known_class = OPTIMIZERS.get(_CLASSES.get(plain) or contained)
+    slots = known_class.slots + known_class.more if known_class else ()
     if plain == "adafactor":
         slots = _factored([shapes[name] for name in names], shape)
     elif plain == "rmsprop" and len(names) % 3 == 0:
