@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.live.saving.save import SaveOptions
+from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.io.files import SCRATCH
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class NoFsync(Tfckpt):
     name = NO_FSYNC
 
     def save(self) -> None:
-        self.checkpoint._tfckpt_save(self.prefix, self.prefix, None, SaveOptions(SCRATCH))
+        options = SaveOptions(SCRATCH)
+        self.checkpoint._tfckpt.save(self.prefix, self.prefix, None, options, Ticket())
 
 
 class TensorFlowManager(Contestant):

@@ -27,6 +27,7 @@ from tfckpt.stored.io.files import LOCAL, absolute
 from tfckpt.stored.paths.lookalikes import is_checkpoint, is_directory, shown
 from tfckpt.stored.paths.wrong_paths import not_found
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
+from tfckpt.training.steps import check_step
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory
@@ -64,7 +65,8 @@ def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> R
         )
         what = "is a directory" if is_directory(path, files_of(path)) else "is a checkpoint"
         raise PolicyError(path, [Problem(f"{what}, not a config", hint=hint)])
-    return _run("from_config(config, model=model)", config, model, objects)
+    call = "from_config(config, model=model)"
+    return Run(_loaded(call, config), _objects(call, model, objects))
 
 
 def restore(
@@ -132,11 +134,11 @@ def inventory(model: Any = None, /, **objects: Any) -> Inventory:
     return collect(objects).inventory
 
 
-def _run(call: str, config: ConfigSource, model: Any, objects: dict[str, Any]) -> Run:
+def _loaded(call: str, config: ConfigSource) -> Config:
     if _is_object(config):
         problem = Problem(f"the first argument is a {type(config).__name__}", hint=f"write {call}")
         raise PolicyError(_ARGUMENTS, [problem])
-    return Run(load_config(config), _objects(call, model, objects))
+    return load_config(config)
 
 
 def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,21 +148,25 @@ def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any
 
 
 class _Once(NamedTuple):
-    """A restore without a run: nothing is saved after it, so no save counter is restored."""
+    """A restore without a run, after which nothing is saved.
+
+    Attributes:
+        config: what to restore.
+        objects: by keyword.
+        counter: the save counter; None for a path, of which it is not restored.
+    """
 
     config: Config
     objects: Mapping[str, Any]
+    counter: Any = None
 
     def restore(self) -> RestoreReport:
-        report = restore_first(self.config, self.objects, self._objects_for).report
+        report = restore_first(self.config, self.objects, self.counter).report
         warn_of(report)
         return report
 
     def plan(self) -> Plan:
-        return plan_first(self.config, self._objects_for)
-
-    def _objects_for(self, _: object) -> dict[str, Any]:
-        return dict(self.objects)
+        return plan_first(self.config, self.objects, self.counter)
 
 
 def _once(
@@ -169,7 +175,7 @@ def _once(
     model: Any,
     policy: Policy | Mapping[str, Any] | None,
     objects: dict[str, Any],
-) -> Run | _Once:
+) -> _Once:
     if source is None:
         hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
         raise CheckpointNotFoundError("None was given as the source", hint=hint)
@@ -187,7 +193,11 @@ def _once(
         hint = "write it into the config, or pass the path of a checkpoint as the source"
         message = f"a config has its own policies, but {what} was passed as well"
         raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
-    return _run(call, source, model, objects)
+    config, objects = _loaded(call, source), _objects(call, model, objects)
+    counter = Checkpoint(**objects).save_counter
+    if "step" in objects:
+        check_step(objects["step"])
+    return _Once(config, objects, counter)
 
 
 def _path(source: object) -> str | None:

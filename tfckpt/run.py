@@ -18,13 +18,11 @@ from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
 from tfckpt.training.saves import Moment, Saves
 from tfckpt.training.state.fits import Fits
 from tfckpt.training.state.resumption import Restoration, Resumption, check_keywords
-from tfckpt.training.state.training_state import takes_up
 from tfckpt.training.steps import check_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from tfckpt.live.restoring.restore import Choice
     from tfckpt.planning import Plan, RestoreReport
     from tfckpt.policy import Config
 
@@ -72,7 +70,7 @@ class Run:
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
 
-    @in_turn("checkpoint._tfckpt_background")
+    @in_turn("checkpoint._tfckpt.background")
     def restore(self) -> RestoreReport:
         """Restore by the config's ``restore`` section, completely or not at all.
 
@@ -92,17 +90,16 @@ class Run:
         warn_of(found.report)
         return found.report
 
-    @in_turn("checkpoint._tfckpt_background")
+    @in_turn("checkpoint._tfckpt.background")
     def find(self, fit: int | None = None) -> Restoration:
         """Restore; for a ``fit`` only check what it restores at the saved position."""
-        _ = self.checkpoint.save_counter  # created, so that it is restored
-        self.checkpoint._tfckpt_background.failure()  # waits; sync raises the error of a save
-        return restore_first(self.config, self._objects, self._objects_for, fit)
+        self.checkpoint._tfckpt.background.failure()  # waits; sync raises the error of a save
+        return restore_first(self.config, self._objects, self.checkpoint.save_counter, fit)
 
     def restored(self, found: Restoration) -> None:
         """Record what was restored."""
         if (prepared := found.prepared) is not None:
-            self.checkpoint._tfckpt_lineage = self.checkpoint._tfckpt_lineage.after(prepared)
+            self.checkpoint._tfckpt.lineage = self.checkpoint._tfckpt.lineage.after(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
         self.saves.restored()
@@ -111,9 +108,9 @@ class Run:
     def follow(self, other: Run) -> None:
         """Continue another run of the same objects in the same directory."""
         self.fits, self.report = other.fits, other.report
-        self.checkpoint._tfckpt_lineage = other.checkpoint._tfckpt_lineage
+        self.checkpoint._tfckpt.lineage = other.checkpoint._tfckpt.lineage
 
-    @in_turn("checkpoint._tfckpt_background")
+    @in_turn("checkpoint._tfckpt.background")
     def plan(self) -> Plan:
         """The plan that ``restore`` would carry out; assigns nothing.
 
@@ -123,15 +120,8 @@ class Run:
             NotBuiltError: a model has no variables yet.
             RestoreError: the config has no ``restore`` section.
         """
-        _ = self.checkpoint.save_counter
-        self.checkpoint._tfckpt_background.failure()
-        return plan_first(self.config, self._objects_for)
-
-    def _objects_for(self, choices: Sequence[Choice]) -> dict[str, Any]:
-        objects = dict(self._objects)
-        if takes_up(choices):
-            objects["save_counter"] = self.checkpoint.save_counter
-        return objects
+        self.checkpoint._tfckpt.background.failure()
+        return plan_first(self.config, self._objects, self.checkpoint.save_counter)
 
     def save(self, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None) -> str:
         """Save now, after a save that is being written in the background.

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live import checkpoint as checkpoint_module
+from tfckpt.live import companion
 from tfckpt.live.saving import write_files
 from tfckpt.stored.bundles.writing.shard import ChunkSizes
 from tfckpt.stored.io.files import LocalOutput
@@ -172,14 +172,14 @@ class Slow:
 def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
     slow = Slow(monkeypatch)
     monkeypatch.setattr(write_files, "files_for", lambda _: files)
-    monkeypatch.setattr(checkpoint_module, "BACKGROUND", ChunkSizes(1 << 12, 1 << 14))
+    monkeypatch.setattr(companion, "BACKGROUND", ChunkSizes(1 << 12, 1 << 14))
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)
     saved, steps = [], 0
     for _ in range(4):
         before = [value.numpy().tobytes() for value in values]
         saved.append((checkpoint.save(tmp_path / "ckpt", options=ASYNC), before))
-        while checkpoint._tfckpt_background.busy:
+        while checkpoint._tfckpt.background.busy:
             for value in values:
                 value.assign_add(tf.ones_like(value))
                 value.scatter_update(tf.IndexedSlices(tf.constant([-1.0]), tf.constant([steps])))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import CheckpointNotFoundError, RestoreError
-from tfckpt.live.advice import PolicyCall, log_other_keyword, log_replaced
+from tfckpt.live.advice import (
+    PolicyCall,
+    adding_advice,
+    log_other_keyword,
+    log_replaced,
+    log_restore,
+)
 from tfckpt.live.deferred.later_objects import DeferredObjects
 from tfckpt.live.deferred.may_come import (
     created_since,
@@ -35,21 +41,38 @@ from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.objects.collect import Live
+    from tfckpt.live.companion import Companion
     from tfckpt.live.restoring.apply import Undo
     from tfckpt.live.restoring.restore import Prepared
     from tfckpt.policy import Policy
 
 
 def restore(
-    checkpoint: Checkpoint, prefix: str, policy: Policy, options: Any, workers: Restoring | None
+    companion: Companion,
+    prefix: str,
+    policy: Policy,
+    options: Any,
+    workers: Restoring | None = None,
+    *,
+    returned: bool = True,
 ) -> LoadStatus:
-    """Restore the objects of a checkpoint, in step with the other workers if there are any."""
-    objects, root = checkpoint._tfckpt_objects()
+    """Restore the objects of a checkpoint, in step with the other workers if there are any.
+
+    ``returned`` is whether the caller gets the status and can assert on it.
+    """
+    with adding_advice(call := PolicyCall.of(prefix, *companion.objects())):
+        status = _restore(companion, prefix, policy, options, workers)
+    log_restore(status, call, companion.names.logged, returned=returned)
+    return status
+
+
+def _restore(
+    companion: Companion, prefix: str, policy: Policy, options: Any, workers: Restoring | None
+) -> LoadStatus:
+    objects, root = companion.objects()
     skip_slots = options is not None and options.experimental_skip_slot_variables
-    common: Any = {"skip_slots": skip_slots, "named": checkpoint._tfckpt_known.live}
-    workers = workers or Restoring(checkpoint._tfckpt_workers())
+    common: Any = {"skip_slots": skip_slots, "named": companion.names.live}
+    workers = workers or Restoring(companion.workers())
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers)
         try:
@@ -59,32 +82,31 @@ def restore(
             raise also(error, tf.errors.NotFoundError(None, None, "")) from None
         plain = prepared.stored.graph and not prepared.live.keras_roots
         if plain and not nothing_left(prepared):
-            return _plain(checkpoint, prepared, options, workers)
-        current = partial(_current_values, checkpoint)
-        deferred = DeferredObjects(prepared, objects, options, current)
+            return _plain(companion, prepared, options, workers)
+        deferred = DeferredObjects(prepared, objects, options, companion.live)
         waiting = bool(deferred) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
         keep_all = may_fail_an_assertion(prepared.plan)
         to_come = optimizers_to_come(prepared)
         undo = carry_out(prepared, workers, keep_all=keep_all)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-            later = deferred.bind(prepared, checkpoint._saver)
-        forget = checkpoint._tfckpt_comes_from(prepared)
+            later = deferred.bind(prepared, companion.saver)
+        forget = companion.comes_from(prepared)
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
         restore_optimizer = partial(
-            _restore_optimizer, checkpoint, deferred, choice, digest, common=common
+            _restore_optimizer, companion, deferred, choice, digest, common=common
         )
         deferred.held = hold_optimizers(prepared, to_come, restore_optimizer)
-        checkpoint.__dict__["_tfckpt_deferred"] = deferred  # not a tracked attribute
-        log_other_keyword(prepared, checkpoint._tfckpt_known.logged)
-        created = (lambda: created_since(prepared.live, current())) if plain else None
+        companion.deferred = deferred
+        log_other_keyword(prepared, companion.names.logged)
+        created = (lambda: created_since(prepared.live, companion.live())) if plain else None
         return LoadStatus(
             prepared.report(), undo, forget, later=later, deferred=deferred, created=created
         )
 
 
 def _restore_optimizer(
-    checkpoint: Checkpoint,
+    companion: Companion,
     deferred: DeferredObjects,
     choice: Choice,
     digest: str,
@@ -101,11 +123,11 @@ def _restore_optimizer(
     """
     if deferred.stopped:
         return None
-    objects, root = checkpoint._tfckpt_objects()
+    objects, root = companion.objects()
     include = {"include": (f"{path}/**",), "allow_empty": True}
     choice = Choice(choice.place, choice.policy.model_copy(update=include))
     with (
-        Restoring(checkpoint._tfckpt_workers()) as workers,
+        Restoring(companion.workers()) as workers,
         prepare([choice], objects, root, **common, workers=workers) as prepared,
     ):
         if prepared.stored.values.digest != digest:
@@ -119,11 +141,11 @@ def _restore_optimizer(
 
 
 def _plain(
-    checkpoint: Checkpoint, prepared: Prepared, options: Any, workers: Restoring
+    companion: Companion, prepared: Prepared, options: Any, workers: Restoring
 ) -> LoadStatus:
     """Restore objects without Keras; TensorFlow waits for values that may be created later."""
     workers.meet_once_more()
-    prepared = permitted(prepared, may_come=may_come(prepared, *checkpoint._tfckpt_objects()))
+    prepared = permitted(prepared, may_come=may_come(prepared, *companion.objects()))
     live, assignments = prepared.live.variables, prepared.plan.assignments
     # TensorFlow restores tables and iterators too; a table chooses its own keys.
     by_tensorflow = [
@@ -136,11 +158,11 @@ def _plain(
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))
     stored = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
     with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-        later = restore_rest(partial(bind, checkpoint._saver, *stored), live, restored)
+        later = restore_rest(partial(bind, companion.saver, *stored), live, restored)
         workers.done()
     undo.resolve()
-    checkpoint.__dict__.pop("_tfckpt_deferred", None)  # later values come from this checkpoint
-    forget = checkpoint._tfckpt_comes_from(prepared)
+    companion.deferred = None  # later values come from this checkpoint
+    forget = companion.comes_from(prepared)
     return LoadStatus(prepared.report(), undo, forget, later=later)
 
 
@@ -155,8 +177,3 @@ def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
         if isinstance(error, tf.errors.OpError):  # its NotFoundError would mean: no checkpoint
             raise not_taken(prefix, error) from error
         raise
-
-
-def _current_values(checkpoint: Checkpoint) -> Live:
-    """The current values of the objects."""
-    return checkpoint._tfckpt_known.live(*checkpoint._tfckpt_objects())

@@ -8,6 +8,7 @@ of plain TensorFlow are listed and restored, but never deleted.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import os
@@ -24,17 +25,24 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.distribution.agreement import Restoring, chosen, saving
+from tfckpt.live.distribution.agreement import (
+    PassedOverError,
+    Restoring,
+    choices_of_chief,
+    chooses,
+    chose_nothing,
+    saving,
+)
+from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.saving.save import RecordMetadata, SaveOptions, as_save_errors, needed
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
-from tfckpt.manager.numbering import Begun, Numbers, give_back_number, given_back
 from tfckpt.manager.remarks import Remarks
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
-from tfckpt.stored.commits.numbering import Number
+from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.io.files import absolute, join, same_directory
 from tfckpt.stored.paths.lookalikes import Audience, look
 
@@ -152,7 +160,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """The path of a checkpoint, relative if the caller's directory was."""
         return join(self._directory, os.path.split(prefix)[1])
 
-    @in_turn("_checkpoint._tfckpt_background")
+    @in_turn("_checkpoint._tfckpt.background")
     def save(
         self,
         checkpoint_number: Any = None,
@@ -179,10 +187,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 save in the background failed. No file of the failed save is left, no counter has
                 changed, and the next call saves.
         """
-        with saving(self._checkpoint._tfckpt_workers()) as agreement:
+        with saving(self._checkpoint._tfckpt.workers()) as agreement:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
             about = arguments.record_metadata(about or RecordMetadata())
-            background = self._checkpoint._tfckpt_background
+            background = self._checkpoint._tfckpt.background
             if not background.busy:
                 background.finish()
             step = None if self._checkpoint_interval is None else as_int(self._step_counter)
@@ -190,44 +198,28 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 return None
             if self._if_busy == "wait":
                 background.finish()
-            begun = self._begin(checkpoint_number) if agreement.chief else None
-            with given_back(begun):
-                agreed = agreement.meet(begun and dataclasses.asdict(begun.numbers))[0]
-                if agreed is None:
-                    return None
+            ticket = None
+            if agreement.chief:
+                ticket, about = self._begin(checkpoint_number, about)
+            if (ticket := agreement.ticket(ticket)) is None:
+                return None
+            with ticket:
                 background.finish()
-        numbers, give_back = Numbers(**agreed), partial(give_back_number, begun)
         counter = self._checkpoint.save_counter
-        before = as_int(counter), self._last_checkpoint_step
-        path = f"{self._checkpoint_prefix}-{numbers.chosen}"
-
-        def first() -> None:
-            counter.assign(numbers.counted)
-            self._last_checkpoint_step = step
-
-        def undo() -> None:
-            give_back()
-            counter.assign(before[0])
-            self._last_checkpoint_step = before[1]
-
-        def then() -> None:
-            give_back()
-            self._sweep(f"{self._files.prefix}-{numbers.chosen}")
-
-        self._checkpoint._tfckpt_save(
+        ticket.advances(counter.assign, as_int(counter), ticket.counted)
+        last_step = partial(setattr, self, "_last_checkpoint_step")
+        ticket.advances(last_step, self._last_checkpoint_step, step)
+        path, target = (
+            f"{base}-{ticket.value}" for base in (self._checkpoint_prefix, self._files.prefix)
+        )
+        self._checkpoint._tfckpt.save(
             path,
-            f"{self._files.prefix}-{numbers.chosen}",
+            target,
             self._with_async(options),
             self._save_options,
-            dataclasses.replace(
-                about,
-                sequence=begun.sequence if begun else None,
-                run_began=self._run_began,
-                preserved=begun.preserved if begun else (),
-            ),
-            first=first,
-            then=then,
-            undo=undo,
+            ticket,
+            metadata=dataclasses.replace(about, run_began=self._run_began),
+            then=partial(self._sweep, target),
         )
         return path
 
@@ -240,39 +232,37 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             InUseError: another process saves into the directory.
             SaveError: the directory cannot be created or written, or the disk has too little space.
         """
-        with saving(self._checkpoint._tfckpt_workers()) as agreement:
+        with saving(self._checkpoint._tfckpt.workers()) as agreement:
             if agreement.chief:
-                objects = self._checkpoint._tfckpt_objects()
-                live = self._checkpoint._tfckpt_known.live(*objects)
-                self._files.claim_for(needed(live.inventory))
+                self._files.claim_for(needed(self._checkpoint._tfckpt.live().inventory))
             agreement.meet(None)
 
     def beside(self, step: int | None) -> str:
         """The warning for a run that starts at this step beside checkpoints of another, if any."""
-        workers = self._checkpoint._tfckpt_workers()
-        begun = self._checkpoint._tfckpt_lineage.goes_on(f"{self._files.prefix}-1")
+        workers = self._checkpoint._tfckpt.workers()
+        begun = self._checkpoint._tfckpt.lineage.goes_on(f"{self._files.prefix}-1")
         if not self._rules or begun or not (workers is None or workers.chief):
             return ""
         before = self._files.run_before(step)
         return "" if before is None else self._remarks.beside(before.prefix, before.step)
 
-    def _begin(self, checkpoint_number: int | None) -> Begun | None:
+    def _begin(
+        self, checkpoint_number: int | None, about: RecordMetadata
+    ) -> tuple[Ticket | None, RecordMetadata]:
         """Lock the directory and take a number; None if a save is being written already."""
-        if self._checkpoint._tfckpt_background.busy:
+        if self._checkpoint._tfckpt.background.busy:
             logging.info("save skipped: the previous one is still being written")
-            return None
+            return None, about
         counter = as_int(self._checkpoint.save_counter)
         with as_save_errors(self._checkpoint_prefix):
             recovered = self._files.claim()
             found = self._files.checkpoints()
             preserved = tuple(sorted(self._decide(found).preserved))
             last = self._files.order(found[-1]) if found else (0, -1)
-            above = max(counter, last[0], recovered)
-            number = Number(self._files.prefix, above, self._save_options.files, checkpoint_number)
-        chosen = number.value if checkpoint_number is None else checkpoint_number
-        counted = number.value if checkpoint_number is None else counter + 1
-        sequence = None if (chosen, 0) > last else (last[0], last[1] + 1)
-        return Begun(number, Numbers(chosen, counted), sequence, preserved)
+            above, files = max(counter, last[0], recovered), self._save_options.files
+            ticket = Ticket.take(self._files.prefix, above, files, checkpoint_number, counter)
+        sequence = None if (ticket.value, 0) > last else (last[0], last[1] + 1)
+        return ticket, dataclasses.replace(about, sequence=sequence, preserved=preserved)
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:
@@ -304,7 +294,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def _in_use(self, checkpoints: Sequence[Candidate]) -> set[str]:
         """The restored checkpoint, if it was preferred to newer ones that still exist."""
-        source = self._checkpoint._tfckpt_lineage.prefix
+        source = self._checkpoint._tfckpt.lineage.prefix
         if source is None or not same_directory(source, self._files.path):
             return set()
         name = os.path.split(source)[1]
@@ -338,7 +328,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         for remark in self._remarks.after(path, decision, self._files, staying):
             logging.warning("%s", remark)
 
-    @in_turn("_checkpoint._tfckpt_background")
+    @in_turn("_checkpoint._tfckpt.background")
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` if there is none.
 
@@ -352,9 +342,19 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             DamagedCheckpointError: there are checkpoints, but none can be read.
             RefusedError: the newest readable one does not match the objects.
         """
-        self._checkpoint._tfckpt_background.failure()
-        workers = self._checkpoint._tfckpt_workers()
-        if path := chosen(workers, self._restore_newest, self._restore_as_chief, lambda _: None):
+        self._checkpoint._tfckpt.background.failure()
+        workers = self._checkpoint._tfckpt.workers()
+        path = None
+        if workers is None or workers.chief:
+            with chooses(workers):
+                path = self._restore_newest()
+            chose_nothing(workers, None)
+        else:
+            for name in choices_of_chief(workers):
+                with contextlib.suppress(PassedOverError):
+                    path = None if name is None else self._restore_one(join(self._files.path, name))
+                    break
+        if path is not None:
             return path
         found = look(self._directory, self._save_options.files)
         if found.notable:
@@ -385,16 +385,11 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             )
         return None
 
-    def _restore_as_chief(self, name: str | None) -> str | None:
-        """Restore the checkpoint that the chief chose."""
-        return None if name is None else self._restore_one(join(self._files.path, name))
-
     def _restore_one(self, path: str, choice: str | None = None) -> str:
         self._checkpoint._maybe_create_save_counter()
-        workers = Restoring(self._checkpoint._tfckpt_workers(), choice, follows=choice is None)
-        self._checkpoint._tfckpt_restore(
-            path, RESTORE, None, workers, returned=False
-        ).expect_partial()
+        workers = Restoring(self._checkpoint._tfckpt.workers(), choice, follows=choice is None)
+        status = restore(self._checkpoint._tfckpt, path, RESTORE, None, workers, returned=False)
+        status.expect_partial()
         if self._checkpoint_interval is not None:
             self._last_checkpoint_step = as_int(self._step_counter)
         return self._as_given(path)

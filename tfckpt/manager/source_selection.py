@@ -14,10 +14,11 @@ them the newest readable checkpoint is taken.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfckpt.errors import (
     CheckpointError,
@@ -36,73 +37,116 @@ from tfckpt.stored.io.files import reading
 from tfckpt.stored.paths.wrong_paths import shards_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tfckpt.policy import Config, Policy, Source
 
     _Location: TypeAlias = str | Average
-    _Attempt: TypeAlias = Callable[[Sequence[Choice], tuple[str, ...]], object]
     _Candidates: TypeAlias = Iterator[tuple[_Location, str]]
 
 _NUMBER = re.compile(r"[0-9]+$")
 
 
-class Selected(NamedTuple):
-    """What was restored or planned, None if nothing was, and why others were passed over."""
+class Selection:
+    """The checkpoints that a config selects, to be tried in order.
 
-    result: object | None
-    rejected: tuple[str, ...]
+    Each item is what to restore, with its policies. The caller tries it in a ``with
+    selection.trying()`` block and leaves the loop if that worked. A CheckpointError of the block
+    rejects that checkpoint; a RefusedError rejects the whole source, since older checkpoints match
+    no better. The loop ends by itself if no source has a checkpoint and ``if_none: initialize``.
 
-
-def first_readable(config: Config, attempt: _Attempt) -> Selected:
-    """Try the sources of a config in order.
-
-    ``attempt`` is called with what to restore, each with its policy, and the reasons why others
-    were passed over; its return value is the result. A CheckpointError rejects that checkpoint; a
-    RefusedError rejects the whole source, since older checkpoints match no better. The result is
-    None if no source has a checkpoint and ``if_none: initialize``.
-
-    Raises:
-        RestoreError: the config has no ``restore`` section.
-        CheckpointNotFoundError: no source has one, and ``if_none: error``.
-        DamagedCheckpointError: a source has checkpoints, but none can be read.
-        RefusedError: a source's checkpoint does not match.
+    >>> from tfckpt.policy import Config, Restore, Source
+    >>> restore = Restore(first_of=(Source(directory="nowhere"),), if_none="initialize")
+    >>> list(Selection(Config(version=1, restore=restore)))
+    []
     """
-    restore = config.restore
-    if restore is None:
-        raise RestoreError(
-            "the config has no `restore` section, so there is nothing to restore from",
-            hint="add `restore: {directory: …}` or `restore: {path: …}`",
-        )
-    rejected: list[str] = []
-    absent = 0
-    for source in restore.first_of:
-        candidates = [_candidates_if_any(member) for member in source.members]
-        if not any(candidates):
-            nothing = [
-                f"no checkpoint at {p}" for one in source.members for p in checkpoint_paths(one)
-            ]
-            rejected += nothing
-            absent += len(nothing)
-            continue
-        if not all(candidates):
-            raise _incomplete(source, candidates)
-        before = len(rejected)
-        present = list(filter(None, candidates))
-        for result in _attempts(source, config, present, attempt, rejected):
-            return Selected(result, tuple(rejected))
-        if rejected[before:] and source.on_damaged == "error":
-            raise _none_readable(
-                rejected[before:],
-                _shown(source),
-                "to try the next source instead, set on_damaged: next",
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._rejected: list[str] = []
+        self._errors: list[CheckpointError | RefusedError] = []
+
+    @property
+    def rejected(self) -> tuple[str, ...]:
+        """Why others were passed over so far."""
+        return tuple(self._rejected)
+
+    @contextlib.contextmanager
+    def trying(self) -> Iterator[None]:
+        """Reject what the loop is at if the body says that it is damaged or does not match."""
+        try:
+            yield
+        except (CheckpointError, RefusedError) as error:
+            self._errors = [error]
+
+    def __iter__(self) -> Iterator[Sequence[Choice]]:
+        """What to try.
+
+        Raises:
+            RestoreError: the config has no ``restore`` section.
+            CheckpointNotFoundError: no source has one, and ``if_none: error``.
+            DamagedCheckpointError: a source has checkpoints, but none can be read.
+            RefusedError: a source's checkpoint does not match.
+        """
+        restore, rejected = self._config.restore, self._rejected
+        if restore is None:
+            raise RestoreError(
+                "the config has no `restore` section, so there is nothing to restore from",
+                hint="add `restore: {directory: …}` or `restore: {path: …}`",
             )
-    places = ", ".join(map(_shown, restore.first_of))
-    if len(rejected) > absent:
-        raise _none_readable(rejected, places, "if_none applies only if no source has a checkpoint")
-    if restore.if_none == "initialize":
-        return Selected(None, tuple(rejected))
-    raise not_found(config, places)
+        absent = 0
+        for source in restore.first_of:
+            candidates = [_candidates_if_any(member) for member in source.members]
+            if not any(candidates):
+                nothing = [
+                    f"no checkpoint at {p}" for one in source.members for p in checkpoint_paths(one)
+                ]
+                rejected += nothing
+                absent += len(nothing)
+                continue
+            if not all(candidates):
+                raise _incomplete(source, candidates)
+            before = len(rejected)
+            yield from self._choices(source, list(filter(None, candidates)))
+            if rejected[before:] and source.on_damaged == "error":
+                raise _none_readable(
+                    rejected[before:],
+                    _shown(source),
+                    "to try the next source instead, set on_damaged: next",
+                )
+        places = ", ".join(map(_shown, restore.first_of))
+        if len(rejected) > absent:
+            hint = "if_none applies only if no source has a checkpoint"
+            raise _none_readable(rejected, places, hint)
+        if restore.if_none != "initialize":
+            raise not_found(self._config, places)
+
+    def _choices(
+        self, source: Source, candidates: Sequence[_Candidates]
+    ) -> Iterator[Sequence[Choice]]:
+        """What to try of one source, whose other checkpoints were rejected."""
+        members, policies = source.members, _policies(self._config, source)
+        chosen: list[_Location | None] = [None] * len(members)
+        while True:
+            for number, untried in enumerate(candidates):
+                chosen[number] = chosen[number] or _next(untried, self._rejected)
+            places = [place for place in chosen if place is not None]
+            if len(places) < len(members):
+                return
+            self._errors = []
+            yield list(map(Choice, places, policies))
+            if not self._errors:  # the caller goes on although it worked
+                return
+            error, at_fault = self._errors[0], list[int]()
+            if isinstance(error, CheckpointError):
+                at_fault = _at_fault(error, places, members)
+            if not at_fault and source.on_damaged == "error":
+                raise _with_hint(error, self._config.unused_policy_hint)
+            self._rejected.append(str(error))
+            if not at_fault:
+                return
+            for number in at_fault:
+                chosen[number] = None
 
 
 def choice_to_json(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Any:
@@ -131,46 +175,10 @@ def _policies(config: Config, source: Source) -> list[Policy]:
     return [config.policy_of(member) for member in source.members]
 
 
-def _attempts(
-    source: Source,
-    config: Config,
-    candidates: Sequence[_Candidates],
-    attempt: _Attempt,
-    rejected: list[str],
-) -> Iterator[object]:
-    """The result of the first checkpoint that works; the reasons of the others are appended."""
-    members = source.members
-    chosen: list[_Location | None] = [None] * len(members)
-    while True:
-        for number, untried in enumerate(candidates):
-            chosen[number] = chosen[number] or _next(untried, rejected)
-        places = [place for place in chosen if place is not None]
-        if len(places) < len(members):
-            return
-        choices = [
-            Choice(place, config.policy_of(member))
-            for place, member in zip(places, members, strict=True)
-        ]
-        try:
-            yield attempt(choices, tuple(rejected))
-        except CheckpointError as error:
-            at_fault = _at_fault(error, places, members)
-            if not at_fault and source.on_damaged == "error":
-                raise
-            rejected.append(str(error))
-            if not at_fault:
-                return
-            for number in at_fault:
-                chosen[number] = None
-        except RefusedError as error:
-            if source.on_damaged == "error":
-                raise _with_hint(error, config.unused_policy_hint) from None
-            rejected.append(str(error))
-            return
-
-
-def _with_hint(error: RefusedError, hint: str) -> RefusedError:
-    return RefusedError(str(error), plan=error.plan, hint=hint) if hint else error
+def _with_hint(error: Exception, hint: str) -> Exception:
+    if not hint or not isinstance(error, RefusedError):
+        return error
+    return RefusedError(str(error), plan=error.plan, hint=hint)
 
 
 def _next(candidates: _Candidates, rejected: list[str]) -> _Location | None:

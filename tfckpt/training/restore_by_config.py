@@ -1,118 +1,123 @@
-"""A restore by config: the first checkpoint that exists and can be read, on all workers.
+"""A restore by config from top to bottom: choose a source, open, name, plan, check, apply, report.
 
-With several workers the chief tries the candidates in order and sends the one it has read and
-checked to the others. All of them restore it, or none does.
+The first checkpoint that exists and can be read is restored. With several workers the chief tries
+the candidates in order and sends the one it has read and checked to the others. All of them restore
+it, or none does.
+
+A run that resumes itself restores its training state too. A checkpoint from elsewhere is where a
+new training begins: its epoch, callbacks and data position belong to another one, unless the policy
+lists ``training_state`` itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import os
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
 
-from tfckpt.live.distribution.agreement import Restoring, chosen, workers_among
-from tfckpt.live.restoring.restore import Prepared, carry_out, check, prepare
-from tfckpt.manager.absent import absent
-from tfckpt.manager.source_selection import (
-    Selected,
-    choice_from_json,
-    choice_to_json,
-    first_readable,
+from tfckpt.core.inventory import Role
+from tfckpt.errors import RestoreError
+from tfckpt.live.distribution.agreement import (
+    ALONE,
+    PassedOverError,
+    Restoring,
+    choices_of_chief,
+    chooses,
+    chose_nothing,
+    workers_among,
 )
+from tfckpt.live.restoring.restore import carry_out, check, prepare
+from tfckpt.live.variables.variables import as_int
+from tfckpt.manager.absent import absent
+from tfckpt.manager.source_selection import Selection, choice_from_json, choice_to_json
 from tfckpt.planning import Plan, RestoreReport
-from tfckpt.training.state.resumption import Restoration, Resumption, for_fit, without_training
-from tfckpt.training.state.training_state import in_words, training_state_of
-from tfckpt.training.steps import check_stored_step
+from tfckpt.planning.checks.completeness import is_save_counter
+from tfckpt.stored.io.files import same_directory
+from tfckpt.training.state.resumption import KEYWORD, Restoration, Resumption, for_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.live.restoring.restore import Choice
-    from tfckpt.policy import Config
+    from tfckpt.live.restoring.restore import Choice, Prepared
+    from tfckpt.policy import Config, Manager
+    from tfckpt.training.state.position import Position
 
-    ObjectsFor = Callable[[Sequence[Choice]], dict[str, Any]]
+_KINDS = {
+    "weights": {Role.WEIGHT, Role.STATE},
+    "optimizer": {Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER},
+    "seeds": {Role.SEED},
+}
 
 
 def restore_first(
-    config: Config, objects: Mapping[str, Any], objects_for: ObjectsFor, fit: int | None = None
+    config: Config, objects: Mapping[str, Any], counter: Any = None, fit: int | None = None
 ) -> Restoration:
     """Restore the checkpoint that a config selects.
 
     Args:
         config: with a ``restore`` section.
         objects: of the run, by keyword.
-        objects_for: the objects to restore, for the chosen checkpoints.
+        counter: the save counter of the run, which is restored if the run continues.
         fit: index of the ``fit`` that begins, if any; a checkpoint that it or a later one resumes
             is only found and checked, and ``prepared`` is None.
 
     Raises:
         TfckptError: as ``Run.restore`` says.
     """
-
-    def restore(
-        choices: Sequence[Choice],
-        rejected: tuple[str, ...],
-        state: tuple[str, ...],
-        choice: Any = None,
-        *,
-        follows: bool = False,
-    ) -> Restoration:
-        choices, to_restore = without_training(choices), partial(objects_for, choices)
-        with (
-            Restoring(workers_among(objects), choice, follows=follows) as workers,
-            prepare(choices, to_restore(), workers=workers) as plain,
-        ):
-            prepared, resumption = _with_training(plain, choices, state, to_restore, rejected)
-            check_stored_step(prepared)
-            if fit is not None and resumption is not None and resumption.waits(fit):
-                check(for_fit(prepared, resumption, fit), workers)
-                return Restoration(prepared.report(rejected), None, resumption)
-            carry_out(prepared, workers)
-            return Restoration(prepared.report(rejected), prepared, resumption)
-
-    def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Restoration:
-        state = training_state_of(config, choices)
-        choice = {**choice_to_json(config, choices, rejected), "training_state": state}
-        return restore(choices, rejected, state, choice)
-
-    def follow(choice: Any) -> Selected:
-        choices, rejected = choice_from_json(config, choice)
-        if not choices:
-            return Selected(None, rejected)
-        state = tuple(choice["training_state"])
-        return Selected(restore(choices, rejected, state, follows=True), rejected)
-
-    selected = chosen(
-        workers_among(objects),
-        lambda: first_readable(config, attempt),
-        follow,
-        lambda selected: choice_to_json(config, (), selected.rejected),
-    )
-    if isinstance(selected.result, Restoration):
-        return selected.result
-    nothing = Plan("", "", ())
-    return Restoration(
-        RestoreReport(nothing, "", rejected=selected.rejected, absent=absent(config))
-    )
+    workers = workers_among(objects)
+    rejected: tuple[str, ...] = ()
+    if workers is None or workers.chief:
+        selection = Selection(config)
+        with chooses(workers):
+            for choices in selection:
+                chosen = _Chosen.of(config, choices, selection.rejected)
+                sent = choice_to_json(config, choices, chosen.rejected)
+                sent["training_state"] = chosen.training_state
+                with selection.trying(), Restoring(workers, sent) as together:
+                    return _restore(chosen, objects, counter, fit, together)
+        rejected = selection.rejected
+        chose_nothing(workers, choice_to_json(config, (), rejected))
+    else:
+        for sent in choices_of_chief(workers):
+            choices, rejected = choice_from_json(config, sent)
+            if not choices:
+                break
+            chosen = _Chosen(choices, tuple(sent["training_state"]), rejected)
+            with suppress(PassedOverError), Restoring(workers, follows=True) as together:
+                return _restore(chosen, objects, counter, fit, together)
+    report = RestoreReport(Plan("", "", ()), "", rejected=rejected, absent=absent(config))
+    return Restoration(report)
 
 
-def plan_first(config: Config, objects_for: ObjectsFor) -> Plan:
+def _restore(
+    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, fit: int | None, workers: Restoring
+) -> Restoration:
+    with _planned(chosen, objects, counter, workers) as (prepared, resumption):
+        _check_stored_step(prepared)
+        if fit is not None and resumption is not None and resumption.waits(fit):
+            check(for_fit(prepared, resumption, fit), workers)
+            return Restoration(prepared.report(chosen.rejected), None, resumption)
+        carry_out(prepared, workers)
+        return Restoration(prepared.report(chosen.rejected), prepared, resumption)
+
+
+def plan_first(config: Config, objects: Mapping[str, Any], counter: Any = None) -> Plan:
     """What :func:`restore_first` would do; assigns nothing."""
-
-    def attempt(choices: Sequence[Choice], rejected: tuple[str, ...]) -> Plan:
-        state = training_state_of(config, choices)
-        to_restore = partial(objects_for, choices)
-        choices = without_training(choices)
-        with prepare(choices, to_restore()) as prepared:
-            return _with_training(prepared, choices, state, to_restore)[0].plan
-
-    selected = first_readable(config, attempt)
-    for reason in selected.rejected:
+    selection = Selection(config)
+    plan = None
+    for choices in selection:
+        chosen = _Chosen.of(config, choices)
+        with selection.trying(), _planned(chosen, objects, counter) as (prepared, _):
+            plan = prepared.plan
+            break
+    for reason in selection.rejected:
         logging.warning("passed over: %s", reason)
-    if isinstance(selected.result, Plan):
-        return selected.result
+    if plan is not None:
+        return plan
     logging.warning("\n  ".join(["no checkpoint yet: nothing would be restored", *absent(config)]))
     return Plan("", "", ())
 
@@ -125,19 +130,129 @@ def warn_of(report: RestoreReport) -> None:
         logging.warning("%s: %s", report.path, text)
 
 
-def _with_training(
-    prepared: Prepared,
-    choices: Sequence[Choice],
-    state: tuple[str, ...],
-    to_restore: Callable[[], Mapping[str, Any]],
-    rejected: tuple[str, ...] = (),
-) -> tuple[Prepared, Resumption | None]:
-    """Add the restored training state to the plan; and the resumption for a later ``fit``."""
-    resumption = None
-    if state:
-        resumption = Resumption(prepared, choices[0], state, to_restore, rejected)
-    words = in_words(prepared, choices, resumption)
+class _Chosen(NamedTuple):
+    """What is tried.
+
+    Attributes:
+        choices: one checkpoint, or several that are combined.
+        training_state: the parts that are restored, as in the policy; () if a new training begins.
+        rejected: why others were passed over.
+    """
+
+    choices: Sequence[Choice]
+    training_state: tuple[str, ...]
+    rejected: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, config: Config, choices: Sequence[Choice], rejected: tuple[str, ...] = ()
+    ) -> _Chosen:
+        policy, place = choices[0].policy, str(choices[0].place)
+        listed = "training_state" in policy.model_fields_set
+        resumes = _continues(choices) and (listed or _is_of(config.manager, place))
+        state = policy.training_state if resumes and "epoch" in policy.training_state else ()
+        return cls(choices, state, rejected)
+
+
+@contextmanager
+def _planned(
+    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, workers: Restoring = ALONE
+) -> Iterator[tuple[Prepared, Resumption | None]]:
+    """Open, name and plan; adds the restored training state, and what a later ``fit`` resumes."""
+    if counter is not None and _continues(chosen.choices):
+        objects = {**objects, "save_counter": counter}
+    choices = [dataclasses.replace(choice, leave=(KEYWORD,)) for choice in chosen.choices]
+    with prepare(choices, objects, workers=workers) as prepared:
+        state, resumption = chosen.training_state, None
+        if state:
+            resumption = Resumption(prepared, choices[0], state, objects, chosen.rejected)
+        words = _in_words(prepared, choices, resumption)
+        if resumption is not None:
+            resumption.words = words
+        plan = dataclasses.replace(prepared.plan, training=words, training_state=state)
+        yield dataclasses.replace(prepared, plan=plan), resumption
+
+
+def _check_stored_step(prepared: Prepared) -> None:
+    """Raise a RestoreError if the stored value of ``step`` is not an integer."""
+    stored = {part.source: part.stored for part in prepared.parts}
+    for step in prepared.plan.assignments:
+        if step.name != "step" or step.stored is None or step.stored.shape is None:
+            continue
+        source = stored[step.origin or prepared.plan.source]
+        try:
+            as_int(source.values.read(step.stored.key))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RestoreError(
+                f"{source.prefix}: the stored value of `step` is not the number of a training "
+                f"step: {error}",
+                hint="exclude `step` in the policy, or restore another checkpoint",
+            ) from None
+
+
+def _continues(choices: Sequence[Choice]) -> bool:
+    """Whether a single checkpoint is continued, including its save counter."""
+    first, *others = choices
+    return not others and isinstance(first.place, str) and first.policy.api == "restore"
+
+
+def _is_of(manager: Manager | None, prefix: str) -> bool:
+    """Whether a checkpoint is of the run's directory and name."""
+    if manager is None or not same_directory(prefix, manager.directory):
+        return False
+    name = os.path.split(prefix)[1]
+    return re.fullmatch(rf"{re.escape(manager.checkpoint_name)}-\d+", name) is not None
+
+
+def _in_words(prepared: Prepared, choices: Sequence[Choice], resumption: Resumption | None) -> str:
+    """The restored training state as a sentence."""
     if resumption is not None:
-        resumption.words = words
-    plan = dataclasses.replace(prepared.plan, training=words, training_state=state)
-    return dataclasses.replace(prepared, plan=plan), resumption
+        record = prepared.stored.record
+        return f"training resumes {_after(resumption, record.step if record else None)}"
+    kinds, others = _values(prepared.plan)
+    if others:  # of a custom loop, which has its own counters
+        return f"{_listed([*kinds, *others])} only, no other training state"
+    what = f"{kinds[0]} only" if len(kinds) == 1 else _listed(kinds) or "no values"
+    sentence = f"{what}: a new training begins"
+    listed = "training_state" in choices[0].policy.model_fields_set
+    if "optimizer" in kinds and _continues(choices) and not listed:
+        sentence += "; to resume the old one, list `training_state` in the policy"
+    return sentence
+
+
+def _values(plan: Plan) -> tuple[list[str], list[str]]:
+    """What is assigned: kinds of values of models and optimizers, names of other objects."""
+    within = {step.entry.role for step in plan.assignments if "/" in step.name}
+    others = [
+        step.name
+        for step in plan.assignments
+        if "/" not in step.name and not is_save_counter(step.entry)
+    ]
+    return [kind for kind, roles in _KINDS.items() if within & roles], others
+
+
+def _after(resumption: Resumption, step: int | None) -> str:
+    position, parts = resumption.position, resumption.parts
+    if position is None:
+        counted = step is not None and not resumption.epoch
+        return f"after step {step:,}" if counted else f"after {_many(resumption.epoch, 'epoch')}"
+    restored = [word for word in ("callbacks", "iterator", "seeds") if word in parts]
+    details = f", with its {_listed(restored)}" if restored else ""
+    return f"{_position(position, whole='batch' not in parts)}{details}"
+
+
+def _position(position: Position, *, whole: bool) -> str:
+    fit = f"in `fit` {position.fit + 1} " if position.fit else ""
+    batches = 0 if position.ended else position.calls * position.steps_per_execution
+    done = [_many(position.finished, "epoch")] if position.finished or not batches else []
+    done += [_many(batches, "batch")] if batches else []
+    restarted = f"; epoch {position.epoch + 1} starts again" if batches and whole else ""
+    return f"{fit}after {' and '.join(done)}{restarted}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else {'epoch': 'epochs', 'batch': 'batches'}[word]}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

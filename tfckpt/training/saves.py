@@ -290,7 +290,7 @@ class Saves:
 
     def _resolve(self) -> None:
         """With ``on_save_error: warn``, a failed background save must not fail the next one."""
-        background = self._checkpoint._tfckpt_background
+        background = self._checkpoint._tfckpt.background
         if self._ignores_failures and (self._waits or not background.busy):
             background.finish()
 
@@ -301,7 +301,7 @@ class Saves:
             self._saved_at = None
             raise
 
-    @in_turn("_checkpoint._tfckpt_background")
+    @in_turn("_checkpoint._tfckpt.background")
     def _save(self, moment: Moment, *, wait: bool) -> str | None:
         manager = self._writer()
         if self.ahead:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import RestoreError, TfckptError
+from tfckpt.errors import TfckptError
 from tfckpt.live.objects.collect import is_model
 from tfckpt.live.variables.flavors import is_optimizer
 from tfckpt.live.variables.variables import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tfckpt.live.restoring.restore import Prepared
 
 
 def step_of(objects: Mapping[str, Any]) -> int | None:
@@ -40,20 +38,3 @@ def check_step(counter: Any) -> None:
             f"`step` must hold the number of the training step: {error}",
             hint="pass an object that holds something else by another keyword",
         ) from None
-
-
-def check_stored_step(prepared: Prepared) -> None:
-    """Raise a RestoreError if the stored value of ``step`` is not an integer."""
-    stored = {part.source: part.stored for part in prepared.parts}
-    for step in prepared.plan.assignments:
-        if step.name != "step" or step.stored is None or step.stored.shape is None:
-            continue
-        source = stored[step.origin or prepared.plan.source]
-        try:
-            as_int(source.values.read(step.stored.key))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise RestoreError(
-                f"{source.prefix}: the stored value of `step` is not the number of a training "
-                f"step: {error}",
-                hint="exclude `step` in the policy, or restore another checkpoint",
-            ) from None

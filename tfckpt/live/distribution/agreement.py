@@ -23,6 +23,7 @@ from tfckpt.live.distribution.workers import Workers
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.live.variables.variables import is_variable, raw
+from tfckpt.stored.commits.numbering import Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,6 +62,15 @@ class Agreement:
         self._left = left
         return received
 
+    def ticket(self, taken: Ticket | None) -> Ticket | None:
+        """The chief's number in all workers, None if it saves nothing.
+
+        It is given back if a worker does not join.
+        """
+        with taken or contextlib.nullcontext():
+            numbers = self.meet(taken and taken.numbers)[0]
+        return taken or (Ticket(*numbers) if numbers else None)
+
     def same(self, inventory: Inventory) -> None:
         """Check that all workers have the same values to save.
 
@@ -81,13 +91,13 @@ class Agreement:
                 )
 
     def by_chief(
-        self, work: Callable[[], None], undo: Callable[[], object] | None, inventory: Inventory
+        self, work: Callable[[], None], ticket: Ticket, inventory: Inventory
     ) -> Callable[[], None]:
         """The chief's work; in other workers, a function that waits for it and raises its error.
 
         Args:
             work: writes, and cleans up after itself if it fails.
-            undo: called in a waiting worker if the chief fails.
+            ticket: given back in a waiting worker if the chief fails.
             inventory: the values to write, whose size extends the wait.
         """
         workers = self.workers
@@ -97,12 +107,8 @@ class Agreement:
         nbytes = sum(entry.nbytes for entry in inventory.entries.values())
 
         def wait() -> None:
-            try:
+            with ticket:
                 workers.wait_for_outcome(key, self._what, SaveError, nbytes)
-            except BaseException:
-                if undo is not None:
-                    undo()
-                raise
 
         def work_and_send() -> None:
             try:
@@ -245,36 +251,32 @@ CHOICE = "choice of a checkpoint"
 _LONGEST = 20_000  # characters of an error
 
 
-def chosen(
-    workers: Workers | None,
-    decide: Callable[[], _Result],
-    follow: Callable[[Any], _Result],
-    nothing: Callable[[_Result], Any],
-) -> _Result:
-    """The result of a restore whose checkpoint the chief chooses.
+@contextlib.contextmanager
+def chooses(workers: Workers | None) -> Iterator[None]:
+    """The chief tries checkpoints, each through ``Restoring`` with a choice.
 
-    Args:
-        workers: None for a single process.
-        decide: the chief's part; tries checkpoints, each through ``Restoring`` with a choice.
-        follow: the other workers' part; restores the choice that they received.
-        nothing: what the chief sends if ``decide`` chose nothing.
+    If that fails before the others have received a choice, it fails for them too.
     """
-    if workers is None:
-        return decide()
-    while not workers.chief:
-        message = workers.meet(CHOICE, None, RestoreError)[0]
-        with contextlib.suppress(PassedOverError):
-            return follow(message)
-    workers.awaited = True
+    if workers is not None:
+        workers.awaited = True
     try:
-        result = decide()
+        yield
     except Exception as error:
-        if workers.awaited:
+        if workers is not None and workers.awaited:
             workers.fail(CHOICE, error)
         raise
-    if workers.awaited:
-        workers.meet(CHOICE, nothing(result), RestoreError, last=True)
-    return result
+
+
+def chose_nothing(workers: Workers | None, message: Any) -> None:
+    """Send to the others that the chief restores no checkpoint."""
+    if workers is not None and workers.awaited:
+        workers.meet(CHOICE, message, RestoreError, last=True)
+
+
+def choices_of_chief(workers: Workers) -> Iterator[Any]:
+    """What the chief sends, one message after the other until the caller leaves the loop."""
+    while True:
+        yield workers.meet(CHOICE, None, RestoreError)[0]
 
 
 def workers_of(variables: Iterable[Any]) -> Workers | None:

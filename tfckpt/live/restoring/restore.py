@@ -54,7 +54,7 @@ class Choice:
     Attributes:
         place: its path, or the average to compute.
         policy: the policy as declared.
-        leave: keywords whose stored values are excluded, besides those that the policy excludes.
+        leave: keywords under which a record may have state of ``fit``, which is left out.
     """
 
     place: str | Average
@@ -213,8 +213,12 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
 def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
     """The policy of a choice; a combination of several checkpoints has no training state."""
     update: dict[str, Any] = {}
-    tops = {name.partition("/")[0] for name in stored.inventory.entries}
-    if left := [f"{keyword}/**" for keyword in choice.leave if keyword in tops]:
+    values = stored.values
+    members = values.members if isinstance(values, AveragedValues) else (stored,)
+    states = [member.record.training for member in members if member.record is not None]
+    tops = {name.partition("/")[0] for name in stored.inventory.entries} if states else set()
+    left = [key for key in choice.leave if key in tops and any(state.get(key) for state in states)]
+    if left := [f"{keyword}/**" for keyword in left]:
         update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
     if not alone or not isinstance(choice.place, str):
         update["training_state"] = ()

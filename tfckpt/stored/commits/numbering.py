@@ -9,49 +9,99 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import highest_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
     from tfckpt.stored.io.files import Files
 
 _lock = threading.Lock()
 _taken: dict[tuple[str, str], set[int]] = {}
 
 
-class Number:
-    """A number reserved in this process until it is given back.
+class Ticket:
+    """The number of one save: taken before the save begins, then kept or given back.
 
-    Args:
-        file_prefix: ``<directory>/<checkpoint_name>``.
-        above: a lower bound: the save counter or :func:`last_in_order`.
-        files: the file system.
-        chosen: the number that the save uses instead; it is reserved too.
+    The chief of several workers takes it; the others make theirs from its :attr:`numbers`. As a
+    context manager it is given back if the body raises. An empty one is for a file that has no
+    number.
+
+    Attributes:
+        value: the number in the checkpoint's name.
+        counted: the value that ``save_counter`` gets.
     """
 
-    def __init__(
-        self, file_prefix: str, above: int, files: Files, chosen: int | None = None
-    ) -> None:
+    def __init__(self, value: int = 0, counted: int = 0) -> None:
+        self.value, self.counted = value, counted
+        self._held: set[int] = set()
+        self._taken: set[int] = set()
+        self._advances: list[tuple[Callable[[Any], object], Any, Any]] = []
+
+    @classmethod
+    def take(
+        cls, file_prefix: str, above: int, files: Files, chosen: int | None = None, counter: int = 0
+    ) -> Ticket:
+        """Reserve a number in this process.
+
+        Args:
+            file_prefix: ``<directory>/<checkpoint_name>``.
+            above: a lower bound: the save counter or :func:`last_in_order`.
+            files: the file system.
+            chosen: the number that the save uses instead; the next one is reserved too.
+            counter: the save counter, which a chosen number advances by one.
+        """
         directory, name = os.path.split(file_prefix)
         real_directory = directory if "://" in directory else os.path.realpath(directory)
         with _lock:
-            self._others = _taken.setdefault((real_directory, name), set())
-            highest = highest_number(directory, name, files)
-            self.value = max(above, highest, *self._others) + 1
+            others = _taken.setdefault((real_directory, name), set())
+            value = max(above, highest_number(directory, name, files), *others) + 1
             if not files.renames:
-                self._others.clear()
-            self._held = {self.value} if chosen is None else {self.value, chosen}
-            self._others |= self._held
-            self._for_good = not files.renames
+                others.clear()
+            ticket = cls(value, value) if chosen is None else cls(chosen, counter + 1)
+            held = {value, ticket.value}
+            others |= held
+            if files.renames:  # else the numbers are held for good
+                ticket._held, ticket._taken = held, others
+        return ticket
+
+    @property
+    def numbers(self) -> list[int]:
+        """What the other workers need."""
+        return [self.value, self.counted]
+
+    def advances(self, assign: Callable[[Any], object], before: Any, after: Any) -> None:
+        """Add a counter, which is ``after`` from :meth:`begin` on, and ``before`` if it fails."""
+        self._advances.append((assign, before, after))
+
+    def begin(self) -> None:
+        """Advance the counters, which are saved too."""
+        for assign, _, after in self._advances:
+            assign(after)
+
+    def keep(self) -> None:
+        """The checkpoint is committed: its files hold the number from now on."""
+        with _lock:
+            self._taken -= self._held
 
     def give_back(self) -> None:
-        """Release the number after the save, which has written files or left none."""
-        with _lock:
-            if not self._for_good:
-                self._others -= self._held
+        """The save failed and has left no files."""
+        self.keep()
+        for assign, before, _ in self._advances:
+            assign(before)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.give_back()
 
 
 def last_in_order(file_prefix: str, files: Files) -> int:

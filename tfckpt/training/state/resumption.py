@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.inventory import Role
 from tfckpt.errors import DamagedCheckpointError, TfckptError
 from tfckpt.live.distribution.agreement import Restoring, workers_among
-from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.program_state import iterators, random_state
 from tfckpt.live.restoring.restore import carry_out, check, prepare
-from tfckpt.stored.commits import record_file
 from tfckpt.training.state import extra_state, fits, refusals
 from tfckpt.training.state.position import KEY, position_in
 
@@ -70,7 +68,7 @@ class Resumption:
         prepared: Prepared,
         choice: Choice,
         state: tuple[str, ...],
-        to_restore: Callable[[], Mapping[str, Any]],
+        objects: Mapping[str, Any],
         rejected: tuple[str, ...],
     ) -> None:
         record = prepared.stored.record
@@ -78,7 +76,7 @@ class Resumption:
         # The lock was checked when planning; more variables may exist by now.
         unlocked = choice.policy.model_copy(update={"lock": None})
         self._choice = dataclasses.replace(choice, policy=unlocked)
-        self._to_restore = to_restore
+        self._objects = objects
         self._rejected = rejected
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
         self._kept: frozenset[str] = frozenset()
@@ -108,7 +106,7 @@ class Resumption:
 
     def keep(self) -> None:
         """The caller has restored it before: variables that exist now keep their values."""
-        entries = collect(self._to_restore()).inventory.entries
+        entries = collect(self._objects).inventory.entries
         self._kept = frozenset(n for n, entry in entries.items() if entry.role is not Role.METRIC)
 
     def check(self, fit: int) -> None:
@@ -153,10 +151,9 @@ class Resumption:
 
     @contextlib.contextmanager
     def _prepared(self) -> Iterator[tuple[Prepared, Restoring]]:
-        objects = self._to_restore()
         with (
-            Restoring(workers_among(objects)) as workers,
-            prepare([self._choice], objects, workers=workers) as prepared,
+            Restoring(workers_among(self._objects)) as workers,
+            prepare([self._choice], self._objects, workers=workers) as prepared,
         ):
             yield prepared, workers
 
@@ -205,21 +202,6 @@ def _weights_of(prepared: Prepared) -> Prepared:
 def _some(prepared: Prepared, chosen: Callable[[Step], bool]) -> Prepared:
     steps = tuple(filter(chosen, prepared.plan.steps))
     return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, steps=steps))
-
-
-def without_training(choices: Sequence[Choice]) -> Sequence[Choice]:
-    """The choices, without the training state that a checkpoint has."""
-    return [_without_training(choice) for choice in choices]
-
-
-def _without_training(choice: Choice) -> Choice:
-    paths = (choice.place,) if isinstance(choice.place, str) else choice.place.paths
-    heads = [
-        record_file.read_head(record_file.path_of(path), path, files_of(path)) for path in paths
-    ]
-    if not any(head is not None and head.training.get(KEYWORD) for head in heads):
-        return choice
-    return dataclasses.replace(choice, leave=(*choice.leave, KEYWORD))
 
 
 def described(

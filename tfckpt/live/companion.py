@@ -1,0 +1,144 @@
+"""What tfckpt keeps of a checkpoint, and a save from the snapshot to the commit."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.live.distribution.agreement import saving, workers_among
+from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.restoring.lineage import Lineage
+from tfckpt.live.saving.background import Background
+from tfckpt.live.saving.name_cache import NameCache
+from tfckpt.live.saving.save import (
+    as_save_errors,
+    completed_metadata,
+    run_callbacks,
+    synchronous,
+    write,
+)
+from tfckpt.live.saving.write_files import by_tensorflow
+from tfckpt.stored.bundles.writing.shard import BACKGROUND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfckpt.live.deferred.later_objects import DeferredObjects
+    from tfckpt.live.distribution.workers import Workers
+    from tfckpt.live.objects.collect import Live
+    from tfckpt.live.restoring.restore import Prepared
+    from tfckpt.live.saving.save import RecordMetadata, SaveOptions
+    from tfckpt.stored.commits.numbering import Ticket
+
+
+class Companion:
+    """What tfckpt keeps of a ``tfckpt.Checkpoint``, which TensorFlow does not.
+
+    Attributes:
+        background: saves that are still being written.
+        lineage: where the values of the objects come from.
+        names: of the objects' values.
+        deferred: what the last restore waits for; None if it waits for nothing.
+    """
+
+    def __init__(self, checkpoint: Any) -> None:
+        self._checkpoint = checkpoint
+        self.background = Background()
+        self.lineage = Lineage()
+        self.names = NameCache(keep=not isinstance(checkpoint._root, weakref.ref))
+        self.deferred: DeferredObjects | None = None
+
+    @property
+    def saver(self) -> Any:
+        """TensorFlow's own."""
+        return self._checkpoint._saver
+
+    def objects(self) -> tuple[dict[str, Any], Any]:
+        """The objects by keyword, and the root object."""
+        root = self._checkpoint._root
+        if root is None:
+            return dict(tf.train.TrackableView.children(self._checkpoint)), None
+        attached = self._checkpoint._attached_dependencies
+        objects = {name: ref for name, ref in attached if name != "root"}
+        return objects, root() if isinstance(root, weakref.ref) else root
+
+    def live(self) -> Live:
+        """The current values of the objects."""
+        return self.names.live(*self.objects())
+
+    def workers(self) -> Workers | None:
+        """The workers that make the same calls; None for a single process."""
+        return workers_among(*self.objects())
+
+    def comes_from(self, prepared: Prepared) -> Callable[[], None]:
+        """Record the restore in the lineage; returns a function that undoes that."""
+        before, self.lineage = self.lineage, self.lineage.after(prepared)
+        return partial(setattr, self, "lineage", before)
+
+    def save(
+        self,
+        prefix: str,
+        target: str,
+        options: Any,
+        save_options: SaveOptions,
+        ticket: Ticket,
+        *,
+        metadata: RecordMetadata | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        """Take a snapshot now, and write it now or in the background.
+
+        Args:
+            prefix: the path as the caller spells it, for messages and callbacks.
+            target: the same path, absolute.
+            options: ``tf.train.CheckpointOptions``.
+            save_options: how to save.
+            ticket: the number, given back if the save fails before the commit.
+            metadata: what the commit record says besides the values.
+            then: called after the commit, by the thread that wrote.
+        """
+        with (
+            ticket,
+            saving(self.workers(), meetings=2) as agreement,
+            live_objects(),
+        ):
+            ticket.begin()
+            in_background = options is not None and options.experimental_enable_async_checkpoint
+            options = synchronous(options)
+            callbacks = options.experimental_write_callbacks or ()
+            options.experimental_write_callbacks = None
+            with as_save_errors(prefix):
+                if agreement.workers is not None:
+                    agreement.same(self.live().inventory)
+                snapshot = self.names.snapshot(
+                    self.saver,
+                    *self.objects(),
+                    leave_out=save_options.on_unsavable == "warn",
+                    by_tensorflow=by_tensorflow(options),
+                )
+                metadata = completed_metadata(metadata, snapshot, self.lineage, target)
+            agreement.meet(None)
+
+        in_background = in_background and not snapshot.savers  # these write live objects directly
+        if in_background:
+            save_options = dataclasses.replace(save_options, chunk_sizes=BACKGROUND)
+
+        def commit() -> None:
+            # Registered savers read live objects while they write.
+            with ticket, live_objects() if snapshot.savers else contextlib.nullcontext():
+                write(target, snapshot, options, save_options, metadata)
+            ticket.keep()
+            if then is not None:
+                then()
+            run_callbacks(callbacks, prefix)
+
+        work = agreement.by_chief(commit, ticket, snapshot.live.inventory)
+        if in_background:
+            self.background.start(work)
+        else:
+            work()
