@@ -75,8 +75,6 @@ def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Average
     >>> [(name, entry.key) for name, entry in averaged.inventory.entries.items()]
     [('model/a/kernel', 'b')]
     """
-    if policy.ema == "ignore":
-        return Averaged(stored, {}, (), frozenset(), {})
     dropped = [Selector(text) for text in policy.exclude_checkpoint]
     averages: dict[str, list[Entry]] = {}
     for entry in stored.entries.values():

@@ -31,7 +31,6 @@ from tfckpt.planning.ema import with_averages
 from tfckpt.planning.matching.renames import Renames
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Rules, also_known, by_role
-from tfckpt.planning.matching.seeds import Seeds
 from tfckpt.planning.matching.unnamed_layers import Unnamed
 from tfckpt.planning.plan import Plan
 
@@ -61,10 +60,10 @@ def make_plan(
     >>> plan.ok, [step.status.value for step in plan.steps]
     (True, ['LOADED'])
     """
-    averaged = with_averages(policy, stored, live)
-    plan = _Planning(policy, averaged.inventory, live, known or PlanContext()).run()
     if policy.ema == "ignore":
-        return plan
+        return _Planning(policy, stored, live, known).run()
+    averaged = with_averages(policy, stored, live)
+    plan = _Planning(policy, averaged.inventory, live, known).run()
     steps = sorted((*map(averaged.with_average, plan.steps), *averaged.left), key=_order)
     return dataclasses.replace(plan, steps=tuple(steps))
 
@@ -80,7 +79,7 @@ class _Spared(NamedTuple):
 
 class _Planning:
     def __init__(
-        self, policy: Policy, stored: Inventory, live: Inventory, known: PlanContext
+        self, policy: Policy, stored: Inventory, live: Inventory, known: PlanContext | None
     ) -> None:
         self._policy = policy
         self._stored = stored
@@ -91,19 +90,19 @@ class _Planning:
         self._renames = Renames(policy)
         self._unnamed = Unnamed(stored, live)
         self._router = Router(policy, self._renames, stored, live, self._unnamed)
-        self._adaptations = Adaptations(policy, self._renames, stored, live, known)
+        adaptations = None
+        if policy.adapt:
+            adaptations = Adaptations(policy, self._renames, stored, live, known or PlanContext())
+        self._adaptations = adaptations
         self._comparison = Comparison(
             policy,
             stored,
             live,
             self._unnamed,
             renames=self._renames,
-            adaptations=self._adaptations,
+            adaptations=adaptations,
         )
-        self._seeds = Seeds(policy, stored, live)
-        self._unmatched = Unmatched(
-            policy, stored, live, self._unnamed, seeds=self._seeds, drop=self._drop
-        )
+        self._unmatched = Unmatched(policy, stored, live, self._unnamed, drop=self._drop)
         self._reset, self._kept = by_role(policy)
         # stored values that go to the live value of the same name, which no other one maps to
         self._straight: dict[str, Entry] = {}
@@ -128,11 +127,12 @@ class _Planning:
         for route in unrouted:
             self._leave(route)
         self._leave_plainly()
-        renamed = RenameHints(self._stored, self._live, left, self._missing)
-        for live in self._missing:
-            self._steps.append(self._unmatched.missing(live, moved, renamed))
-        for stored, reason, target in self._unexpected:
-            self._steps.append(self._unmatched.unexpected(stored, reason, renamed, target))
+        if self._missing or self._unexpected:
+            renamed = RenameHints(self._stored, self._live, left, self._missing)
+            for live in self._missing:
+                self._steps.append(self._unmatched.missing(live, moved, renamed))
+            for stored, reason, target in self._unexpected:
+                self._steps.append(self._unmatched.unexpected(stored, reason, renamed, target))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
         self._steps = _with_their_variables(self._steps)
@@ -167,7 +167,7 @@ class _Planning:
                 self._left.append(stored)
             else:
                 for route in self._router.routes(stored):
-                    reason = "" if route.rule else self._seeds.ambiguity(stored)
+                    reason = "" if route.rule else self._unmatched.seeds.ambiguity(stored)
                     conflicts = route._replace(live=None, conflicts=reason)
                     routes.append(conflicts if reason else route)
         return routes
@@ -269,6 +269,8 @@ class _Planning:
 
     def _leave_plainly(self) -> None:
         """The steps of the values in ``_left``, computed once per role where possible."""
+        if not self._left:
+            return
         unmatched, live = self._unmatched, self._live.entries
         no_hints = RenameHints(self._stored, self._live, (), ())
         hinted = self._policy.on_unexpected == "error" and (self._missing or not unmatched.by_role)
@@ -324,7 +326,7 @@ class _Planning:
         unmatched = self._unmatched
         expected = unmatched.expect_missing, unmatched.expect_unexpected
         rules = self._include, self._exclude, self._drop, *expected
-        if not (any(rule.idle for rule in rules) or self._renames or self._policy.adapt):
+        if not (any(rule.idle for rule in rules) or self._renames or self._adaptations):
             return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)
@@ -334,7 +336,8 @@ class _Planning:
         yield from self._exclude.unused(either, live_aliases)
         yield from self._drop.unused(stored, stored_aliases)
         yield from self._renames.unused(stored, stored_aliases)
-        yield from self._adaptations.unused(live, live_aliases)
+        if self._adaptations is not None:
+            yield from self._adaptations.unused(live, live_aliases)
         yield from expected[0].unmet(live, "not missing", live_aliases)
         yield from expected[1].unmet(stored, "not unexpected", stored_aliases)
 

@@ -238,7 +238,8 @@ def apply(
     for step in others:
         values.check(step)
     workers.ready()
-    _restore_objects(objects or {})
+    if objects:
+        _restore_objects(objects)
     with assigning(), interrupt_waits(), _roll_back_on_error(undo, plan.source):
         undo.look_ahead(direct.values())
         for item, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):

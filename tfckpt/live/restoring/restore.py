@@ -186,14 +186,16 @@ def _planned(
         source = str(choice.place)
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        stored_inventory = renumbered_like(live_inventory, stored_inventory)
+        if stored_inventory.unordered:
+            stored_inventory = renumbered_like(live_inventory, stored_inventory)
         if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         stored_inventory = name_slots_by_position(stored_inventory, live_inventory, live.trained)
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)
-        plan = make_plan(policy, stored_inventory, live_inventory, plan_context(policy))
+        known = plan_context(policy) if policy.adapt else None
+        plan = make_plan(policy, stored_inventory, live_inventory, known)
         plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]

@@ -49,9 +49,8 @@ class Comparison:
         unnamed: Unnamed,
         *,
         renames: Renames,
-        adaptations: Adaptations,
+        adaptations: Adaptations | None,
     ) -> None:
-        self._adapts = bool(policy.adapt)
         self._takes = live.takes
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
@@ -69,7 +68,7 @@ class Comparison:
         return (
             stored.shape == live.shape
             and stored.dtype == live.dtype
-            and not self._adapts
+            and self._adaptations is None
             and (live.role in self._sure or not self._ambiguity(stored, live, explicit=False)[0])
             and live.role not in _KNOWN_BY_MORE
         )
@@ -90,7 +89,7 @@ class Comparison:
         if live.role is Role.VOCABULARY and (conflict := vocabularies.ambiguity(stored, live)):
             return Step(Status.SUSPECT, *subject, error, conflict, vocabularies.HINT, parts=parts)
         try:
-            changes = self._adaptations.changes(routes, live) if self._adapts else ()
+            changes = () if (adapt := self._adaptations) is None else adapt.changes(routes, live)
         except Impossible as why:
             hint = why.hint or _EXCLUDE
             return Step(Status.MISMATCH, *subject, error, why.reason, hint, parts=parts)

@@ -11,13 +11,13 @@ from tfckpt.planning.checks.completeness import is_save_counter
 from tfckpt.planning.checks.step import Severity, Status, Step
 from tfckpt.planning.checks.vocabularies import NOT_SAVED
 from tfckpt.planning.matching.rules import Rules
+from tfckpt.planning.matching.seeds import Seeds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.checks.hints import RenameHints
-    from tfckpt.planning.matching.seeds import Seeds
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
@@ -64,14 +64,12 @@ class Unmatched:
         live: Inventory,
         unnamed: Unnamed,
         *,
-        seeds: Seeds,
         drop: Rules,
     ) -> None:
         self._policy = policy
         self._stored = stored
         self._live = live
         self._unnamed = unnamed
-        self._seeds = seeds
         self._drop = drop
         self.expect_missing = Rules(policy, "expect_missing")
         self.expect_unexpected = Rules(policy, "expect_unexpected")
@@ -126,7 +124,7 @@ class Unmatched:
                 reason = "the checkpoint has no slot for this variable, which was not trained then"
             return reason, _MISSING_SLOT_HINT
         else:
-            reason = self._seeds.ambiguity(live) or "not in the checkpoint"
+            reason = self.seeds.ambiguity(live) or "not in the checkpoint"
         return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
 
     def unexpected(
@@ -162,6 +160,11 @@ class Unmatched:
         return Step(*subject, severity, why, hint, target)
 
     @cached_property
+    def seeds(self) -> Seeds:
+        """The seeds of unnamed layers on both sides."""
+        return Seeds(self._policy, self._stored, self._live)
+
+    @cached_property
     def _optimizers(self) -> tuple[bool, bool]:
         """Whether the checkpoint has optimizer state, and whether the model does."""
         return _has_optimizer(self._stored), _has_optimizer(self._live)
@@ -195,7 +198,7 @@ class Unmatched:
     ) -> tuple[Severity, str]:
         if (rule := expected.every(entry.name)) is not None:
             return Severity.NOTE, f"{reason}, as expected: {rule}"
-        if entry.role is Role.METRIC or unsaved or self._seeds.ambiguity(entry):
+        if entry.role is Role.METRIC or unsaved or self.seeds.ambiguity(entry):
             return Severity.NOTE, reason
         return _SEVERITY[key], reason
 

@@ -59,11 +59,6 @@ class Orders:
         self._failed: dict[str, tuple[str, str]] = {}
         self._layers: dict[str, tuple[str, str]] = {}
 
-    @property
-    def silent(self) -> bool:
-        """Whether every value keeps the target name that rules give it."""
-        return not self._positions
-
     def resolve(self, name: str, target: str) -> str | None:
         """The live name of a stored value with a target name.
 

@@ -99,11 +99,14 @@ class Router:
         self._live = live
         self._unnamed = unnamed
         self._by_position = tuple(policy.match) == ("structure",)
-        self._positions = Positions(stored, live)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
         self._attributes = other_attributes(stored, live)
         # without rules and positions, a value goes to the live value of the same name
         self._by_name = not self._by_position and unnamed.silent and not self._attributes
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self._stored, self._live)
 
     @cached_property
     def _stored_slots(self) -> dict[tuple[str, str], Entry]:

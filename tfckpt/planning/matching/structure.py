@@ -54,12 +54,15 @@ class Layers:
         self._lists = live.lists
         self._sides = stored, live
         self._labeled = tuple(_labeled(side.labels) for side in self._sides)
-        self._moved = MovedLayers(stored, live)
         self._unordered = stored.unordered
         self._listed = stored.listed
         self._unnamed = unnamed
         self._verdicts: dict[tuple[str, str], dict[str, str]] = {}
         self._ambiguities: dict[tuple[str, str], tuple[str, str]] = {}
+
+    @cached_property
+    def _moved(self) -> MovedLayers:
+        return MovedLayers(*self._sides)
 
     @cached_property
     def alike(self) -> bool:
@@ -69,7 +72,10 @@ class Layers:
         """
         if self._unordered or not self._unnamed.silent:
             return False
-        if self._labeled[0] != self._labeled[1] or self._moved.exchanged:
+        if self._labeled[0] != self._labeled[1]:
+            return False
+        stored, live = (side.entries.keys() for side in self._sides)
+        if stored != live and self._moved.exchanged:
             return False
         pairs = ((layers, self._live.get(path, ())) for path, layers in self._stored.items())
         return all(
@@ -90,7 +96,7 @@ class Layers:
         the layer itself, even to its own name, decides.
         """
         # all variables of a layer share the answer
-        layers = self._unnamed.orders.layers(stored)
+        layers = None if self._unnamed.silent else self._unnamed.orders.layers(stored)
         layers = layers or self._holders(stored, live)
         if layers not in self._ambiguities:
             self._ambiguities[layers] = self._ambiguity(*layers)

@@ -51,12 +51,15 @@ class _Crossing(NamedTuple):
 
 
 class Unnamed:
-    """Resolves stored values below such layers; ``orders`` does so within a layer."""
+    """Resolves stored values below such layers; ``orders`` does so within a layer.
+
+    Attributes:
+        silent: whether every value keeps the target name that rules give it.
+    """
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._stored = stored
         self._live = live
-        self.orders = Orders(stored, live)
         unnamed = {
             path: {layer.name: index for index, layer in enumerate(layers) if not layer.named}
             for path, layers in stored.sequences.items()
@@ -64,20 +67,21 @@ class Unnamed:
         # Layers that Keras lists for a subclassed live model are not known by their names.
         unnamed |= {
             path: {layer.name: index for index, layer in enumerate(stored.sequences[path])}
-            for path in (stored.listed if live.members else ())
+            for path in (stored.listed if stored.listed and live.members else ())
         }
         self._unknown = {path: layers for path, layers in unnamed.items() if layers}
         self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
+        orders = (*stored.own_orders.values(), *stored.deep_orders.values())
+        self.silent = not self._unknown and not any(orders)
         self._differences: dict[_Pair, str] = {}
         self._agreements: dict[_Pair, bool] = {}
         # live sequence → path of a live layer, `""` for all; stored sequence; why
         self._failed: dict[str, set[tuple[str, str, str]]] = {}
         self._partners: dict[str, set[str]] = {}
 
-    @property
-    def silent(self) -> bool:
-        """Whether every value keeps the target name that rules give it."""
-        return not self._unknown and self.orders.silent
+    @cached_property
+    def orders(self) -> Orders:
+        return Orders(self._stored, self._live)
 
     def resolve(self, name: str, target: str) -> tuple[str | None, str]:
         """The live name of a stored value with a target name, and the reason.
