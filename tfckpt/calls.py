@@ -271,12 +271,15 @@ def _policy_keys(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     Raises:
         PolicyError: one is neither, or could be both.
     """
-    known, keys, objects, problems = keys_of(Policy), {}, {}, []
+    keys, objects, problems = dict[str, Any](), dict[str, Any](), []
     for keyword, value in keywords.items():
-        key = "assert" if keyword == "assert_" else keyword
+        if _is_object(value) and not isinstance(value, list | tuple):
+            objects[keyword] = value
+            continue
+        known, key = keys_of(Policy), "assert" if keyword == "assert_" else keyword
         if _is_object(value):
             objects[keyword] = value
-            if key in known and isinstance(value, list | tuple) and not all(map(_is_object, value)):
+            if key in known and not all(map(_is_object, value)):
                 message = f"{keyword}: the list has both objects and other values"
                 hint = "it is a key of a policy; pass objects by another keyword"
                 problems.append(Problem(message, hint=hint))

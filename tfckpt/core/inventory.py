@@ -110,6 +110,17 @@ class Layer:
     number: int = dataclasses.field(default=-1, compare=False)
     traits: Traits = dataclasses.field(default=Traits(), compare=False)
 
+    @property
+    def own_name(self) -> str:
+        """The original name, with its original number.
+
+        >>> Layer("dense_1", "dense", number=4).own_name
+        'dense_4'
+        """
+        if self.number < 0:
+            return self.name
+        return f"{self.base}_{self.number}" if self.number else self.base
+
 
 class Ordered(NamedTuple):
     """A value of a layer, in the order in which Keras lists them.

@@ -24,7 +24,6 @@ from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import absolute_prefix, eager_prefix, eager_source
 from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.coverage import EXTRA
 from tfckpt.live.saving.save import (
     SaveOptions,
     as_save_errors,
@@ -36,6 +35,7 @@ from tfckpt.policy import Policy
 from tfckpt.stored.commits.numbering import Ticket, last_in_order
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.commits.recovery import claim
+from tfckpt.stored.graphs.keys import EXTRA
 
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions

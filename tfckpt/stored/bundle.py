@@ -15,7 +15,7 @@ from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+from tfckpt.stored.graphs.keys import EXTRA, OBJECT_GRAPH
 from tfckpt.stored.io.files import LOCAL, Files
 
 if TYPE_CHECKING:
@@ -59,13 +59,11 @@ def open_bundle(
         record = record_file.read(prefix, files, bundle.digest)
         if record is not None and not record.adopted:
             detected, inventory = "tfckpt", _check(record.inventory, bundle)
-            layers = chain.from_iterable(inventory.sequences.values())
-            slashes = any(".S" in entry.key for entry in inventory.entries.values())
-            if slashes or any("/" in layer.name for layer in layers):
+            if _has_slashes(inventory):
                 from tfckpt.stored.graphs.slashes import with_escapes
 
                 inventory = with_escapes(inventory)
-            if roots:
+            if roots and not _same_roots(inventory.roots, roots):
                 from tfckpt.stored.graphs.rename_roots import moved_to
 
                 inventory = moved_to(inventory, roots)
@@ -97,6 +95,21 @@ def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
     if key := next((key for key in keys if key in bundle.lost), None):
         entries = stored.inventory.entries.values()
         raise bundle.lacks(key).named({entry.key: entry.name for entry in entries})
+
+
+def _has_slashes(inventory: Inventory) -> bool:
+    """Whether a key of a dict may have a slash, which old records do not escape."""
+    layers = chain.from_iterable(inventory.sequences.values())
+    keys = (entry.key for entry in inventory.entries.values())
+    return any("/" in layer.name for layer in layers) or any(
+        ".S" in key and not key.startswith(f"{EXTRA}/") for key in keys
+    )
+
+
+def _same_roots(stored: Mapping[str, Root], live: Mapping[str, Root]) -> bool:
+    """Whether the same keywords have the same names, so that no name changes."""
+    pairs = ((root.component, live.get(keyword)) for keyword, root in stored.items())
+    return all(component and known and component == known.component for component, known in pairs)
 
 
 def _check(inventory: Inventory, bundle: Bundle) -> Inventory:

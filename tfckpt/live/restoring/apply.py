@@ -235,8 +235,7 @@ def apply(
     bound = limit([item.entry.nbytes for item in direct.values()])
     values.keep(direct.values(), None if undo.keep_all else bound)
     values.read(steps if verify != "none" else [item.step for item in direct.values()], direct)
-    for step in others:
-        values.check(step)
+    values.check(others)
     workers.ready()
     if objects:
         _restore_objects(objects)
@@ -275,9 +274,7 @@ def check_values(
     values = Incoming(plan.source, stored, variables, keep=False)
     direct = values.direct(steps)
     values.read(steps, {})
-    for step in steps:
-        if step.name not in direct:
-            values.check(step)
+    values.check([step for step in steps if step.name not in direct])
     workers.ready()
     workers.done()
 

@@ -139,12 +139,13 @@ class Incoming:
             self.read([item.step for item in batch], {item.step.name: item for item in batch})
             yield from self.in_turn(batch, max_bytes)
 
-    def check(self, step: Step) -> None:
-        """Compute a value that may fail; keep it if computing it again could give another one."""
-        if step.status is Status.CAST or may_fail(step):
-            value = cast_for(step.name, self._variables[step.name], self._compute(step))
-            if unrepeatable(step):
-                self._ready[step.name] = value
+    def check(self, steps: Iterable[Step]) -> None:
+        """Compute values that may fail; keep those that could differ if computed again."""
+        for step in steps:
+            if step.status is Status.CAST or may_fail(step):
+                value = cast_for(step.name, self._variables[step.name], self._compute(step))
+                if unrepeatable(step):
+                    self._ready[step.name] = value
 
     def take(self, step: Step) -> Any:
         """The value of a step; it is freed unless all values are compared later."""

@@ -290,12 +290,8 @@ def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
         RefusedError: the plan has errors.
         DamagedCheckpointError: the checksum of a needed value does not match.
     """
-    plan, live = prepared.plan, prepared.live
-    refuse(plan)
-    workers.planned(plan)
-    initial_values(plan, live)
-    with _by_name(prepared.parts):
-        check_values(plan, _stored(prepared), live.variables, workers)
+    with _ready(prepared, workers) as (stored, _):
+        check_values(prepared.plan, stored, prepared.live.variables, workers)
 
 
 def carry_out(
@@ -318,22 +314,19 @@ def carry_out(
         DamagedCheckpointError: the checksum of a needed value does not match.
     """
     plan, live = prepared.plan, prepared.live
-    refuse(plan)
-    workers.planned(plan)
-    stored = _stored(prepared)
-    others: dict[str, dict[str, Any]] = {}
-    for step in plan.assignments if objects else ():
-        if step.stored is not None and step.stored.shape is None:
-            prefix = stored[step.origin or plan.source].prefix
-            others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
-    with _by_name(prepared.parts):
+    with _ready(prepared, workers) as (stored, resets):
+        others: dict[str, dict[str, Any]] = {}
+        for step in plan.assignments if objects else ():
+            if step.stored is not None and step.stored.shape is None:
+                prefix = stored[step.origin or plan.source].prefix
+                others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
         undo = apply(
             plan,
             stored,
             live.variables,
             verify=max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index),
             keep_all=keep_all,
-            resets=initial_values(plan, live),
+            resets=resets,
             objects=others,
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
@@ -346,21 +339,26 @@ def carry_out(
 
 
 @contextlib.contextmanager
-def _by_name(parts: Sequence[Part]) -> Iterator[None]:
-    """Make errors about files name a value by its canonical name, not by its key."""
+def _ready(
+    prepared: Prepared, workers: Restoring
+) -> Iterator[tuple[dict[str, StoredCheckpoint], Mapping[str, Any]]]:
+    """The open checkpoints by source, and the values of what is reset, of a plan without errors.
+
+    Errors of the body about files name a value by its canonical name, not by its key.
+    """
+    plan = prepared.plan
+    refuse(plan)
+    workers.planned(plan)
+    resets = initial_values(plan, prepared.live) if plan.resets else {}
     try:
-        yield
+        yield {part.source: part.stored for part in prepared.parts}, resets
     except CheckpointError as error:
         names = {
             entry.key: entry.name
-            for part in parts
+            for part in prepared.parts
             if error.path.startswith(part.stored.prefix)
             for entry in part.stored.inventory.entries.values()
         }
         if error.name not in names:
             raise
         raise error.named(names) from error
-
-
-def _stored(prepared: Prepared) -> dict[str, StoredCheckpoint]:
-    return {part.source: part.stored for part in prepared.parts}

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfckpt.core.inventory import Entry
 from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.variables.variables import Trackable, is_variable, meant, raw
+from tfckpt.stored.graphs.keys import EXTRA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tfckpt.stored.bundles.bundle import Bundle
     from tfckpt.stored.bundles.encoding.graph_proto import ObjectGraph
 
-EXTRA = "_tfckpt"
 _Reference = tf.__internal__.tracking.TrackableReference
 
 

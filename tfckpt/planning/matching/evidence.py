@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from tfckpt.core.inventory import Role
 from tfckpt.core.names import VARIABLE
 from tfckpt.core.topology import interchangeable, keras_order
-from tfckpt.stored.tf1.creation_order import own_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
@@ -122,12 +121,12 @@ def _chosen_since(base: str, stored: Sequence[Layer], live: Sequence[Layer], ali
     It matters only if another layer of the class could have been that layer.
     """
     old, new = ([layer for layer in side if layer.base == base] for side in (stored, live))
-    names = {own_name(x) for x in old} ^ {own_name(x) for x in new}
+    names = {x.own_name for x in old} ^ {x.own_name for x in new}
     for layer in (*new, *old):
-        if layer.traits.given and own_name(layer) in names:
+        if layer.traits.given and layer.own_name in names:
             pairs = ((a, layer) for a in old) if layer in new else ((layer, b) for b in new)
             if sum(alike(a, b) for a, b in pairs) > 1:
-                return own_name(layer)
+                return layer.own_name
     return ""
 
 
@@ -172,14 +171,14 @@ def misnamed(
 def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its name is ambiguous: it, or one of its class, only looks automatic."""
     reasons: dict[str, str] = {}
-    old = {own_name(layer): layer for layer in stored if layer.base and layer.number >= 0}
+    old = {layer.own_name: layer for layer in stored if layer.base and layer.number >= 0}
     for layer in live:
-        other = old.get(own_name(layer)) if layer.base and layer.number >= 0 else None
+        other = old.get(layer.own_name) if layer.base and layer.number >= 0 else None
         chosen = other is not None and (layer.traits.given or other.traits.given)
         if other is None or not chosen or other.name == layer.name or layer.name in reasons:
             continue
         why = (
-            f"the layer named {own_name(layer)!r} is {path}/{layer.name} in the model and "
+            f"the layer named {layer.own_name!r} is {path}/{layer.name} in the model and "
             f"{path}/{other.name} in the checkpoint, by its position among the layers of its class"
         )
         reasons |= {each.name: why for each in live if each.base == layer.base}
@@ -188,9 +187,9 @@ def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dic
 
 def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
     """A layer whose name only looks automatic and is elsewhere in the checkpoint; ``""``: none."""
-    names = [own_name(layer) for layer in stored]
+    names = [layer.own_name for layer in stored]
     for index, (old, new) in enumerate(zip(stored, live, strict=True)):
-        name, chosen = own_name(new), old.traits.given or new.traits.given
+        name, chosen = new.own_name, old.traits.given or new.traits.given
         if chosen and name != names[index] and name in names:
             return (
                 f"position {index + 1} of their class is {name!r} in the model and "

@@ -100,7 +100,8 @@ class Router:
         self._unnamed = unnamed
         self._by_position = tuple(policy.match) == ("structure",)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
-        self._attributes = other_attributes(stored, live)
+        private = stored.private != live.private
+        self._attributes = other_attributes(stored, live) if private else {}
         # without rules and positions, a value goes to the live value of the same name
         self._by_name = not self._by_position and unnamed.silent and not self._attributes
 

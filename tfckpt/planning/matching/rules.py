@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -46,9 +47,12 @@ class Rules:
         self._policy = policy
         self._field = field
         self._texts: tuple[str, ...] = tuple(getattr(policy, field))
-        self._selectors = [Selector(text) for text in self._texts]
         self._used = [False] * len(self._texts)
         self.everything = self._texts == _EVERYTHING
+
+    @cached_property
+    def _selectors(self) -> list[Selector]:
+        return [Selector(text) for text in self._texts]
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -30,7 +30,7 @@ from tfckpt.planning.matching.evidence import (
     which_hint,
 )
 from tfckpt.planning.matching.moved_layers import MovedLayers
-from tfckpt.stored.tf1.creation_order import in_order_of_making, own_name
+from tfckpt.stored.tf1.creation_order import in_order_of_making
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -241,11 +241,11 @@ def _unnumbered(path: str, stored: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its automatic name is ambiguous: attributes name the live layers."""
     return {
         layer.name: (
-            f"{layer.name!r} is an automatic name ({own_name(layer)!r} in the file), but {path!r} "
+            f"{layer.name!r} is an automatic name ({layer.own_name!r} in the file), but {path!r} "
             "in the model names its layers by attribute"
         )
         for layer in stored
-        if layer.base and own_name(layer) != layer.name
+        if layer.base and layer.own_name != layer.name
     }
 
 

@@ -11,6 +11,8 @@ import re
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 ATTRIBUTES = "/.ATTRIBUTES/"
 SLOT = "/.OPTIMIZER_SLOT/"
+# Child of the root for what TensorFlow's own graph does not reach; its keys are canonical names.
+EXTRA = "_tfckpt"
 
 
 def edges(key: str) -> list[str]:

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 from tfckpt.core.automatic_names import without_repeat
 from tfckpt.core.inventory import rebased
 from tfckpt.core.names import escaped
-from tfckpt.stored.graphs.keys import edges
+from tfckpt.stored.graphs.keys import EXTRA, edges
 from tfckpt.stored.graphs.rename_roots import Move
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfckpt.core.inventory import Entry, Inventory, Layer
-
-_OURS = "_tfckpt/"  # a key below it is a canonical name
 
 
 def with_escapes(inventory: Inventory) -> Inventory:
@@ -79,7 +77,7 @@ def _renamed(layer: Layer) -> Layer:
 def _by_key(entry: Entry) -> str:
     """The escaped name of a value with a slash in an edge of its key, else ""."""
     new = entry.name
-    if ".S" in entry.key and not entry.key.startswith(_OURS):
+    if ".S" in entry.key and not entry.key.startswith(f"{EXTRA}/"):
         for edge in edges(entry.key):
             if "/" in edge and escaped(edge) not in entry.name:
                 parts = re.split(f"(?<![^/]){re.escape(edge)}(?=[/~]|$)", new)

@@ -44,9 +44,9 @@ def renumbered_like(live: Inventory, stored: Inventory) -> Inventory:
         live_layers = live.sequences.get(above)
         layers = stored.sequences[path]
         pairs = dict(_by_creation(layers, live_layers) if live_layers is not None else ())
-        chosen = [layer for layer in layers if own_name(layer) != layer.name]
-        if live_layers is None and any(f"{above}/{own_name(layer)}" in scopes for layer in chosen):
-            pairs = {layer.name: own_name(layer) for layer in layers}
+        chosen = [layer for layer in layers if layer.own_name != layer.name]
+        if live_layers is None and any(f"{above}/{layer.own_name}" in scopes for layer in chosen):
+            pairs = {layer.name: layer.own_name for layer in layers}
         heads.update(
             {f"{path}/{old}": f"{above}/{new}" for old, new in pairs.items() if old != new}
         )
@@ -57,18 +57,6 @@ def renumbered_like(live: Inventory, stored: Inventory) -> Inventory:
         for path, layers in stored.sequences.items()
     }
     return Move(dataclasses.replace(stored, sequences=sequences), heads).done()
-
-
-def own_name(layer: Layer) -> str:
-    """A layer's original name, with its original number.
-
-    >>> from tfckpt.core.inventory import Layer
-    >>> own_name(Layer("dense_1", "dense", number=4))
-    'dense_4'
-    """
-    if layer.number < 0:
-        return layer.name
-    return f"{layer.base}_{layer.number}" if layer.number else layer.base
 
 
 def in_order_of_making(layers: Sequence[Layer], base: str) -> bool:
