@@ -28,6 +28,7 @@ FILES = [
     *sorted((PROJECT / "tfckpt").rglob("*.py")),
     *sorted((PROJECT / "docs").glob("*.md")),
     *sorted((PROJECT / "configs").iterdir()),
+    PROJECT / "tfckpt" / "policy" / "schema.json",
     *(PROJECT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
 ]
 

@@ -67,7 +67,8 @@ def test_a_wrong_config_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_the_one_that_editors_read() -> None:
-    published = json.loads((PROJECT / "configs" / "schema.json").read_text(encoding="utf-8"))
+    schema = PROJECT / "tfckpt" / "policy" / "schema.json"
+    published = json.loads(schema.read_text(encoding="utf-8"))
     assert json.loads(run("policy", "schema").out) == published
     assert run("policy", "schema", "more").status == 2
 

@@ -12,7 +12,9 @@ import yaml
 
 from tfckpt.policy import schema
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+PROJECT = Path(__file__).resolve().parents[2]
+CONFIGS = PROJECT / "configs"
+SCHEMA = PROJECT / "tfckpt" / "policy" / "schema.json"
 
 
 def accepts(data: Any) -> bool:
@@ -20,8 +22,8 @@ def accepts(data: Any) -> bool:
 
 
 def test_the_committed_schema_is_current() -> None:
-    committed = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
-    assert committed == schema(), "write json.dumps(tfckpt.policy.schema(), indent=2) to it"
+    committed = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert committed == schema(), f"run `tfckpt policy schema > {SCHEMA}`"
 
 
 def test_it_is_a_schema() -> None:
