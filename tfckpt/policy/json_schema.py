@@ -1,8 +1,8 @@
 """The JSON Schema of a config, for editors that complete and check YAML as it is written.
 
 Generated from the models; ``schema.json`` beside this file is the copy that editors read. It checks
-keys, types and allowed words. The rest, such as selectors and keys that contradict each other, is checked
-when the config is loaded.
+keys, types and allowed words. The rest, such as selectors and keys that contradict each other, is
+checked when the config is loaded.
 """
 
 from __future__ import annotations
