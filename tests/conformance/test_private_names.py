@@ -11,6 +11,7 @@ import tf_keras
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from tfckpt.live.objects.change_detection import Watch
 from tfckpt.live.program_state import random_state
 
 
@@ -72,7 +73,7 @@ NAMES = {
     "_seed_generators built _maybe_initialize_trackable",
     "Keras 3 model": "_initial_epoch _should_eval train_function stop_training "
     "steps_per_execution _flatten_layers metrics optimizer layers",
-    "Keras 3 variable": "_value _name _path _deferred_initialize path",
+    "Keras 3 variable": "_value _deferred_initialize path",
     "Keras 3 optimizer": "_variables _trainable_variables iterations _learning_rate _momentums "
     "built",
     "tf_keras layer": "_flatten_layers _trainable_weights _non_trainable_weights built "
@@ -99,6 +100,16 @@ NAMES = {
 def test_the_names_are_there(kind: str) -> None:
     made = MADE[kind]()
     assert [name for name in NAMES[kind].split() if not hasattr(made, name)] == []
+
+
+def test_another_name_of_a_variable_is_noticed() -> None:
+    model = built(keras, keras.optimizers.Adam())
+    attributes = vars(model.variables[0])
+    (name,) = attributes.keys() & {"_name", "name"}  # the latter before Keras 3.7
+    watch = Watch([model])
+    assert watch.unchanged()
+    attributes[name] = "another"
+    assert not watch.unchanged()
 
 
 @pytest.mark.parametrize("module", [keras, tf_keras])

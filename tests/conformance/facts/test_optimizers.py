@@ -21,9 +21,11 @@ def square(flavour: Any, frozen: tuple[str, ...] = ()) -> Any:
     """Two layers without biases: all variables, and so all slots, of one shape."""
     inputs = outputs = flavour.Input((3,))
     for name in ("a", "b"):
-        layer = flavour.layers.Dense(3, use_bias=False, name=name, trainable=name not in frozen)
-        outputs = layer(outputs)
-    return flavour.Model(inputs, outputs)
+        outputs = flavour.layers.Dense(3, use_bias=False, name=name)(outputs)
+    model = flavour.Model(inputs, outputs)
+    for name in frozen:  # Keras 3.1 trains a layer that was made with `trainable=False`
+        model.get_layer(name).trainable = False
+    return model
 
 
 def built(optimizer: Any, model: Any) -> Any:

@@ -2,7 +2,8 @@
 
 TensorFlow's graph identifies Keras's slots by index only. The variable of a slot is found in one of
 three ways: Keras 3 lists ``_trainable_variables`` beside the slots; tf_keras has it in the slot's
-name, ``Adam/m/dense/kernel``; tf_keras's legacy optimizers store the reference itself.
+name, ``Adam/m/dense/kernel``; tf_keras's legacy optimizers store the reference itself. Keras up to
+3.6 stores its slots in ``_variables`` only: their names identify them, or else their order.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tfckpt.core.optimizer_names import (
     optimizer_value,
     slot_among,
     slot_name,
+    split_after,
     split_slot,
     v1_class,
 )
@@ -130,6 +132,7 @@ class OptimizerGraph:
             return
         paths = by_slot_path((self._reader.full_name(v), v) for v in variables.values())
         unnamed: list[tuple[str, int]] = []
+        named: set[int] = set()
         for position, value in sorted(self._reader.edges[listed].items(), key=_numeric):
             if id(self._reader.node(value)) in done:
                 continue
@@ -141,9 +144,41 @@ class OptimizerGraph:
                 unnamed.append((position, value))
                 continue
             self._slot(slot, of, value, position, done)
+            named.add(of)
             unnamed = self._factors(unnamed, of, done)
+        others = [of for _, of in sorted(variables.items()) if of not in named]
+        for position, value, slot, of in self._in_order(unnamed, others):
+            self._slot(slot, of, value, position, done)
         for position, value in unnamed:
             self._slot("variables", None, value, position, done)
+
+    def _in_order(
+        self, unnamed: list[tuple[str, int]], variables: list[int]
+    ) -> list[tuple[str, int, str, int | None]]:
+        """Slots named after a variable's path in the model, which is not in the file, by order.
+
+        ``model_dense_kernel_momentum`` belongs to ``model/kernel`` if the names come in as many
+        groups as there are variables, each ends as its variable does, and all have the same slots.
+        """
+        own = [self._reader.full_name(of).rpartition("/")[2] for of in variables]
+        last_names = frozenset(own)
+        groups: dict[str, dict[str, tuple[str, int]]] = {}
+        for position, value in unnamed:
+            name = self._reader.full_name(value).rpartition("/")[2]
+            path, slot = split_after(name, last_names)
+            groups.setdefault(path, {})[slot] = position, value
+        slots = {frozenset(group) for group in groups.values()}
+        if len(groups) != len(variables) or len(slots) != 1:
+            return []
+        if sum(map(len, groups.values())) != len(unnamed):
+            return []
+        if not all(f"_{path}".endswith(f"_{last}") for path, last in zip(groups, own, strict=True)):
+            return []
+        return [
+            (position, value, slot, of)
+            for group, of in zip(groups.values(), variables, strict=True)
+            for slot, (position, value) in group.items()
+        ]
 
     def _factors(
         self, unnamed: list[tuple[str, int]], of: int, done: set[int]
