@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -112,3 +113,27 @@ def test_small_dtypes_widen_safely_and_nothing_narrows_to_them(small) -> None:
     assert not can_cast("int8", small, "safe")
     with pytest.raises(LostNumberError, match=f"{small} cannot hold 1000000.0, which is float32"):
         cast(np.array([1e6], np.float32), kind)
+
+
+def _dropout(monkeypatch, dtype: str, seed: int) -> keras.Model:
+    """Seeds were uint32 in Keras 3.1 and int64 later."""
+    monkeypatch.setattr(keras.src.backend, "random_seed_dtype", lambda: dtype)
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5, seed=seed, name="drop")])
+
+
+def test_a_seed_of_an_older_keras_is_taken_as_it_is(monkeypatch, tmp_path) -> None:
+    old, new = _dropout(monkeypatch, "uint32", 7), _dropout(monkeypatch, "int64", 8)
+    old(np.ones((1, 2)), training=True)
+    path = tfckpt.Checkpoint(model=old).save(tmp_path / "ckpt")
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    states = [model.layers[0].seed_generator.state.numpy() for model in (old, new)]
+    assert (states[0].dtype, states[1].dtype) == (np.uint32, np.int64)
+    np.testing.assert_array_equal(*states)
+
+
+def test_a_seed_of_a_newer_keras_is_refused_where_it_might_not_fit(monkeypatch, tmp_path) -> None:
+    new, old = _dropout(monkeypatch, "int64", 8), _dropout(monkeypatch, "uint32", 7)
+    path = tfckpt.Checkpoint(model=new).save(tmp_path / "ckpt")
+    with pytest.raises(tfckpt.RefusedError, match="int64 in the checkpoint, uint32 in the model"):
+        tfckpt.Checkpoint(model=old).restore(path)
+    assert old.layers[0].seed_generator.state.numpy().tolist() == [7, 0]

@@ -2,7 +2,8 @@
 
 Shapes must be equal; ``(1,)`` and ``()`` are different, as in TensorFlow. Dtypes must be equal, or
 the policy must allow the cast; strings, bools and numbers are never converted into each other, nor
-complex numbers into real ones. Finally `matching.structure` and `matching.optimizers` check whether
+complex numbers into real ones. A seed takes a wider integer as it is: Keras stored uint32, and
+stores int64 now. Finally `matching.structure` and `matching.optimizers` check whether
 the values really are the same, although their names match.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfckpt.core.dtypes import castable
+from tfckpt.core.dtypes import can_cast, castable
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.change import Change, Impossible, ValueSpec
 from tfckpt.planning.checks import datasets, vocabularies
@@ -128,10 +129,12 @@ class Comparison:
             return Severity.ERROR, reason, _EXCLUDE if changes else _SHAPE_HINT
         if adapted.dtype == live.dtype:
             return None
-        if (can_cast := castable(adapted.dtype, live.dtype)) and self._cast:
+        if live.role is Role.SEED and can_cast(adapted.dtype, live.dtype, "safe"):
+            return None
+        if (could_cast := castable(adapted.dtype, live.dtype)) and self._cast:
             return None
         reason = f"{_dtype(adapted)} {where}, {_dtype(live)} in the model"
-        hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if can_cast else _EXCLUDE
+        hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if could_cast else _EXCLUDE
         return Severity.ERROR, reason, hint
 
     def _ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
