@@ -1,0 +1,74 @@
+"""One run's directory, resumed with another TensorFlow and Keras each time, the oldest first.
+
+``TFCKPT_INTERPRETERS`` has a Python of each environment; `make test-matrix` sets it. The run is
+killed in the middle of an epoch in each of them but the last, and goes on in the next. After every
+batch, every variable is compared with those of a run that the last environment made alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+INTERPRETERS = os.environ.get("TFCKPT_INTERPRETERS", "").split(os.pathsep)
+STOPS = [(0, 3), (1, 4), (3, 1), (4, 2)]
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        len(INTERPRETERS) < 2, reason="TFCKPT_INTERPRETERS names fewer than two environments"
+    ),
+]
+
+
+def train(interpreter: str, flavor: str, directory: Path, *stop: int) -> dict[str, Any]:
+    """What the variables were after each batch, by checksum; ``said`` is what was logged."""
+    done = subprocess.run(
+        [
+            *(interpreter, str(Path(__file__).with_name("training.py"))),
+            *(flavor, str(directory), *map(str, stop)),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "TF_ENABLE_ONEDNN_OPTS": "0"},
+    )
+    assert done.returncode == (-signal.SIGKILL if stop else 0), done.stderr
+    return json.loads(directory.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def note(flavor: str, outcomes: list[str]) -> None:
+    """Keep what the page of versions shows."""
+    if path := os.environ.get("TFCKPT_UPGRADES"):
+        file = Path(path)
+        steps = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        file.write_text(json.dumps({**steps, flavor: outcomes}), encoding="utf-8")
+
+
+@pytest.mark.parametrize("flavor", ["keras", "tf_keras"])
+def test_a_run_goes_on_exactly_with_each_newer_version(flavor: str, tmp_path: Path) -> None:
+    alone = train(INTERPRETERS[-1], flavor, tmp_path / "alone")
+    stops = [*STOPS[: len(INTERPRETERS) - 1], ()]
+    reached = (-1, -1)
+    outcomes: list[str] = []
+    for interpreter, stop in zip(INTERPRETERS, stops, strict=True):
+        try:
+            got = train(interpreter, flavor, tmp_path / "run", *stop)
+        except AssertionError:
+            note(flavor, [*outcomes, "refused"])
+            raise
+        batches = [tuple(map(int, key.split())) for key in got if key != "history"]
+        assert batches[0] == (0, 0) if not outcomes else (0, 0) < batches[0] <= reached
+        reached = stop or reached
+        exact = all(got[key] == alone[key] for key in got)
+        outcomes.append(("exact" if exact else "differs") if outcomes else "trained")
+        note(flavor, outcomes)
+    assert set(outcomes[1:]) == {"exact"}, outcomes
+    assert got["history"] == alone["history"]
