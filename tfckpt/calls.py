@@ -16,8 +16,8 @@ from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptE
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import collect
+from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.variables.flavors import flavor_of
-from tfckpt.live.variables.variables import Trackable
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import CONFIGS
 from tfckpt.policy.messages import did_you_mean, keys_of, show_value

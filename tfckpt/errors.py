@@ -3,7 +3,7 @@
 ::
 
     TfckptError
-    ├── NotInstalledError (ImportError)       TensorFlow or Keras is missing, or too old
+    ├── NotInstalledError (ImportError)       TensorFlow or Keras is missing, too old, too new
     ├── PolicyError (ValueError)              a policy or config file is invalid
     ├── NamingError (ValueError)              a keyword argument of a checkpoint cannot be used
     ├── UntrackedError (ValueError)           an object cannot be saved in a checkpoint
@@ -43,7 +43,7 @@ class TfckptError(Exception):
 
 
 class NotInstalledError(TfckptError, ImportError):
-    """TensorFlow or Keras is missing or too old; the hint says what to install."""
+    """TensorFlow or Keras is missing, too old or too new; the hint says what to install."""
 
 
 class Problem(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 
-from tfckpt.training.state import callback_state
+from tfckpt.live.private import callbacks
 
 NO_STATE = {
     # What a callback was given, what `fit` makes again as it begins, and what is the model's.
@@ -33,8 +33,8 @@ def test_every_attribute_that_keras_counts_in_is_known(flavour) -> None:
     kinds = {k for _, k in public if issubclass(k, flavour.callbacks.Callback)}
     kinds -= {flavour.callbacks.Callback, flavour.callbacks.CallbackList}
     for kind in kinds:
-        base = next(k.__name__ for k in kind.__mro__ if k.__name__ in callback_state._ATTRIBUTES)
-        known = OF_ALL.union(callback_state._ATTRIBUTES[base])
+        base = next(k.__name__ for k in kind.__mro__ if k.__name__ in callbacks.STATE)
+        known = OF_ALL.union(callbacks.STATE[base])
         known.update(*(NO_STATE.get(name, "").split() for name in (base, kind.__name__)))
         for parent in kind.__mro__:
             for name, method in vars(parent).items():

@@ -9,15 +9,16 @@ import tensorflow as tf
 from tensorflow.python.training import py_checkpoint_reader
 
 import tfckpt
-from tfckpt.live.deferred import tf_bindings
+from tfckpt.live.private import tensorflow
 
 
 @pytest.fixture(params=[True, False], ids=["known", "unknown"])
 def known(request, monkeypatch) -> bool:
     """Whether the parts of TensorFlow are as they are known."""
-    if request.param and not tf_bindings._KNOWN:
+    if request.param and not tensorflow.Coordinator:
         pytest.skip("this TensorFlow has other parts")
-    monkeypatch.setattr(tf_bindings, "_KNOWN", request.param)
+    if not request.param:
+        monkeypatch.setattr(tensorflow, "Coordinator", None)
     return request.param
 
 
@@ -116,7 +117,7 @@ def test_what_nothing_asked_for_is_told_when_it_is_given_up(known, path, caplog)
 
 
 def test_tensorflow_reads_no_index(path, monkeypatch) -> None:
-    if not tf_bindings._KNOWN:
+    if not tensorflow.Coordinator:
         pytest.skip("this TensorFlow has other parts")
     checkpoint = tfckpt.Checkpoint(here=module("a", "b"))
     monkeypatch.setattr(py_checkpoint_reader, "NewCheckpointReader", None)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
+from tfckpt.live.private import runtime
 from tfckpt.live.restoring import buffers, incoming
 from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 from tfckpt.stored.io.files import LocalHandle
@@ -86,7 +87,7 @@ def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("operation", ["_ReadVariablesOp", "NoSuchOperation"])
 def test_old_values_are_put_back_however_they_were_read(tmp_path, monkeypatch, operation) -> None:
-    alone, real = [], buffers.read_variable_op
+    alone, real = [], runtime.read
 
     def read(*arguments: Any) -> Any:
         alone.append(arguments)
@@ -95,8 +96,8 @@ def test_old_values_are_put_back_however_they_were_read(tmp_path, monkeypatch, o
     saved, restored = values(1), values(2)
     path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
     before = content(restored)
-    monkeypatch.setattr(buffers, "_READ_MANY", operation)
-    monkeypatch.setattr(buffers, "read_variable_op", read)
+    monkeypatch.setattr(runtime, "_READ_MANY", operation)
+    monkeypatch.setattr(runtime, "read", read)
     monkeypatch.setattr(buffers, "_PARALLEL", 7)
     status = tfckpt.Checkpoint(**restored, more=tf.Variable(1.0)).read(path)
     assert content(restored) == content(saved)

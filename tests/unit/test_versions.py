@@ -82,7 +82,7 @@ def test_a_keras_that_cannot_resume_is_refused() -> None:
 @pytest.fixture
 def newer(monkeypatch):
     """As if TensorFlow were newer than anything that was tested."""
-    from tfckpt.live.io import versions
+    from tfckpt.live.private import versions
 
     monkeypatch.setitem(versions.NEWEST_TESTED, "tensorflow", (2, 15))
     versions.untested.cache_clear()

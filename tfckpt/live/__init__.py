@@ -1,5 +1,5 @@
 """Live objects: models, optimizers, variables; the only room that imports TensorFlow."""
 
-from tfckpt.live.io.versions import require
+from tfckpt.live.private.versions import require
 
 require()  # before any module of the room meets what is missing

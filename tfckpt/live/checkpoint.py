@@ -23,6 +23,7 @@ from tfckpt.live.distribution.agreement import saving
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import absolute_prefix, eager_prefix, eager_source
+from tfckpt.live.private.tensorflow import has_saver_yet
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.saving.save import (
     SaveOptions,
@@ -160,7 +161,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if prefix is None and not executing_eagerly():
             return super().restore(save_path, options)
         self._tfckpt.background.failure()
-        self._maybe_create_save_counter()
+        _ = self.save_counter  # makes it
         if prefix is None:
             return super().read(None, options)
         return restore(self._tfckpt, prefix, RESTORE, options)
@@ -177,7 +178,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def __setattr__(self, name: str, value: Any) -> None:
         if name == EXTRA:
             raise NamingError(f"the keyword {EXTRA!r} is reserved; use another keyword")
-        if type(self) is Checkpoint and "_saver" in self.__dict__ and name[0] != "_":
+        if type(self) is Checkpoint and has_saver_yet(self) and name[0] != "_":
             check_attribute(name, value)
         super().__setattr__(name, value)
         companion = self.__dict__.get("_tfckpt_companion")

@@ -386,7 +386,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         return None
 
     def _restore_one(self, path: str, choice: str | None = None) -> str:
-        self._checkpoint._maybe_create_save_counter()
+        _ = self._checkpoint.save_counter  # makes it
         workers = Restoring(self._checkpoint._tfckpt.workers(), choice, follows=choice is None)
         status = restore(self._checkpoint._tfckpt, path, RESTORE, None, workers, returned=False)
         status.expect_partial()

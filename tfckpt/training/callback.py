@@ -177,9 +177,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._loop.batch_begins()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if self._loop.resuming:
-                self._loop.batch_ends()
-            else:
+            passed_over = self._loop.resuming
+            self._loop.batch_ends()
+            if not passed_over:
                 batches = self._loop.batches_of_last_call
                 say(_saved(run.save_if_batch_due(batches, _numbers(logs)), run.config))
 

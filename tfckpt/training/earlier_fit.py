@@ -12,6 +12,7 @@ import dataclasses
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.training.keras_internals import own_train_function
 
 if TYPE_CHECKING:
@@ -68,4 +69,4 @@ def of_another_model(model: Any, directory: str) -> bool:
 
 
 def _trainable(model: Any) -> dict[int, bool]:
-    return {id(layer): layer.trainable for layer in model._flatten_layers()}
+    return {id(layer): layer.trainable for layer in with_layers_below(model)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.live.private import fit, tf_data
 from tfckpt.live.program_state import iterators
 from tfckpt.live.program_state.captured import Captured, captured, together
 from tfckpt.training import fit_checks
-from tfckpt.training.keras_internals import dataset_of_fit, next_iterator_of_fit
 from tfckpt.training.state import refusals
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Feed:
         if iterator is self.iterator:
             return False
         self._count(iterator)
-        dataset = getattr(iterator, "_dataset", None)
-        if dataset is not None and dataset is not getattr(self.iterator, "_dataset", None):
+        dataset = tf_data.dataset_of(iterator)
+        if dataset is not None and dataset is not tf_data.dataset_of(self.iterator):
             self._captured = captured(dataset)
         if not self.iterators:
             self._first = self._captured.read()
@@ -72,7 +72,7 @@ class Feed:
 
     def epoch_ended(self) -> None:
         """Keras 3 makes an iterator then that it may never train from."""
-        self._count(next_iterator_of_fit(self._model))
+        self._count(fit.next_iterator_of(self._model))
 
     def pass_over(self, passes: Sequence[int]) -> None:
         """Nothing is left to train; but another ``fit`` may go on with the same data.
@@ -81,10 +81,10 @@ class Feed:
             passes: how many iterators Keras had made for each ``fit``.
         """
         for number in passes[self._fit : self._fit + 1]:
-            iterators.count_passes(dataset_of_fit(self._model), number)
+            iterators.count_passes(fit.dataset_of(self._model), number)
             self._fits.passes[self._fit] = number
-        dataset = dataset_of_fit(self._model)
-        if hasattr(dataset, "_functions"):  # a strategy's is opaque
+        dataset = fit.dataset_of(self._model)
+        if tf_data.is_dataset(dataset):  # a strategy's is opaque
             self._fits.unread.append((dataset, captured(dataset)))
 
     @property
@@ -101,7 +101,7 @@ class Feed:
 
     def _shares(self, unread: tuple[Any, Captured]) -> bool:
         """Whether another dataset has state that this one goes on with."""
-        mine = getattr(self.iterator, "_dataset", None), self._captured
+        mine = tf_data.dataset_of(self.iterator), self._captured
         return bool(iterators.state_of(*mine) & iterators.state_of(*unread))
 
     @property

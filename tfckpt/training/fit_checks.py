@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import listed
-from tfckpt.live.program_state import iterators, random_state
+from tfckpt.live.private.either_keras import with_layers_below
+from tfckpt.live.private.runtime import global_seed
+from tfckpt.live.private.tf_keras import draws_without_state
+from tfckpt.live.program_state import iterators
 from tfckpt.training.state.trained import own_variables
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ UNREAD = (
 
 def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
     """Why another process would not get the same batches again."""
-    seeded = random_state.global_seed() is not None
+    seeded = global_seed() is not None
     kind = iterators.kind_of(iterator, captured, seeded=seeded)
     if kind == iterators.REPLAYED:
         yield (
@@ -60,11 +63,7 @@ def about_calls(captured: Captured) -> Iterator[str]:
 
 def about_model(model: Any) -> Iterator[str]:
     """Layers whose random state cannot be saved."""
-    layers = [
-        layer.name
-        for layer in model._flatten_layers()
-        if getattr(getattr(layer, "_random_generator", None), "_rng_type", "") == "legacy_stateful"
-    ]
+    layers = [layer.name for layer in with_layers_below(model) if draws_without_state(layer)]
     if layers:
         yield (
             f"{listed(layers, _SHOWN)}: uses a random operation whose state cannot be "

@@ -15,6 +15,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.building.build import build_compiled
+from tfckpt.live.private import fit
+from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.program_state import iterators, random_state
 from tfckpt.training import fit_checks
 from tfckpt.training.feed import Feed
@@ -23,7 +25,6 @@ from tfckpt.training.keras_internals import (
     batches_of_a_call,
     before_first_epoch,
     list_of,
-    start_at,
 )
 from tfckpt.training.state import callback_state, refusals
 from tfckpt.training.state.extra_state import ExtraState
@@ -69,8 +70,7 @@ class Loop:
         self._epochs = int(callback.params["epochs"])
         self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
-        self._epoch = self._calls = self._last_calls = 0
-        self.batches_of_last_call = 0
+        self._epoch = self._calls = self._last_calls = self.batches_of_last_call = 0
         self._ended = self._direct = self._resumed = self._asked = False
         self._feed = Feed(self._model, self._fit, fits)
         self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
@@ -109,14 +109,15 @@ class Loop:
         self._list.callbacks = [*self._others, self._callback]
         before_first_epoch(self._list, self._extra.begins)
         with self._or_as_before():
-            start_at(self._model, self._first_epoch(find()))
+            self._start = fit.Start(self._model, self._first_epoch(find()))
             self._functions.train_by(self._step)
 
     def epoch_begins(self, epoch: int, logs: Any) -> None:
         first = self._initial_epoch is None
         if self._initial_epoch is None:
             self._initial_epoch = epoch
-            start_at(self._model, 0)
+            with self._or_as_before():
+                self._start.check(epoch)
         self._last_calls = self._calls
         self._epoch, self._calls, self._ended = epoch, 0, False
         if (target := self._target) is None:
@@ -135,7 +136,9 @@ class Loop:
         self._asked = True
 
     def batch_ends(self) -> None:
-        """After a batch that was passed over."""
+        """After a batch, which may have been passed over."""
+        if self._asked:
+            raise fit.not_called(self._model)
         if self._resumed and self._target is not None:
             with self._before.unchanged():  # the saved values include what they assign
                 self._notify_others_of(self._epoch)
@@ -182,7 +185,7 @@ class Loop:
         initial = self._initial_epoch or 0
         if not calls and not ended and epoch > initial:
             epoch, calls, ended = epoch - 1, self._last_calls, True
-        seed, feed = random_state.global_seed(), self._feed
+        seed, feed = global_seed(), self._feed
         kind, iterator, of_data = feed.saved(seeded=seed is not None)
         values, extra, not_saved = self._extra.collect()
         self._say_once(*not_saved)
@@ -190,7 +193,6 @@ class Loop:
         held = None
         if arrays or iterator is not None:
             held = iterators.StoredState(iterator, list(arrays.values()))
-        counter = getattr(self._model, "_train_counter", None)
         position = Position(
             fit=self._fit,
             initial_epoch=initial,
@@ -208,7 +210,7 @@ class Loop:
             content=feed.content,
             global_seed=seed,
             stopped=bool(self._model.stop_training),
-            counter=None if counter is None else int(counter.numpy()),
+            counter=fit.steps_counted(self._model),
             logs=iterators.numbers_in(self._logs),
             generators=random_state.take(),
             callbacks=callback_state.collect(self._others, self._named),
@@ -251,7 +253,7 @@ class Loop:
 
     def _pass_over_until(self, position: Position, parts: frozenset[str]) -> int:
         if "seeds" in parts:
-            refusals.check_seed(position, random_state.global_seed())
+            refusals.check_seed(position, global_seed())
         needed = {"iterator"} if position.ended else {"iterator", "batch"}
         steps = self._steps(), self._steps_per_execution
         other = refusals.other_steps(position, *steps, self._model)
@@ -331,7 +333,7 @@ class Loop:
                 f"{self._feed.iterators}"
             )
         # tf_keras turns arrays into a dataset of this many epochs, and prefetches to its end.
-        other_end = target.epochs != self._epochs and not hasattr(self._model, "_initial_epoch")
+        other_end = target.epochs != self._epochs and fit.ends_by_epochs(self._model)
         self._feed.come_to(target, self._resumption, same_end=not other_end)
         self._resolve(target)
 
@@ -342,9 +344,7 @@ class Loop:
         if not self._direct:
             self._resumption.put_generators()
             self._feed.resolve(target, self._arrays)
-        counter = getattr(self._model, "_train_counter", None)
-        if counter is not None and target.counter is not None:
-            counter.assign(target.counter)
+        fit.set_steps_counted(self._model, target.counter)
         self._go(restored)
 
     def _go(self, restored: Restoration | None) -> None:

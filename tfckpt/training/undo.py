@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.inventory import Role
 from tfckpt.live.building import build
 from tfckpt.live.objects.collect import collect
+from tfckpt.live.private import fit
 from tfckpt.live.program_state import random_state
 from tfckpt.live.variables.distributed import parts
 from tfckpt.live.variables.variables import is_variable, on_host, raw
@@ -66,7 +67,7 @@ class Before:
 
     def _counter(self) -> list[Any]:
         """tf_keras's step counter, which is not a variable of the model."""
-        counter = getattr(self._model, "_train_counter", None)
+        counter = fit.step_counter(self._model)
         return [] if counter is None else [counter]
 
 

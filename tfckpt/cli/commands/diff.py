@@ -109,7 +109,8 @@ def _with_model(
         from tfckpt.cli.arguments.load_model import load_objects
         from tfckpt.live.building.build import build_optimizers
         from tfckpt.live.objects.collect import collect
-        from tfckpt.live.variables.variables import Trackable, raw
+        from tfckpt.live.private.tensorflow import Trackable
+        from tfckpt.live.variables.variables import raw
 
         objects = load_objects(target)
         if not all(isinstance(one, Trackable | list | tuple | dict) for one in objects.values()):

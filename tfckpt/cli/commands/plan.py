@@ -69,7 +69,7 @@ def _write(content: str, lock: str) -> None:
 
 def _untrackable(objects: Mapping[str, Any]) -> list[str]:
     """The objects that a checkpoint cannot contain, as ``name = value``."""
-    from tfckpt.live.variables.variables import Trackable
+    from tfckpt.live.private.tensorflow import Trackable
 
     return [
         f"{name} = {short(repr(obj))}"

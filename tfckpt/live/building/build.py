@@ -14,7 +14,9 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.building.unbuilt import Unbuilt
 from tfckpt.live.objects.collect import is_model
-from tfckpt.live.variables.flavors import flavor_of, name_of
+from tfckpt.live.private import tf_keras
+from tfckpt.live.private.either_keras import layers_below, with_layers_below
+from tfckpt.live.variables.flavors import flavor_of, has_named_slots, name_of
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning import Status
 
@@ -49,7 +51,7 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
         if model is None:
             what = _shown_objects(models, objects)
             raise NotBuiltError(f"build: no Keras model or layer was given as {keyword!r}; {what}")
-        if all(layer.built for layer in model._flatten_layers()):
+        if all(layer.built for layer in with_layers_below(model)):
             continue
         try:
             strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
@@ -167,8 +169,8 @@ def build_compiled(model: Any) -> None:
 def build_for(optimizer: Any, variables: list[Any]) -> None:
     """Create an optimizer's variables, in any flavor, under the strategy of the variables."""
     with strategy_of(variables).scope():
-        if hasattr(optimizer, "_create_all_weights"):  # tf_keras legacy
-            optimizer._create_all_weights(variables)
+        if has_named_slots(optimizer):
+            tf_keras.build_legacy(optimizer, variables)
         else:
             optimizer.build(variables)
 
@@ -187,7 +189,7 @@ def _is_built(optimizer: Any, path: str, live: Live) -> bool:
 
 def _says_built(optimizer: Any) -> bool:
     # tf_keras's legacy optimizers have no such flag, and can be built any number of times.
-    return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
+    return bool(getattr(optimizer, "built", False)) or tf_keras.says_built(optimizer)
 
 
 def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
@@ -238,7 +240,7 @@ def check_built(live: Live, plan: Plan) -> None:
     for path, optimizer in live.optimizers.items():
         if _is_built(optimizer, path, live):
             continue
-        legacy = hasattr(optimizer, "_create_all_weights")
+        legacy = has_named_slots(optimizer)
         how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
         hint = f"{how} before restoring; or pass the model it trains to the checkpoint, too"
         slots = [step for step in left if step.entry.role is Role.SLOT]
@@ -301,7 +303,7 @@ def _has_weights(layer: Any, path: str) -> bool:
     """Whether its class may create weights; an activation's does not."""
     flavor = flavor_of(layer)
     default = getattr(flavor, "layer", type(layer)).build
-    below = [layer, *layer._flatten_layers(include_self=False)]
+    below = [layer, *layers_below(layer)]
     return "/" not in path or any(
         is_model(each) or type(each).build is not default for each in below
     )

@@ -8,8 +8,10 @@ attributes and the contents of lists, dicts and sets.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.live.private.tensorflow import update_snapshot
 from tfckpt.live.variables.flavors import is_optimizer
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ class Unbuilt:
         for content in (*_content(obj), getattr(obj, "__dict__", None)):
             if content is not None:
                 self._take_content(content)
-        if wrapper is not obj:
-            self._put_back.append(wrapper._update_snapshot)  # otherwise no save accepts it any more
+        if wrapper is not obj:  # otherwise no save accepts it any more
+            self._put_back.append(partial(update_snapshot, wrapper))
 
     def _take_content(self, content: Any) -> None:
         # Python's own methods: those of Keras and TensorFlow track changes.

@@ -20,6 +20,7 @@ from tfckpt.live.deferred.tf_bindings import bind_some
 from tfckpt.live.io.tf_paths import readable
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.private.tensorflow import restore_id, was_updated
 from tfckpt.live.saving.save import synchronous
 from tfckpt.live.variables.flavors import is_v1
 from tfckpt.live.variables.variables import is_variable, raw
@@ -96,7 +97,7 @@ class DeferredObjects:
             return bound or self._read(self.objects)
 
         status = restore_rest(read, live, [step.name for step in steps])
-        self._since = status._checkpoint.restore_uid
+        self._since = restore_id(status)
         return status
 
     def take(self, keyword: str, obj: Any) -> None:
@@ -116,7 +117,7 @@ class DeferredObjects:
             )
             return
         self.objects[keyword] = obj
-        self._since = min(self._since, self._read({keyword: obj})._checkpoint.restore_uid)
+        self._since = min(self._since, restore_id(self._read({keyword: obj})))
 
     def add(self, undo: Undo, names: Iterable[str]) -> None:
         """Note an optimizer that was restored later, from stored values of these names."""
@@ -133,7 +134,7 @@ class DeferredObjects:
         """The names of the values that were created and restored later."""
         created = {n: v for n, v in self._now().variables.items() if self._is_below(n)}
         inner = {name: raw(v) if is_variable(v) else v for name, v in created.items()}
-        restored = {n for n, v in inner.items() if getattr(v, "_update_uid", -1) >= self._since}
+        restored = {n for n, v in inner.items() if was_updated(v, self._since)}
         return restored | self._restored
 
     def _is_below(self, name: str) -> bool:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfckpt.core.inventory import Role
 from tfckpt.live.io.tf_restore import put_back_on_failure
+from tfckpt.live.private.tensorflow import initialize, restore_id, set_update_id, update_id
 from tfckpt.live.variables.variables import is_variable, raw
 from tfckpt.planning import Status
 
@@ -76,18 +77,18 @@ def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Ite
     """
     inner = [raw(live[name]) for name in restored]
     for variable in inner:  # a slot may not be initialized as a trackable
-        variable._maybe_initialize_trackable()
-    before = [variable._update_uid for variable in inner]
+        initialize(variable)
+    before = [update_id(variable) for variable in inner]
     for variable in inner:
-        variable._update_uid = sys.maxsize
+        set_update_id(variable, sys.maxsize)
     try:
         with put_back_on_failure(obj for obj in live.values() if not is_variable(obj)):
             status = read()
-        after = [status._checkpoint.restore_uid] * len(inner)
+        after = [restore_id(status)] * len(inner)
     except BaseException:
         after = before
         raise
     finally:
         for variable, uid in zip(inner, after, strict=True):
-            variable._update_uid = uid
+            set_update_id(variable, uid)
     return status

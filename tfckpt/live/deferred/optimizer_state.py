@@ -11,11 +11,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
-from tensorflow.python.framework import ops
 
 from tfckpt.core.names import MODEL, OPTIMIZER
 from tfckpt.core.text import one_line
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.live.private.tensorflow import deferred, uid, update_id, waits
 from tfckpt.planning import Status
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
@@ -106,12 +106,12 @@ def hold_optimizers(
     optimizer that exists by then, and returns the names that it restored, or None if the restore
     was undone.
     """
-    for model in prepared.live.models.values():
-        for edge, waiting in list(model._deferred_dependencies.items()):
+    for model in prepared.live.models.values() if waits() else ():
+        for edge, waiting in list(deferred(model).items()):
             if any(isinstance(waiter, _Waiting) for waiter in waiting):
-                del model._deferred_dependencies[edge]
+                del deferred(model)[edge]
     for path, model, edge, names in held:
-        model._deferred_dependencies[edge] = [_Waiting(model, edge, path, names, restore)]
+        deferred(model)[edge] = [_Waiting(model, edge, path, names, restore)]
     return {name for each in held for name in each.names}
 
 
@@ -122,7 +122,7 @@ class _Waiting:
         self, model: Any, edge: str, path: str, names: Collection[str], restore: Restore
     ) -> None:
         self.checkpoint = self
-        self.restore_uid = ops.uid()
+        self.restore_uid = uid()
         self._model, self._edge, self._path = model, edge, path
         self._names, self._restore = names, restore
 
@@ -131,7 +131,7 @@ class _Waiting:
 
     def restore(self, optimizer: Any, reader: Any = None) -> None:
         """Restore the optimizer, before its first use."""
-        if optimizer._update_uid > self.restore_uid:  # restored since, from another checkpoint
+        if update_id(optimizer) > self.restore_uid:  # restored since, from another checkpoint
             return
         try:
             with _attached(self._model, self._edge, optimizer):

@@ -9,14 +9,12 @@ tables. If those parts do not have the expected arguments, TensorFlow reads for 
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
-from tensorflow.python.checkpoint import checkpoint as tensorflow_checkpoint
-from tensorflow.python.checkpoint import restore as tensorflow_restore
 
+from tfckpt.live.private.tensorflow import Coordinator, Position, Status, binds, caches_of, view_of
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.live.variables.variables import is_variable
 from tfckpt.stored.bundles.bundle import Bundle
@@ -27,24 +25,6 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
     from tfckpt.stored.formats.checkpoint import Values
-
-_COORDINATOR = """
-    self object_graph_proto save_path save_path_tensor reader restore_op_cache graph_view options
-    saveables_cache
-"""
-
-
-def _known(part: str, parameters: str, module: Any = tensorflow_checkpoint) -> Any:
-    """A private class of TensorFlow with these constructor arguments, or None."""
-    found = getattr(module, part, None)
-    signature = found and inspect.signature(found.__init__).parameters
-    return found if signature and [*signature] == parameters.split() else None
-
-
-_Coordinator = _known("_CheckpointRestoreCoordinator", _COORDINATOR)
-_Status = _known("CheckpointLoadStatus", "self checkpoint feed_dict graph_view options")
-_Position = _known("CheckpointPosition", "self checkpoint proto_id", tensorflow_restore)
-_KNOWN = all((_Coordinator, _Status, _Position))
 
 
 class _Lookup:
@@ -85,18 +65,18 @@ def bind(saver: Any, prefix: str, values: Values, options: Any) -> Any:
     Raises:
         DamagedCheckpointError: the checksum of the object graph does not match.
     """
-    if not (_KNOWN and isinstance(values, Bundle)):
+    if not (binds(saver) and isinstance(values, Bundle)):
         return saver.restore(prefix, options)
-    view = saver._graph_view
+    view = view_of(saver)
     coordinator, reader = _coordinator(saver, prefix, values, options)
     graph = coordinator.object_graph_proto
-    _Position(coordinator, 0).restore(view.root, reader)
+    Position(coordinator, 0).restore(view.root, reader)
     numbers = {child.local_name: child.node_id for child in graph.nodes[0].children}
     for attached in view.attached_dependencies or ():  # children of the root only
         number = None if attached.name == "root" else numbers.get(attached.name)
         if number is not None and number not in coordinator.object_by_proto_id:
-            _Position(coordinator, number).restore(attached.ref, reader)
-    return _Status(coordinator, feed_dict=None, graph_view=view, options=options)
+            Position(coordinator, number).restore(attached.ref, reader)
+    return Status(coordinator, feed_dict=None, graph_view=view, options=options)
 
 
 def bind_some(
@@ -113,7 +93,7 @@ def bind_some(
     Keras objects below them are skipped. ``variables`` are already restored, but may have slots.
     Returns None if none of the objects is in the checkpoint.
     """
-    if not (_KNOWN and isinstance(values, Bundle)):
+    if not (binds(saver) and isinstance(values, Bundle)):
         return None
     coordinator, reader = _coordinator(saver, prefix, values, options)
     edges = [
@@ -124,15 +104,15 @@ def bind_some(
     for number, obj in found:
         _pass_over_keras(coordinator, edges, number, obj, set())
     for number, obj in found:
-        _Position(coordinator, number).restore(obj, reader)
+        Position(coordinator, number).restore(obj, reader)
     for path, variable in variables if found else ():
         if (node_id := _follow(edges, path)) is None:
             continue
         if node_id in coordinator.slot_restorations:
-            _Position(coordinator, node_id).restore(variable, reader)
+            Position(coordinator, node_id).restore(variable, reader)
         coordinator.matched_proto_ids.add(node_id)  # otherwise it counts as not restored
-    view = saver._graph_view
-    status = _Status(coordinator, feed_dict=None, graph_view=view, options=options)
+    view = view_of(saver)
+    status = Status(coordinator, feed_dict=None, graph_view=view, options=options)
     return status if found else None
 
 
@@ -144,15 +124,13 @@ def _coordinator(
     reader = _CheckpointReader(prefix, values.entries)
     with tf.device("/cpu:0"):
         path_tensor = tf.constant(prefix)
-    coordinator = _Coordinator(
+    coordinator = Coordinator(
         object_graph_proto=graph,
         save_path=prefix,
         save_path_tensor=path_tensor,
         reader=reader,
-        restore_op_cache=saver._restore_op_cache,
-        graph_view=saver._graph_view,
         options=options,
-        saveables_cache=saver._saveables_cache,
+        **caches_of(saver),
     )
     return coordinator, reader
 
@@ -172,7 +150,7 @@ def _pass_over_keras(
     if number in seen:
         return
     seen.add(number)
-    children = obj._trackable_children()
+    children = tf.train.TrackableView.children(obj)
     for edge, below in edges[number].items():
         child = children.get(edge)
         if flavor_of(child) is not None:

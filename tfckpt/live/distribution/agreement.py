@@ -16,11 +16,11 @@ import hashlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from tfckpt.errors import RestoreError, SaveError, TfckptError
 from tfckpt.live.distribution.workers import Workers
 from tfckpt.live.objects.collect import collect
+from tfckpt.live.private.runtime import count_of, has_service, uses_service
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.live.variables.variables import is_variable, raw
 from tfckpt.stored.commits.numbering import Ticket
@@ -291,9 +291,9 @@ def workers_of(variables: Iterable[Any]) -> Workers | None:
         strategy = getattr(raw(variable), "distribute_strategy", None)
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             continue
-        if strategy.extended._num_workers < 2:
+        if count_of(strategy.extended) < 2:
             continue
-        if not context.context().coordination_service.service_type:
+        if not uses_service():
             raise TfckptError(
                 "the workers of this strategy cannot coordinate a save or restore: TensorFlow's "
                 "coordination service is off",
@@ -323,14 +323,14 @@ def strategy_without_fit(model: Any) -> tuple[str, bool]:
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
         return "ParameterServerStrategy", keras3
     several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    if keras3 and several and strategy.extended._num_workers > 1:
+    if keras3 and several and count_of(strategy.extended) > 1:
         return "MultiWorkerMirroredStrategy", keras3
     return "", keras3
 
 
 def in_cluster() -> bool:
     """Whether this process may be one of several workers, by TensorFlow's configuration."""
-    return context.context().coordination_service is not None
+    return has_service()
 
 
 _workers: dict[str, Workers] = {}

@@ -22,7 +22,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from tfckpt.errors import (
     CheckpointNotFoundError,
@@ -33,6 +32,7 @@ from tfckpt.errors import (
     TfckptError,
     UnsupportedCheckpointError,
 )
+from tfckpt.live.private import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,9 +66,7 @@ class Workers:
     """
 
     def __init__(self, extended: Any) -> None:
-        self.index = int(extended._id_in_cluster)
-        self.count = int(extended._num_workers)
-        resolver = extended._cluster_resolver.cluster_spec().as_dict()
+        self.index, self.count, resolver = runtime.worker_of(extended)
         jobs = [job for job in ("chief", "worker") if job in resolver]
         self._tasks = [
             f"/job:{job}/replica:0/task:{number}"
@@ -142,7 +140,7 @@ class Workers:
         with contextlib.suppress(tf.errors.OpError):
             _put(f"{message_key}/outcome", [kind, text])
             self._wait_until_received(message_key)
-            context.context().delete_config_key_value(message_key)
+            runtime.delete(message_key)
 
     def wait_for_outcome(
         self, message_key: str, what: str, error_class: type[TfckptError], nbytes: int
@@ -194,7 +192,7 @@ class Workers:
                 )
             received.append(found)
         if self.meetings > 1:  # all have left that meeting
-            context.context().delete_config_key_value(f"tfckpt/{self.meetings - 1}")
+            runtime.delete(f"tfckpt/{self.meetings - 1}")
         for index, (came_for, _) in enumerate(received):
             if came_for != what:
                 return _refusal(
@@ -237,9 +235,7 @@ class Workers:
 
     def _answers(self, index: int) -> bool:
         try:
-            context.context().check_collective_ops_peer_health(
-                self._tasks[index], timeout_in_ms=int(_POLL * 1000)
-            )
+            runtime.check_health(self._tasks[index], int(_POLL * 1000))
         except tf.errors.OpError:
             return False
         return True
@@ -270,13 +266,13 @@ def _remote_error(kind: str, text: str, error_class: type[TfckptError]) -> Tfckp
 
 
 def _put(message_key: str, value: Any) -> None:
-    context.context().set_config_key_value(message_key, json.dumps(value))
+    runtime.put(message_key, json.dumps(value))
 
 
 def _get(message_key: str, seconds: float) -> Any:
     """The value of a key; None after a timeout."""
     try:
-        text = context.context().get_config_key_value(message_key, max(int(seconds * 1000), 1))
+        text = runtime.get(message_key, max(int(seconds * 1000), 1))
     except tf.errors.DeadlineExceededError:
         return None
     return json.loads(text)

@@ -20,9 +20,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
-from tensorflow.python.lib.io import file_io
 
 from tfckpt.errors import UnsupportedCheckpointError
+from tfckpt.live.private.runtime import renames_at_once
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, Handle, temporary
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class RemoteFiles:
         An object store shows a new object as a whole when it is closed.
         """
         with _system_errors(path):
-            if not file_io.has_atomic_move(path):
+            if not renames_at_once(path):
                 _write(path, data)
                 return
             with temporary(path) as unfinished:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tfckpt.errors import RestoreError
 from tfckpt.live.io.tf_paths import readable
+from tfckpt.live.private.tensorflow import restore_serialized, serialize
 from tfckpt.stored.graphs.keys import edges
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ def put_back_on_failure(objects: Iterable[Any]) -> Iterator[None]:
 def _what_puts_back(obj: Any) -> Callable[[], object]:
     """A function that puts the state back, if it can be saved; else one that does nothing."""
     try:
-        state = obj._serialize_to_tensors()
+        state = serialize(obj)
     except Exception:  # a user's class may raise anything
         return lambda: None
-    return partial(obj._restore_from_tensors, state)
+    return partial(restore_serialized, obj, state)
 
 
 def not_taken(prefix: str, error: Exception) -> RestoreError:

@@ -25,8 +25,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from tfckpt.live.private.attributes import (
+    BOOKKEEPING,
+    CHILDREN,
+    COMPILED,
+    OF_KERAS_VARIABLES,
+    OF_NAMES,
+    OF_VARIABLES,
+    OF_WRAPPERS,
+    SLICE,
+)
+from tfckpt.live.private.either_keras import value_of
+from tfckpt.live.private.tensorflow import Reference, ResourceVariable, Trackable, wrap
 from tfckpt.live.variables.flavors import flavors
 from tfckpt.live.variables.user_classes import (
     UnsureError,
@@ -35,7 +46,6 @@ from tfckpt.live.variables.user_classes import (
     own_classes,
     properties_asked,
 )
-from tfckpt.live.variables.variables import Trackable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,24 +54,7 @@ if TYPE_CHECKING:
     Looks = tuple[Look, ...]
     Read = Callable[[], Iterator[Any]]
 
-_wrap = tf.__internal__.tracking.wrap
-_Reference = tf.__internal__.tracking.TrackableReference
-_WRAPPERS = (type(_wrap({})), type(_wrap((tf.Module(),))))  # proxies, without vars() of their own
-_OF_WRAPPERS = (
-    "__wrapped__",
-    "_self_external_modification",
-    "_self_last_wrapped_dict_snapshot",
-    "_self_non_string_key",
-    "_self_saveable_object_factories",
-    "_self_tuple_is_constructable",
-    "_self_unconditional_checkpoint_dependencies",
-)
-# Empty on nearly every variable.
-_SLICE = "_save_slice_info"
-_CHILDREN = "_self_unconditional_checkpoint_dependencies"
-_OF_KERAS_VARIABLES = (_CHILDREN, "_self_saveable_object_factories")
-_OF_VARIABLES = (_SLICE, *_OF_KERAS_VARIABLES)
-_NAMES = ("_name", "_path", "_value")  # of a Keras variable
+_WRAPPERS = (type(wrap({})), type(wrap((tf.Module(),))))  # proxies, without vars() of their own
 _NUMBERS = (int, float, complex, np.generic)
 _ARRAYS = (np.ndarray, tf.Tensor)
 _PLAIN = (
@@ -78,24 +71,6 @@ _PLAIN = (
     tf.DType,
     tf.TensorShape,
     type(tf.function(len)),
-)
-# These hold metrics but are not trackables, like Keras 3's metrics and seed generators.
-_COMPILED = ("keras.src.trainers.compile_utils", "tf_keras.src.engine.compile_utils")
-# Attributes of Keras and TensorFlow on every object, on which no name and no key depends.
-BOOKKEEPING = frozenset(
-    str.split(
-        """
-        _auto_config _build_input_shape _build_shapes_dict _call_context_args _call_signature
-        _call_spec _compile_config _compiled_trainable_state _distribute_strategy
-        _distribution_strategy _dtype_policy _inbound_nodes _inbound_nodes_value _input_spec
-        _last_wrapped_list_snapshot _loss_ids _losses _nodes _nodes_by_depth
-        _obj_reference_counts_dict _operations_by_depth _outbound_nodes _outbound_nodes_value
-        _saved_model_arg_spec _saved_model_inputs_spec _self_extra_variables
-        _self_name_based_restores _self_unconditional_deferred_dependencies
-        _self_unconditional_dependency_names _tensor_usage_count _thread_local _tracked _tracker
-        call_signature_parameters
-        """
-    )
 )
 _values: Callable[[Any], Iterable[Any]] = dict.values
 _AN_ARRAY = object()  # stands for an array, so as not to keep its memory
@@ -116,9 +91,9 @@ class Watch:
         self._flavors = flavors()
         self._questions = found.questions
         self._empty: tuple[Read, ...] = (
-            lambda: map(itemgetter(_SLICE), map(vars, bare)),
-            lambda: chain.from_iterable(map(itemgetter(*_OF_VARIABLES), map(vars, variables))),
-            lambda: chain.from_iterable(map(itemgetter(*_OF_KERAS_VARIABLES), map(vars, outer))),
+            lambda: map(itemgetter(SLICE), map(vars, bare)),
+            lambda: chain.from_iterable(map(itemgetter(*OF_VARIABLES), map(vars, variables))),
+            lambda: chain.from_iterable(map(itemgetter(*OF_KERAS_VARIABLES), map(vars, outer))),
         )
         self._equal = _now(
             lambda: map(len, map(vars, objects)),
@@ -132,13 +107,13 @@ class Watch:
         )
         self._same = _now(
             lambda: map(type, objects),
-            lambda: map(attrgetter("_handle"), bare),
-            lambda: map(attrgetter("_handle"), variables),
-            lambda: chain.from_iterable(map(itemgetter(*_NAMES), map(vars, outer))),
+            lambda: map(attrgetter("handle"), bare),
+            lambda: map(attrgetter("handle"), variables),
+            lambda: chain.from_iterable(map(itemgetter(*OF_NAMES), map(vars, outer))),
             lambda: chain.from_iterable(dicts),
             lambda: chain.from_iterable(map(_values, dicts)),
             lambda: chain.from_iterable(lists),
-            lambda: (getattr(o, name, None) for o in found.wrappers for name in _OF_WRAPPERS),
+            lambda: (getattr(o, name, None) for o in found.wrappers for name in OF_WRAPPERS),
             lambda: chain.from_iterable(vars(cls) for cls in classes),
             lambda: chain.from_iterable(vars(cls).values() for cls in classes),
         )
@@ -218,10 +193,10 @@ class _WatchedObjects:
             return (self._wrapper,)
         if any("__class__" in vars(base) for base in cls.__mro__[:-1]):
             raise UnsureError(f"{cls.__qualname__}.__class__")  # it poses as another class
-        if issubclass(cls, (weakref.ref, _Reference)):
+        if issubclass(cls, (weakref.ref, Reference)):
             return (_referent,)
         looks: list[Look] = []
-        if issubclass(cls, self._kinds) or (cls.__module__ in _COMPILED and cls.__dictoffset__):
+        if issubclass(cls, self._kinds) or (cls.__module__ in COMPILED and cls.__dictoffset__):
             looks.append(partial(self._object, methods_asked(cls)))
             looks += [partial(self._property, name) for name in properties_asked(cls)]
         for kinds, look in (
@@ -238,14 +213,14 @@ class _WatchedObjects:
 
     def _object(self, methods: frozenset[str], obj: Any) -> Iterable[Any]:
         attributes: dict[str, Any] = vars(obj)
-        prepared = _CHILDREN in attributes
-        alone = not any(attributes.get(name) for name in _OF_VARIABLES)
+        prepared = CHILDREN in attributes
+        alone = not any(attributes.get(name) for name in OF_VARIABLES)
         if type(obj) is ResourceVariable and alone:
             (self.variables if prepared else self.bare_variables).append(obj)
             found: Iterable[Any] = ()
         elif type(obj) is self._keras_variable and alone and prepared:
             self.keras_variables.append(obj)
-            found = (attributes["_value"],)
+            found = (value_of(obj),)
         else:
             for name in methods & attributes.keys():
                 if callable(attributes[name]) and not isinstance(attributes[name], Trackable):
@@ -258,7 +233,7 @@ class _WatchedObjects:
 
     def _wrapper(self, wrapper: Any) -> Iterable[Any]:
         self.wrappers.append(wrapper)
-        return (getattr(wrapper, name, None) for name in _OF_WRAPPERS)
+        return (getattr(wrapper, name, None) for name in OF_WRAPPERS)
 
     def _dict(self, mapping: Any) -> Iterable[Any]:
         self.dicts.append(mapping)

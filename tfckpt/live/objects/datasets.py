@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.core.inventory import Dataset
+from tfckpt.live.private import tf_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ _known: weakref.WeakKeyDictionary[Any, Dataset] = weakref.WeakKeyDictionary()
 
 def dataset_of(iterator: Any) -> Dataset | None:
     """The description of an iterator's dataset; None if it has none."""
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = tf_data.dataset_of(iterator)
     if dataset is None:
         return None
     if dataset not in _known:
@@ -37,7 +38,7 @@ def dataset_of(iterator: Any) -> Dataset | None:
 
 def _fingerprint(dataset: Any) -> str:
     pipeline = list(all_below(dataset))
-    if any(map(_is_new_each_time, pipeline)) or sum(map(_size, pipeline)) > MOST_BYTES:
+    if any(map(tf_data.is_new_each_time, pipeline)) or sum(map(_size, pipeline)) > MOST_BYTES:
         return ""
     try:
         return str(int(dataset.fingerprint()))
@@ -45,16 +46,9 @@ def _fingerprint(dataset: Any) -> str:
         return ""
 
 
-def _is_new_each_time(dataset: Any) -> bool:
-    """Whether TensorFlow may give it another fingerprint each time it is built."""
-    name = type(dataset).__name__
-    in_memory = name == "CacheDataset" and not dataset._filename.numpy()
-    return in_memory or name == "_SnapshotDataset" or bool(getattr(dataset, "_rerandomize", False))
-
-
 def _size(dataset: Any) -> int:
     """The bytes of the tensors that a dataset holds itself."""
-    tensors = (each for each in getattr(dataset, "_tensors", ()) if isinstance(each, tf.Tensor))
+    tensors = (each for each in tf_data.tensors_of(dataset) if isinstance(each, tf.Tensor))
     return sum(math.prod(each.shape) * each.dtype.size for each in tensors)
 
 
@@ -66,4 +60,4 @@ def all_below(*datasets: Any) -> Iterator[Any]:
         if id(dataset) not in seen:
             seen.add(id(dataset))
             yield dataset
-            waiting += dataset._inputs()
+            waiting += tf_data.inputs_of(dataset)

@@ -32,31 +32,32 @@ from tfckpt.core.optimizer_names import (
     split_slot,
     v1_class,
 )
-from tfckpt.live.variables.distributed import Sharded, in_parts
-from tfckpt.live.variables.flavors import flavor_of, is_optimizer, is_v1
-from tfckpt.live.variables.variables import Trackable, is_variable, raw
+from tfckpt.live.private import keras, tf_keras
+from tfckpt.live.private.attributes import OF_OPTIMIZERS
+from tfckpt.live.private.tensorflow import Sharded, Trackable
+from tfckpt.live.variables.distributed import in_parts
+from tfckpt.live.variables.flavors import flavor_of, has_named_slots, is_optimizer, is_v1
+from tfckpt.live.variables.variables import is_variable, raw
 
 if TYPE_CHECKING:
     from tfckpt.live.objects.tree import Tree
-
-_BOOKKEEPING = frozenset({"_variables", "_trainable_variables", "_weights"})
 
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
     """Add an optimizer's own values to its node; :func:`finish` adds the slots."""
     cls = type(optimizer).__name__
     node.label = v1_class(cls) if is_v1(optimizer) else snake_case(cls)
-    if hasattr(optimizer, "_create_slots"):
-        for edge, child in optimizer._trackable_children().items():
+    if has_named_slots(optimizer):
+        for edge, child in tf.train.TrackableView.children(optimizer).items():
             if is_variable(child):
                 _scalar(tree, node, edge, child)
             elif is_optimizer(child):
                 tree.attach(node, edge, child)
-        if is_v1(optimizer) and isinstance(getattr(optimizer, "_loss_scale", None), Trackable):
+        if is_v1(optimizer) and isinstance(tf_keras.loss_scale_of(optimizer), Trackable):
             describe_scale(tree, optimizer, node)
         return
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKKEEPING:
+        if attribute in OF_OPTIMIZERS:
             continue
         if is_optimizer(value) or (
             isinstance(value, (list, tuple)) and any(map(is_optimizer, value))
@@ -68,8 +69,8 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
 
 def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
     """Add a loss-scale optimizer's own values to the node of its inner optimizer."""
-    scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number if it is constant
-    own = scale._trackable_children() if isinstance(scale, Trackable) else vars(outer)
+    scale = tf_keras.loss_scale_of(outer)  # tf_keras's; a number if it is constant
+    own = tf.train.TrackableView.children(scale) if isinstance(scale, Trackable) else vars(outer)
     group = Node(NodeKind.GROUP)
     for edge, child in own.items():
         if is_variable(child):
@@ -80,7 +81,7 @@ def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
 def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     """Add the slots, once the tree holds all model variables."""
     optimizer = _innermost(optimizer)
-    if hasattr(optimizer, "_create_slots"):
+    if has_named_slots(optimizer):
         _named_slots(tree, optimizer, node)
         if not is_v1(optimizer):
             _slots_of_others(tree, optimizer, node)
@@ -88,7 +89,7 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     trained = _trained(tree, optimizer)
     found: set[int] = set()
     for attribute, value in list(vars(optimizer).items()):
-        if attribute in _BOOKKEEPING or not isinstance(value, list) or len(value) != len(trained):
+        if attribute in OF_OPTIMIZERS or not isinstance(value, list) or len(value) != len(trained):
             continue
         for index, variable in enumerate(value):
             if is_variable(variable) and index in trained:
@@ -103,7 +104,7 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
 def in_order(tree: Tree, optimizer: Any) -> list[Node]:
     """The trained variables of an optimizer that lists its slots by position."""
     optimizer = _innermost(optimizer)
-    found = {} if hasattr(optimizer, "_create_slots") else _trained(tree, optimizer)
+    found = {} if has_named_slots(optimizer) else _trained(tree, optimizer)
     return [found[index] for index in sorted(found)]
 
 
@@ -120,7 +121,7 @@ def _leftovers(
     """Add variables that no attribute lists by position, by their own names."""
     found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
     paths = by_slot_path((variable.label, variable) for variable in trained)
-    for variable in getattr(optimizer, "_variables", ()):
+    for variable in optimizer.variables:
         value = tree.variable(variable, Role.SLOT)
         if id(value) in found:
             continue
@@ -144,11 +145,11 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
 
 def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
     """Position → the node of the model variable."""
-    if hasattr(optimizer, "_trainable_variables"):
-        return {i: tree.variable(v) for i, v in enumerate(optimizer._trainable_variables)}
-    positions = getattr(optimizer, "_index_dict", None) or {}
+    if (flavor := flavor_of(optimizer)) is not None and flavor.name == "keras":
+        return {i: tree.variable(v) for i, v in enumerate(keras.trained_by(optimizer))}
+    positions = tf_keras.positions_of(optimizer)
     of_tensorflow = [v for v in tree.variables if isinstance(v, (tf.Variable, Sharded))]
-    known = {optimizer._var_key(p): p for v in of_tensorflow for p in in_parts(v)}
+    known = {tf_keras.key_of(optimizer, p): p for v in of_tensorflow for p in in_parts(v)}
     return {
         i: tree.variable(known[key]) if key in known else Node(NodeKind.VALUE, label=_own_name(key))
         for key, i in positions.items()
@@ -174,7 +175,7 @@ def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:
     TensorFlow saves such slots only together with their variables.
     """
     known = {id(slot.value) for slot in node.slots}
-    for key, slots in optimizer._slots.items():
+    for key, slots in tf_keras.slots_of(optimizer).items():
         for name, variable in slots.items():
             child = tree.variable(variable, Role.SLOT)
             if id(child) not in known:

@@ -26,6 +26,7 @@ from tfckpt.core.topology import (
     named_calls,
     wires,
 )
+from tfckpt.live.private import either_keras
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
@@ -46,7 +47,7 @@ def given_names(tree: Tree) -> frozenset[int]:
     """The ids of the nodes of layers whose names look automatic, but were chosen by a user."""
     found: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        inner = parent._flatten_layers(include_self=True, recursive=False)
+        inner = (parent, *either_keras.layers_of(parent))
         nodes = [n for layer in inner if (n := tree.node(layer)) is not None and _judged(n)]
         times = Counter(node.label for node in dict.fromkeys(nodes))
         twice = {id(node) for node in nodes if times[node.label] > 1}
@@ -126,13 +127,13 @@ def _graph(model: Any, flavor: Flavor) -> Graph:
     layers: dict[Any, Any] = {}
 
     def tensors(found: Iterable[Any]) -> list[Tensor]:
-        histories = [getattr(x, "_keras_history", (x, 0, 0)) for x in found]
+        histories = [either_keras.history_of(x) for x in found]
         layers.update({id(layer): layer for layer, _, _ in histories})
         return [Tensor(id(layer), call, output) for layer, call, output in histories]
 
     def call(tensor: Tensor) -> LayerCall | None:
         layer = layers[tensor.layer]
-        nodes = getattr(layer, "_inbound_nodes", ())
+        nodes = either_keras.calls_of(layer)
         if tensor.call >= len(nodes):  # an input, or a node that was removed
             return None
         return LayerCall(type(layer).__name__, tensors(flavor.inputs(nodes[tensor.call])))

@@ -16,12 +16,18 @@ from tfckpt.core.automatic_names import snake_case, weak_base
 from tfckpt.core.inventory import Role
 from tfckpt.core.names import Node, NodeKind, escaped
 from tfckpt.live.objects import optimizers
-from tfckpt.live.variables.distributed import owner
-from tfckpt.live.variables.flavors import Flavor, flavor_of, is_optimizer, name_of
-from tfckpt.live.variables.savers import any_registered, has_saver
-from tfckpt.live.variables.variables import (
+from tfckpt.live.private import either_keras, tf_keras
+from tfckpt.live.private.attributes import OF_TRAINERS
+from tfckpt.live.private.tensorflow import (
     Delegating,
     Trackable,
+    any_saver,
+    has_saver,
+    serializes,
+)
+from tfckpt.live.variables.distributed import owner
+from tfckpt.live.variables.flavors import Flavor, flavor_of, is_optimizer, name_of
+from tfckpt.live.variables.variables import (
     is_variable,
     last_name,
     meant,
@@ -29,37 +35,6 @@ from tfckpt.live.variables.variables import (
     raw,
 )
 from tfckpt.live.variables.vocabularies import vocabularies
-
-# What `compile` and `fit` set on a model; the optimizer and the metrics are read by name. A user
-# may keep layers on such an attribute: `self.history = [Dense(8), Dense(8)]`.
-_TRAINER_ATTRIBUTES = frozenset(
-    {
-        "compiled_loss",
-        "compiled_metrics",
-        "history",
-        "loss",
-        "make_predict_function",
-        "make_test_function",
-        "make_train_function",
-        "optimizer",
-        "predict_function",
-        "test_function",
-        "train_function",
-        "train_tf_function",
-        "_checkpoint",
-        "_compile_config",
-        "_compile_loss",
-        "_compile_metrics",
-        "_distribute_strategy",
-        "_distribution_strategy",
-        "_loss_tracker",
-        "_predict_counter",
-        "_steps_per_execution",
-        "_test_counter",
-        "_train_counter",
-        "_training_state",
-    }
-)
 
 # FeatureSpace's names for the layers of unnamed features, with a number before the end:
 # `float_normalized_2_preprocessor` (feature_space.py of both flavors).
@@ -100,7 +75,7 @@ class Tree:
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
         self.variables: list[Any] = []
-        self._savers = any_registered()
+        self._savers = any_saver()
 
     def node(self, obj: Any, role: Role = Role.WEIGHT) -> Node | None:
         """The node of an object; None if it cannot hold a value.
@@ -183,7 +158,7 @@ class Tree:
         return node
 
     def _trackable(self, obj: Any, node: Node) -> None:
-        if _serializes(obj) or (self._savers and has_saver(obj)):
+        if serializes(obj) or (self._savers and has_saver(obj)):
             iterator = isinstance(obj, tf.data.Iterator)
             node.role = Role.ITERATOR if iterator else Role.OBJECT
             node.kind, node.value = NodeKind.VALUE, obj
@@ -207,7 +182,7 @@ class Tree:
     def _seed(self, generator: Any, node: Node) -> None:
         state = getattr(generator, "state", None)  # Keras 3's SeedGenerator
         if state is None:  # tf_keras's RandomGenerator, stateful only on request
-            state = getattr(getattr(generator, "_generator", None), "_state_var", None)
+            state = tf_keras.seed_state(generator)
         if state is not None:
             inner = raw(state)
             node.kind, node.role, node.value = NodeKind.VALUE, Role.SEED, state
@@ -232,7 +207,7 @@ class Tree:
         for attribute, value in list(vars(layer).items()):
             if attribute in flavor.plain_attributes or attribute in bookkeeping:
                 continue
-            if model and attribute in _TRAINER_ATTRIBUTES and not _has_layers(value, flavor):
+            if model and attribute in OF_TRAINERS and not _has_layers(value, flavor):
                 continue
             if isinstance(value, flavor.metric):
                 continue
@@ -241,29 +216,24 @@ class Tree:
         if model:
             self._model(layer, node, flavor)
         else:
-            for metric in getattr(layer, "_metrics", ()):
+            for metric in either_keras.metrics_of(layer):
                 self._metric(metric, node)
 
     def _unnamed(self, layer: Any, node: Node, flavor: Flavor) -> None:
         """Add what Keras tracks on a layer but no attribute reaches, and its vocabulary."""
         below = _reached(node)
-        own = [
-            *getattr(layer, "_trainable_variables", ()),  # Keras 3
-            *getattr(layer, "_non_trainable_variables", ()),
-            *getattr(layer, "_trainable_weights", ()),  # tf_keras
-            *getattr(layer, "_non_trainable_weights", ()),
-        ]
+        own = [*either_keras.trainable_of(layer), *either_keras.others_of(layer)]
         for variable in filter(is_variable, own):  # tf_keras counts a lookup's table as a weight
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
-        for inner in layer._flatten_layers(include_self=False, recursive=False):
+        for inner in either_keras.layers_of(layer):
             found = None if isinstance(inner, flavor.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. Only their order identifies them, as in a layer sequence.
                 node.kind = NodeKind.SEQUENCE
                 node.layers.append(found)
-        generators = map(self.node, getattr(layer, "_seed_generators", ()))
+        generators = map(self.node, either_keras.seed_generators_of(layer))
         unnamed = [found for found in generators if found is not None and id(found) not in below]
         for index, found in enumerate(unnamed):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
@@ -310,11 +280,4 @@ def _has_layers(value: Any, flavor: Flavor) -> bool:
 def is_value(obj: Any) -> bool:
     """Whether a non-Keras trackable is itself a value, such as a table or an iterator."""
     obj = meant(obj)
-    return is_variable(obj) or _serializes(obj) or (any_registered() and has_saver(obj))
-
-
-def _serializes(obj: Any) -> bool:
-    if type(obj)._serialize_to_tensors is not Trackable._serialize_to_tensors:
-        return True
-    gather = getattr(obj, "_gather_saveables_for_checkpoint", None)
-    return gather is not None and bool(gather())
+    return is_variable(obj) or serializes(obj) or (any_saver() and has_saver(obj))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.automatic_names import name_number
 from tfckpt.core.inventory import Layer, Ordered, Traits
 from tfckpt.core.names import NodeKind
+from tfckpt.live.private import keras, tf_keras
+from tfckpt.live.private.either_keras import layers_of, others_of, trainable_of
 from tfckpt.live.variables.flavors import flavor_of, is_v1
 from tfckpt.live.variables.variables import is_variable, path, raw
 
@@ -100,25 +102,15 @@ def _own(layer: Any) -> list[Any]:
         for attribute, value in vars(layer).items()
         if attribute.lstrip("_").startswith(_MERGED) and is_variable(value)
     }
-    both = (*_trainable(layer), *_others(layer))
+    both = (*trainable_of(layer), *others_of(layer))
     return [v for v in both if is_variable(v) and id(raw(v)) not in merged]
-
-
-def _trainable(layer: Any) -> Sequence[Any]:
-    found = getattr(layer, "_trainable_variables", None)
-    return found or getattr(layer, "_trainable_weights", None) or ()
-
-
-def _others(layer: Any) -> Sequence[Any]:
-    found = getattr(layer, "_non_trainable_variables", None)
-    return found or getattr(layer, "_non_trainable_weights", None) or ()
 
 
 def _deep(layer: Any) -> list[Any]:
     """The values of a layer and its nested layers, trainable ones first, as if none were frozen."""
     inside = list(_inside(layer))
-    trainable = [v for each in inside for v in _trainable(each)]
-    others = [v for each in inside for v in _others(each)]
+    trainable = [v for each in inside for v in trainable_of(each)]
+    others = [v for each in inside for v in others_of(each)]
     unique = {id(raw(v)): v for v in (*trainable, *others) if is_variable(v)}
     return list(unique.values())
 
@@ -126,7 +118,7 @@ def _deep(layer: Any) -> list[Any]:
 def _inside(layer: Any) -> Iterator[Any]:
     """A layer and its nested layers, in the order in which Keras gathers their variables."""
     yield layer
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
+    for inner in layers_of(layer):
         yield from _inside(inner)
 
 
@@ -143,13 +135,12 @@ def _trains_all(tree: Tree, optimizer: Any) -> bool:
     flavor = flavor_of(optimizer)
     while flavor is not None and isinstance(optimizer, flavor.loss_scale):
         optimizer = optimizer.inner_optimizer
-    listed = getattr(optimizer, "_trainable_variables", None)
-    if listed is not None:
-        mine = {id(raw(v)) for v in listed}
-        return mine == {id(raw(v)) for layer, _, _ in tree.layers for v in _trainable(layer)}
-    keys = getattr(optimizer, "_index_dict", None)
-    every = [v for layer, _, _ in tree.layers for v in _trainable(layer)]
-    return keys is not None and keys.keys() == {optimizer._var_key(raw(v)) for v in every}
+    if flavor is not None and flavor.name == "keras":
+        mine = {id(raw(v)) for v in keras.trained_by(optimizer)}
+        return mine == {id(raw(v)) for layer, _, _ in tree.layers for v in trainable_of(layer)}
+    keys = tf_keras.positions_of(optimizer).keys()
+    every = [v for layer, _, _ in tree.layers for v in trainable_of(layer)]
+    return bool(keys) and keys == {tf_keras.key_of(optimizer, raw(v)) for v in every}
 
 
 def _state(optimizer: Any) -> list[Any]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.checkpoint import saveable_compat
-from tensorflow.python.framework import config, op_def_registry
 
 from tfckpt.live.objects.datasets import all_below
-from tfckpt.live.variables.variables import Trackable
+from tfckpt.live.private import tf_data
+from tfckpt.live.private.runtime import is_deterministic, operation, variable_dtype
+from tfckpt.live.private.tensorflow import Trackable, as_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,6 @@ _STATELESS = {
     *("LookupTableExportV2", "LookupTableFindV2", "LookupTableSizeV2"),
 }
 _READ_ONLY = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
-_AT_A_TIME = "_num_parallel_calls"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,14 +52,14 @@ class Captured:
     def read(self) -> list[np.ndarray[Any, Any]]:
         """The values of the variables."""
         return [
-            tf.raw_ops.ReadVariableOp(resource=each, dtype=_dtype(each)).numpy()
+            tf.raw_ops.ReadVariableOp(resource=each, dtype=variable_dtype(each)).numpy()
             for each in self.handles
         ]
 
     def assign(self, values: Sequence[Any]) -> None:
         """Assign values of the same shapes; no iterator may be prefetching."""
         for handle, value in zip(self.handles, values, strict=True):
-            tensor = tf.constant(value, _dtype(handle))
+            tensor = tf.constant(value, variable_dtype(handle))
             tf.raw_ops.AssignVariableOp(resource=handle, value=tensor)
 
     def fit(self, values: Sequence[Any]) -> bool:
@@ -69,7 +68,7 @@ class Captured:
         return [np.shape(each) for each in values] == shapes
 
 
-@saveable_compat.legacy_saveable_name("ITERATOR")
+@as_iterator
 class SavedIterator(Trackable):  # type: ignore[misc]
     """A trackable for an iterator that TensorFlow saves even if its functions have state.
 
@@ -77,7 +76,7 @@ class SavedIterator(Trackable):  # type: ignore[misc]
     """
 
     def __init__(self, iterator: Any, state: Any = None) -> None:
-        self._resource = iterator._iterator_resource
+        self._resource = tf_data.resource_of(iterator)
         self._state = state
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
@@ -98,14 +97,13 @@ def captured(dataset: Any) -> Captured:
     all_operations: set[str] = set()
     races = False
     for each in all_below(dataset):
-        for wrapper in each._functions():
-            function = wrapper.function
+        for function in tf_data.functions_of(each):
             operations = set(_operations(function.graph))
             all_operations |= operations
-            held = [one for one in function.captured_inputs if _dtype(one) is not None]
+            held = [one for one in function.captured_inputs if variable_dtype(one) is not None]
             handles.update((id(one), one) for one in held)
             parallel = any(one.startswith("Parallel") for one in operations)
-            if (parallel or _calls_of(each) != 1) and not config.is_op_determinism_enabled():
+            if (parallel or tf_data.calls_of(each) != 1) and not is_deterministic():
                 races |= any(_keeps_state(one) and one not in _READ_ONLY for one in operations)
     stateful = frozenset(
         each for each in all_operations if _keeps_state(each) and not _of_a_variable(each)
@@ -122,7 +120,7 @@ def together(
     """
     values = found.read()
     for _ in range(_TRIES):
-        state = serialized(iterator._iterator_resource)
+        state = serialized(tf_data.resource_of(iterator))
         before, values = values, found.read()
         if all(map(np.array_equal, before, values)):
             return SavedIterator(iterator, state), values
@@ -135,25 +133,12 @@ def _operations(graph: Any) -> Iterator[str]:
         yield from (node.op for node in nodes)
 
 
-def _keeps_state(operation: str) -> bool:
-    known = op_def_registry.get(operation)
+def _keeps_state(name: str) -> bool:
+    known = operation(name)
     is_stateful = known is not None and known.is_stateful
-    return is_stateful and operation not in _STATELESS and "Dataset" not in operation
+    return is_stateful and name not in _STATELESS and "Dataset" not in name
 
 
-def _of_a_variable(operation: str) -> bool:
-    known = op_def_registry.get(operation)
+def _of_a_variable(name: str) -> bool:
+    known = operation(name)
     return known is not None and any(each.name == "resource" for each in known.input_arg)
-
-
-def _dtype(handle: Any) -> Any:
-    """The dtype of the variable behind a handle; None for anything else."""
-    known = getattr(handle, "_handle_data", None) if handle.dtype == tf.resource else None
-    if known is None or not known.is_set or not known.shape_and_type:
-        return None
-    return tf.as_dtype(known.shape_and_type[0].dtype)
-
-
-def _calls_of(dataset: Any) -> int:
-    calls = getattr(dataset, _AT_A_TIME, 1)
-    return 1 if calls is None else int(calls)

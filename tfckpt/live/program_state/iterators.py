@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from tfckpt.live.io.tf_restore import restore_objects
 from tfckpt.live.objects.datasets import all_below
+from tfckpt.live.private import tf_data
 from tfckpt.live.program_state.captured import SavedIterator, serialized
 
 if TYPE_CHECKING:
@@ -52,13 +53,13 @@ def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1)
     """
     if not isinstance(iterator, tf.data.Iterator):  # a strategy's iterator cannot be inspected
         return REPLAYED
-    dataset = iterator._dataset
+    dataset = tf_data.dataset_of(iterator)
     alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
     if seeded and not alone and not _one_pass(dataset):
         return REPLAYED
     try:
         tf.raw_ops.SerializeIterator(
-            resource_handle=iterator._iterator_resource, external_state_policy=_FAIL
+            resource_handle=tf_data.resource_of(iterator), external_state_policy=_FAIL
         )
     except tf.errors.OpError as error:
         if not _draws_only(error.message, found):
@@ -85,7 +86,7 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
     """
     if not seeded and kind_of(iterator, found, seeded=True) == COUNTED:
         return True
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = tf_data.dataset_of(iterator)
     return dataset is not None and any(unseeded for *_, unseeded in _shuffles(dataset))
 
 
@@ -111,18 +112,12 @@ def _one_pass(dataset: Any) -> bool:
 def _shuffles(dataset: Any) -> Iterator[tuple[Any, bool, bool]]:
     """Each shuffle, whether it is inside another or a repeat, and whether it has no seed."""
     pipeline = list(all_below(dataset))
-    calling = [each for each in pipeline if _seeds(each) or type(each).__name__ == "_RepeatDataset"]
-    inputs = (below for each in calling for below in each._inputs())
+    calling = [each for each in pipeline if tf_data.seeds_of(each) or tf_data.repeats(each)]
+    inputs = (below for each in calling for below in tf_data.inputs_of(each))
     called = set(map(id, all_below(*inputs)))
     for each in pipeline:
-        if (seeds := _seeds(each)) and getattr(each, "_reshuffle_each_iteration", True):
+        if (seeds := tf_data.seeds_of(each)) and tf_data.shuffles_each_time(each):
             yield each, id(each) in called, not any(map(int, seeds))
-
-
-def _seeds(dataset: Any) -> list[Any]:
-    """The two seeds of a shuffle; empty for other datasets."""
-    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
-    return [] if None in seeds else seeds
 
 
 def element_of(iterator: Any) -> str:
@@ -136,10 +131,10 @@ def content_of(iterator: Any) -> str:
     Strings are ignored: file names may differ where the files do not.
     """
     checksum, found = 0, False
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = tf_data.dataset_of(iterator)
     for each in () if dataset is None else all_below(dataset):
-        for tensor in getattr(each, "_tensors", ()):
-            if isinstance(tensor, tf.__internal__.EagerTensor) and tensor.dtype.is_numpy_compatible:
+        for tensor in tf_data.tensors_of(each):
+            if hasattr(tensor, "numpy") and tensor.dtype.is_numpy_compatible:
                 array = np.asarray(tensor)  # without a copy
                 if array.dtype.kind == "O" or not array.size:
                     continue
@@ -151,7 +146,7 @@ def content_of(iterator: Any) -> str:
 
 def size_of(iterator: Any) -> int | None:
     """The number of batches in the dataset; None if unknown or infinite."""
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = tf_data.dataset_of(iterator)
     size = -1 if dataset is None else int(dataset.cardinality())
     return size if size >= 0 else None
 
@@ -179,9 +174,9 @@ class StoredState(tf.Module):  # type: ignore[misc]
 
 def mark(iterator: Any) -> Any:
     """The serialized new iterator, to reset the pass counter later; None if not needed."""
-    if not _one_pass(iterator._dataset):
+    if not _one_pass(tf_data.dataset_of(iterator)):
         return None
-    return serialized(iterator._iterator_resource)
+    return serialized(tf_data.resource_of(iterator))
 
 
 def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
@@ -192,16 +187,16 @@ def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
 
 def stop(iterator: Any, marked: Any) -> None:
     """Stop prefetching until the next batch is requested."""
-    resource = iterator._iterator_resource
+    resource = tf_data.resource_of(iterator)
     tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=serialized(resource))
     _leave_passes(iterator, marked)
 
 
 def _leave_passes(iterator: Any, marked: Any) -> None:
     if marked is not None:
-        another = iter(iterator._dataset)
+        another = iter(tf_data.dataset_of(iterator))
         tf.raw_ops.DeserializeIterator(
-            resource_handle=another._iterator_resource, serialized=marked
+            resource_handle=tf_data.resource_of(another), serialized=marked
         )
 
 

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.variables.origins import KERAS, is_own, package
-from tfckpt.live.variables.variables import Trackable, on_host
+from tfckpt.live.variables.variables import on_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,20 +15,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tensorflow.python.eager import context
-from tensorflow.python.ops import stateful_random_ops
+import tensorflow as tf
+
+from tfckpt.live.private.keras import global_seed_state
+from tfckpt.live.private.runtime import global_generator, global_seed, seeds_of_operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_KERAS = "keras.src.random.seed_generator"
 _SHAPE_OF_KERAS = (2,)
-
-
-def global_seed() -> int | None:
-    """The last seed passed to ``tf.random.set_seed``, or None."""
-    seed = context.global_seed()
-    return None if seed is None else int(seed)
 
 
 def take() -> dict[str, Any]:
@@ -38,11 +33,11 @@ def take() -> dict[str, Any]:
     if name == "MT19937":
         found["numpy"] = [_text(np.asarray(words)), *rest]
     if global_seed() is not None:
-        found["tensorflow"] = _packed(context.context()._rng.getstate())
-    if (variable := _keras_state()) is not None:
+        found["tensorflow"] = _packed(seeds_of_operations().getstate())
+    if (variable := global_seed_state()) is not None:
         found["keras"] = np.asarray(variable).tolist()
-    if stateful_random_ops.global_generator is not None:
-        found["generator"] = stateful_random_ops.global_generator.state.numpy().tolist()
+    if (generator := global_generator()) is not None:
+        found["generator"] = generator.state.numpy().tolist()
     return found
 
 
@@ -68,11 +63,11 @@ def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
     """
     found: list[Callable[[], object]] = []
     if "tensorflow" in saved and global_seed() is not None:
-        found.append(partial(context.context()._rng.setstate, _python_state(saved["tensorflow"])))
-    if "keras" in saved and _KERAS in sys.modules:
+        found.append(partial(seeds_of_operations().setstate, _python_state(saved["tensorflow"])))
+    if "keras" in saved and "keras" in sys.modules:
         found.append(partial(_put_keras, _state_of(saved["keras"], _SHAPE_OF_KERAS)))
     if "generator" in saved:
-        state = stateful_random_ops.get_global_generator().state
+        state = tf.random.get_global_generator().state
         found.append(partial(state.assign, _state_of(saved["generator"], state.shape)))
     if "numpy" in saved:
         text, *rest = saved["numpy"]
@@ -85,7 +80,7 @@ def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
 
 
 def _put_keras(state: Any) -> None:
-    _keras_state(make=True).assign(state)
+    global_seed_state(make=True).assign(state)
 
 
 def _python_state(packed: Any) -> tuple[Any, ...]:
@@ -99,19 +94,6 @@ def _state_of(numbers: Any, shape: Any) -> np.ndarray[Any, Any]:
     if state.shape != tuple(shape) or state.dtype.kind not in "iu":
         raise ValueError(f"expected integers of shape {tuple(shape)}")
     return state
-
-
-def _keras_state(*, make: bool = False) -> Any:
-    """The variable of Keras 3's global seed generator, or None."""
-    module = sys.modules.get(_KERAS)
-    if module is None:
-        return None
-    if make:
-        return module.global_seed_generator().state
-    # Older releases have no constant for it.
-    name = getattr(module, "GLOBAL_SEED_GENERATOR", "global_seed_generator")
-    generator = module.global_state.get_global_attribute(name)
-    return None if generator is None else generator.state
 
 
 def _packed(state: tuple[Any, ...]) -> list[Any]:

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.live.objects.change_detection import BOOKKEEPING
+from tfckpt.live.private import either_keras
+from tfckpt.live.private.attributes import BOOKKEEPING, LOSS_MEAN
+from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.program_state import plain_values
 from tfckpt.live.variables.origins import globals_of, is_of_keras, is_of_program, is_own
-from tfckpt.live.variables.variables import Trackable, is_variable, raw
+from tfckpt.live.variables.variables import is_variable, raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     from tfckpt.live.program_state.plain_values import ValueLocation, Write
 
 MOST_OBJECTS = MOST_VALUES = 200_000
-_LEFT_OUT = BOOKKEEPING | {
-    "_total_loss_mean"
-}  # tf_keras creates it, and a train_step may not use it
+_LEFT_OUT = BOOKKEEPING | {LOSS_MEAN}
 _CLOSED = (tf.data.Dataset, tf.data.Iterator, tf.Tensor, types.ModuleType)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _MUTABLE = (dict, list, deque, set, np.ndarray)
@@ -169,7 +169,7 @@ class Reachable:
             self._waiting.append((path, obj.python_function, False))
 
     def _variable(self, path: str, variable: Any) -> None:
-        if getattr(variable, "_value", variable) is None:  # Keras 3's, not created yet
+        if not either_keras.is_created(variable):
             return
         inner = raw(variable)
         if id(inner) not in self._found:

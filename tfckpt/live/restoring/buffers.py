@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import context
-from tensorflow.python.framework import ops
-from tensorflow.python.ops import resource_variable_ops
-from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op, read_variable_op
 
 from tfckpt.core.dtypes import numpy_dtype
+from tfckpt.live.private import runtime
+from tfckpt.live.private.tensorflow import ResourceVariable
 from tfckpt.live.variables.sharded import array_of_parts
 
 if TYPE_CHECKING:
@@ -33,9 +30,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 
-_PLAIN = resource_variable_ops.ResourceVariable
-_ASSIGN = _PLAIN.assign
-_READ_MANY = "_ReadVariablesOp"
+_ASSIGN = ResourceVariable.assign
 _PARALLEL = 1000
 COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
 
@@ -55,8 +50,8 @@ class Buffer(NamedTuple):
 def is_plain(variable: Any, dtype: str) -> bool:
     """Whether one TensorFlow operation assigns a value of that dtype to a tf.Variable."""
     return (
-        type(variable) is _PLAIN
-        and _PLAIN.assign is _ASSIGN  # not patched
+        type(variable) is ResourceVariable
+        and ResourceVariable.assign is _ASSIGN  # not patched
         and tf.executing_eagerly()
         and variable.dtype is _dtype(dtype)
         and variable.shape.is_fully_defined()
@@ -66,21 +61,21 @@ def is_plain(variable: Any, dtype: str) -> bool:
 
 def read_plain(variable: Any) -> Any:
     """The value of a plain variable, whose memory it shares on a CPU."""
-    return read_variable_op(variable.handle, variable.dtype)
+    return runtime.read(variable.handle, variable.dtype)
 
 
 def read_parallel(variables: Sequence[Any]) -> dict[int, Any]:
     """Variable ``id`` → value of each plain variable, as :func:`read_plain` returns it.
 
-    TensorFlow has an operation for this but no public function. Variables that it cannot read
-    together (on several devices, or without a value) are left out.
+    Variables that TensorFlow cannot read together (on several devices, or without a value) are
+    left out.
     """
     found: dict[int, Any] = {}
     for start in range(0, len(variables), _PARALLEL):
         some = variables[start : start + _PARALLEL]
-        what = [variable.handle for variable in some], "dtypes", [each.dtype for each in some]
+        handles, dtypes = [each.handle for each in some], [each.dtype for each in some]
         with contextlib.suppress(Exception):  # the single reads report what is wrong
-            values = pywrap_tfe.TFE_Py_FastPathExecute(context.context(), _READ_MANY, None, *what)
+            values = runtime.read_many(handles, dtypes)
             found.update(zip(map(id, some), values, strict=True))
     return found
 
@@ -92,18 +87,17 @@ def assign_plain(variable: Any, value: Any) -> Any:
         tf.errors.InvalidArgumentError: the shapes differ.
     """
     if isinstance(value, np.ndarray):
-        device = context.context().device_name or None  # TensorFlow would look for one called ""
-        value = ops.EagerTensor(value, device, variable.dtype.as_datatype_enum)
-    assign_variable_op(variable.handle, value, validate_shape=True)
+        value = runtime.tensor(value, variable.dtype)
+    runtime.assign(variable.handle, value)
     return value
 
 
 def array_of(value: Any) -> np.ndarray:
     """A tensor or array as a NumPy array, without a copy if it is on a CPU."""
-    if not hasattr(value, "_numpy"):
+    if not isinstance(value, tf.Tensor):
         return np.asarray(value)
     try:
-        return np.asarray(value._numpy())
+        return np.asarray(runtime.array_of(value))
     except tf.errors.UnimplementedError:  # it has parts on several devices
         return array_of_parts(value)
 
@@ -124,7 +118,7 @@ _numpy_dtype = lru_cache(64)(numpy_dtype)
 def _empty_tensor(shape: Shape, dtype: str) -> Buffer:
     with tf.device("CPU:0"):
         tensor = tf.raw_ops.Empty(shape=_as_tensor(shape), dtype=_dtype(dtype))
-    return Buffer(tensor, tensor._numpy().reshape(-1).view(np.uint8))
+    return Buffer(tensor, runtime.array_of(tensor).reshape(-1).view(np.uint8))
 
 
 @lru_cache(256)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 from tfckpt.core.inventory import Entry
 from tfckpt.errors import CoverageError, DamagedCheckpointError
-from tfckpt.live.variables.variables import Trackable, is_variable, meant, raw
+from tfckpt.live.private.tensorflow import GraphView, Reference, Trackable
+from tfckpt.live.variables.flavors import has_named_slots
+from tfckpt.live.variables.variables import is_variable, meant, raw
 from tfckpt.stored.graphs.keys import EXTRA
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tfckpt.live.objects.collect import Live
     from tfckpt.stored.bundles.bundle import Bundle
     from tfckpt.stored.bundles.encoding.graph_proto import ObjectGraph
-
-_Reference = tf.__internal__.tracking.TrackableReference
 
 
 class _Extra(Trackable):  # type: ignore[misc]
@@ -37,7 +35,7 @@ class _Extra(Trackable):  # type: ignore[misc]
         return self._variables if save_type == "checkpoint" else {}
 
 
-class _View(tf.__internal__.tracking.ObjectGraphView):  # type: ignore[misc]
+class _View(GraphView):  # type: ignore[misc]
     """TensorFlow's view of the objects without some of them."""
 
     def __init__(self, root: Any, attached: Any, hidden: Iterable[Any]) -> None:
@@ -59,7 +57,7 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
     missed = {name: value for name, value in live.variables.items() if not ids & _identities(value)}
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}
-    attached = [*(view.attached_dependencies or ()), _Reference(EXTRA, _Extra(extra))]
+    attached = [*(view.attached_dependencies or ()), Reference(EXTRA, _Extra(extra))]
     return _View(view.root, attached, hidden)
 
 
@@ -67,7 +65,7 @@ def _kept_as_slot(name: str, live: Live) -> bool:
     """Whether TensorFlow saves it with its variable, as slots of legacy optimizers."""
     entry = live.inventory.entries[name]
     return bool(entry.of) and any(
-        name.startswith(path + "/") and hasattr(optimizer, "_create_slots")
+        name.startswith(path + "/") and has_named_slots(optimizer)
         for path, optimizer in live.optimizers.items()
     )
 

@@ -12,13 +12,13 @@ import contextlib
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.io.versions import untested
 from tfckpt.live.objects.change_detection import Watch
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.private.tensorflow import any_saver
+from tfckpt.live.private.versions import untested
 from tfckpt.live.saving.snapshot import take
 from tfckpt.live.saving.tensor_sources import ChangedError
-from tfckpt.live.variables.savers import any_registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ class NameCache:
         """The result of ``snapshot.take``; gathers again only if something has changed."""
         live = self._live_still(objects, root)
         gathered = self._gathered
-        if gathered is not None and not by_tensorflow and not any_registered():
+        if gathered is not None and not by_tensorflow and not any_saver():
             with contextlib.suppress(ChangedError):
                 return gathered.snapshot()
             live = None

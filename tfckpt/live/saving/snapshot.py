@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from tensorflow.python.checkpoint import functional_saver
-from tensorflow.python.training.saving.saveable_object import SaveSpec
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.io.tf_errors import also
+from tfckpt.live.private.tensorflow import (
+    MultiDeviceSaver,
+    SaveSpec,
+    gather,
+    serialize,
+    set_view,
+    view_of,
+)
 from tfckpt.live.saving.coverage import keys_of, whole_view
 from tfckpt.live.saving.tensor_sources import Sources, read_specs
 from tfckpt.live.variables.sharded import refuse_spread
@@ -57,7 +63,7 @@ class Snapshot:
 
     def write_others(self, prefix: str, options: Any) -> None:
         """Write data and index of what only TensorFlow can write; registered savers write too."""
-        saver = functional_saver.MultiDeviceSaver(self.others, self.savers)
+        saver = MultiDeviceSaver(self.others, self.savers)
         saver.save(tf.constant(prefix), options)
 
     def computed(self) -> frozenset[str]:
@@ -132,11 +138,11 @@ def take(
     """
     refuse_spread(live.variables, SaveError)
     left_out: dict[str, str] = {}
-    view = checkpoint_saver._graph_view
+    view = view_of(checkpoint_saver)
     try:
-        whole = checkpoint_saver._graph_view = whole_view(view, live)
+        set_view(checkpoint_saver, whole := whole_view(view, live))
         try:
-            gathered = checkpoint_saver._gather_serialized_tensors()
+            gathered = gather(checkpoint_saver)
         except Exception as error:
             left_out = _unsavable(live)
             if not left_out:
@@ -144,10 +150,10 @@ def take(
             live, hidden = _without(live, left_out)
             if not leave_out or not live.variables.keys() - {"save_counter"}:
                 raise _refused(left_out, error) from error
-            whole = checkpoint_saver._graph_view = whole_view(view, live, hidden)
-            gathered = checkpoint_saver._gather_serialized_tensors()
+            set_view(checkpoint_saver, whole := whole_view(view, live, hidden))
+            gathered = gather(checkpoint_saver)
     finally:
-        checkpoint_saver._graph_view = view
+        set_view(checkpoint_saver, view)
     warnings = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
     warnings |= _without_values(live)
     for name in warnings.keys() - logged:
@@ -195,7 +201,7 @@ def _unsavable(live: Live) -> dict[str, str]:
     for name, value in live.variables.items():
         if not is_variable(value):
             try:
-                value._serialize_to_tensors()
+                serialize(value)
             except NotImplementedError:  # it is saved in another way, which is not the cause
                 continue
             except Exception as error:

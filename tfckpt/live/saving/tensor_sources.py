@@ -10,29 +10,27 @@ its tensors by TensorFlow's own methods at each save.
 
 from __future__ import annotations
 
-import functools
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_def_registry
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
-from tensorflow.python.trackable.trackable_utils import escape_local_name
-from tensorflow.python.training.saving.saveable_object import SaveSpec
-from tensorflow.python.training.saving.saveable_object_util import SaveableCompatibilityConverter
-from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
 from tfckpt.core.dtypes import ITEM_BYTES
-from tfckpt.live.variables.distributed import Sharded
+from tfckpt.live.private.either_keras import value_of
+from tfckpt.live.private.runtime import read_alike
+from tfckpt.live.private.tensorflow import (
+    SERIALIZE,
+    ObjectIdentityDictionary,
+    ResourceVariable,
+    SaveableCompatibilityConverter,
+    SaveSpec,
+    Sharded,
+    escape_local_name,
+    serialize,
+)
 from tfckpt.live.variables.sharded import is_sharded, whole
 from tfckpt.live.variables.variables import raw
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_SAVED_AS = "_serialize_to_tensors"  # set on an instance, it overrides what is saved
-_PARALLEL = "_ReadVariablesOp"
 _AT_ONCE = 256
 
 
@@ -95,7 +93,7 @@ class Sources:
             others[trackable] = gathered[trackable] if gathered else _specs(trackable, keys)
         for device, dtype, keys, handles, trackables in self._batches:
             try:
-                tensors = _read_parallel(handles, device, dtype)
+                tensors = read_alike(handles, device, dtype)
             except tf.errors.OpError:  # noqa: PERF203 (a variable without a value)
                 for key, trackable in zip(keys, trackables, strict=True):
                     others[trackable] = _specs(trackable, (key,))
@@ -112,38 +110,19 @@ def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
     """Whether it is just one buffer on a device of this process."""
     inner = trackable
     if type(trackable) is getattr(sys.modules.get("keras"), "Variable", None):
-        inner = trackable._value
+        inner = value_of(trackable)
     return (
         type(inner) is ResourceVariable
-        and not any(_SAVED_AS in vars(each) for each in (trackable, inner))
+        and not any(SERIALIZE in vars(each) for each in (trackable, inner))
         and hasattr(inner.handle, "numpy")
         and inner.handle.device in devices
         and _is_stored(inner.dtype)
     )
 
 
-def _read_parallel(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[Any]:
-    if not _can_read_parallel():
-        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
-    count = len(handles)
-    attributes = ("N", count, "dtypes", (dtype.as_datatype_enum,) * count)
-    with tf.device(device):
-        found: Sequence[Any] = execute.execute(
-            _PARALLEL, count, list(handles), attributes, context.context()
-        )
-    return found
-
-
-@functools.cache
-def _can_read_parallel() -> bool:
-    """Whether this TensorFlow has the operation, with the attributes used here."""
-    operation = op_def_registry.get(_PARALLEL)
-    return operation is not None and {each.name for each in operation.attr} == {"N", "dtypes"}
-
-
 def _specs(trackable: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     """Key → tensor or spec of a trackable, as TensorFlow's saver gathers them."""
-    answers = trackable._serialize_to_tensors()
+    answers = serialize(trackable)
     ends = ["/" + escape_local_name(name) for name in answers]
     if len(keys) != len(ends) or not all(map(str.endswith, keys, ends)):
         raise ChangedError

@@ -18,12 +18,11 @@ import tensorflow as tf
 from absl import logging
 
 from tfckpt.errors import UntrackedError
-from tfckpt.live.variables.variables import Trackable
+from tfckpt.live.private.tensorflow import Trackable, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_wrap = tf.__internal__.tracking.wrap
 _TRACKED = (Trackable, type(tf.function(len)))
 _NUMBERS = (bool, int, float, complex, np.generic)
 _ARRAYS = (np.ndarray, tf.Tensor)
@@ -43,7 +42,7 @@ def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
     """
     for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
         obj = argument() if isinstance(argument, weakref.ref) else argument
-        if not isinstance(_wrap(obj), _TRACKED):
+        if not isinstance(wrap(obj), _TRACKED):
             raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_instead(f"{name}=", obj))
         _check_inside(name, obj)
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfckpt.live.private.tensorflow import CONTAINER, Sharded
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Sharded: Any = tf.__internal__.distribute.ShardedVariable
-CONTAINER = "_sharded_container"  # attribute of a part: the variable that it belongs to
 _SUM = tf.VariableAggregation.SUM
 _ON_READ = tf.VariableSynchronization.ON_READ
 

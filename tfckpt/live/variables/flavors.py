@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.core.automatic_names import snake_case
+from tfckpt.live.private import either_keras
+from tfckpt.live.private import keras as private_keras
+from tfckpt.live.private import tf_keras as private_tf_keras
+from tfckpt.live.private.tensorflow import initialize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,82 +51,64 @@ class Flavor:
 @functools.cache
 def _keras3() -> Flavor:
     import keras
-    from keras.src.backend.common import global_state
-    from keras.src.models.functional import Functional
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-    bookkeeping = frozenset(
-        {"_functional", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth"}
-    )
+    functional = private_keras.functional()
     return Flavor(
         "keras",
         keras.layers.Layer,
         keras.Model,
-        (Functional, keras.Sequential),
-        Functional,
-        (BaseOptimizer,),
+        (functional, keras.Sequential),
+        functional,
+        (keras.optimizers.Optimizer,),
         keras.optimizers.LossScaleOptimizer,
         keras.metrics.Metric,
         (keras.random.SeedGenerator,),
         (keras.layers.StringLookup, keras.layers.IntegerLookup),
         keras.layers.Discretization,
         False,
-        _attributes(keras.layers.Layer(name="plain")),
-        bookkeeping,
+        _attributes("keras", keras.layers.Layer(name="plain"), private_keras.OF_LAYERS),
+        private_keras.SEQUENCE_ATTRIBUTES,
         snake_case,
-        lambda base: (global_state.get_global_attribute("object_name_uids") or {}).get(base, 0),
-        lambda node: node.input_tensors,
+        private_keras.counted,
+        private_keras.inputs_of,
     )
 
 
 @functools.cache
 def _tf_keras() -> Flavor:
     import tf_keras
-    from tf_keras.src import backend
-    from tf_keras.src.engine.functional import Functional
-    from tf_keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
-    from tf_keras.src.utils import generic_utils
 
-    adapted = {"_steps_per_execution"}  # adapt() sets it on a preprocessing layer
-    bookkeeping = frozenset(
-        {
-            "_input_coordinates",
-            "_input_layers",
-            "_layer_call_argspecs",
-            "_nodes_by_depth",
-            "_output_coordinates",
-            "_output_layers",
-            "_tensor_usage_count",
-        }
-    )
+    functional = private_tf_keras.functional()
     return Flavor(
         "tf_keras",
         tf_keras.layers.Layer,
         tf_keras.Model,
-        (Functional, tf_keras.Sequential),
-        Functional,
-        (tf_keras.optimizers.Optimizer, OptimizerV2),
+        (functional, tf_keras.Sequential),
+        functional,
+        (tf_keras.optimizers.Optimizer, tf_keras.optimizers.legacy.Optimizer),
         tf_keras.mixed_precision.LossScaleOptimizer,
         tf_keras.metrics.Metric,
-        (backend.RandomGenerator,),
+        (private_tf_keras.random_generator(),),
         (tf_keras.layers.StringLookup, tf_keras.layers.IntegerLookup),
         tf_keras.layers.Discretization,
         True,
-        _attributes(tf_keras.layers.Layer(name="plain")) | adapted,
-        bookkeeping,
-        generic_utils.to_snake_case,
-        lambda base: backend.get_default_graph_uid_map().get(("", base), 0),
-        lambda node: [
-            each
-            for each in tf.nest.flatten((node.call_args, node.call_kwargs))
-            if hasattr(each, "_keras_history")
-        ],
+        _attributes("tf_keras", tf_keras.layers.Layer(name="plain"), private_tf_keras.OF_LAYERS)
+        | private_tf_keras.ADAPTED,
+        private_tf_keras.SEQUENCE_ATTRIBUTES,
+        private_tf_keras.automatic_name,
+        private_tf_keras.counted,
+        private_tf_keras.inputs_of,
     )
 
 
-def _attributes(layer: Any) -> frozenset[str]:
-    """The attributes of a plain layer, with TensorFlow's bookkeeping for trackables."""
-    layer._maybe_initialize_trackable()
+def _attributes(package: str, layer: Any, names: Iterable[str]) -> frozenset[str]:
+    """The attributes of a plain layer, with TensorFlow's bookkeeping for trackables.
+
+    Raises:
+        NotInstalledError: it lacks one of ``names``.
+    """
+    either_keras.check_layer(package, layer, names)
+    initialize(layer)
     return frozenset(vars(layer))
 
 
@@ -132,7 +118,8 @@ def flavors() -> tuple[Flavor, ...]:
     # The last name that importing Keras 3 binds, in every release.
     if hasattr(sys.modules.get("keras"), "version"):
         found.append(_keras3())
-    if "tf_keras.src.optimizers" in sys.modules:
+    # This one is bound before its last modules are imported.
+    if hasattr(sys.modules.get("tf_keras"), "__version__"):
         found.append(_tf_keras())
     return tuple(found)
 
@@ -155,6 +142,11 @@ def is_optimizer(obj: Any) -> bool:
     """Whether it is an optimizer of either flavor, or one of ``tf.compat.v1.train``."""
     flavor = flavor_of(obj)
     return is_v1(obj) if flavor is None else isinstance(obj, flavor.optimizers)
+
+
+def has_named_slots(optimizer: Any) -> bool:
+    """Whether its slots are asked for by variable: tf_keras's legacy ones, and TF1's."""
+    return hasattr(optimizer, "get_slot_names")
 
 
 def is_v1(obj: Any) -> bool:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.dtensor.python.d_variable import DSaveSpec, DVariable
-from tensorflow.python.training.saving.saveable_object import SaveSpec
+
+from tfckpt.live.private.tensorflow import SaveSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,18 +24,22 @@ if TYPE_CHECKING:
 
 def is_sharded(spec: Any) -> bool:
     """Whether a spec for TensorFlow's saver is for a DTensor variable."""
-    return isinstance(spec, DSaveSpec)
+    return type(spec).__module__.startswith("tensorflow.dtensor.")
 
 
 def refuse_spread(variables: Mapping[str, Any], error: type[TfckptError]) -> None:
     """Raise ``error`` if other processes hold parts of a variable (given by name)."""
     for name, variable in variables.items():
-        if isinstance(variable, DVariable) and _is_spread(variable.layout.mesh):
+        if _is_dtensor(variable) and _is_spread(variable.layout.mesh):
             raise error(
                 f"{name}: its mesh spans several processes, and each holds only a part of it",
                 hint="nothing was done; relayout it to a mesh of this process, or use "
                 "tf.train.Checkpoint in all processes",
             )
+
+
+def _is_dtensor(variable: Any) -> bool:
+    return isinstance(variable, tf.experimental.dtensor.DVariable)
 
 
 def _is_spread(mesh: Any) -> bool:
@@ -64,7 +68,7 @@ def array_of_parts(tensor: Any) -> np.ndarray:
 
 def assignable(variable: Any, value: Any) -> Any:
     """A value in the form that a variable takes: for a DTensor variable, parts on its devices."""
-    if not isinstance(variable, DVariable) or not isinstance(value, np.ndarray):
+    if not _is_dtensor(variable) or not isinstance(value, np.ndarray):
         return value
     boxes = _boxes(variable.layout, value.shape)
     parts = [tf.constant(value[box], variable.dtype) for box in boxes]

@@ -10,47 +10,9 @@ from __future__ import annotations
 
 import sys
 
+from tfckpt.live.private.attributes import HARMLESS, PROBED, REPEATABLE
+
 _KNOWN = sys.stdlib_module_names | {"keras", "tensorflow", "tf_keras", "tfckpt", "wrapt"}
-# Looked up by name, whether or not a base class has them.
-_PROBED = frozenset(
-    str.split(
-        """
-        _create_slots _deferred_initialize _distributed_container _generator _index_dict
-        _loss_scale _metrics _seed_generators _self_tracked_trackables _state_var _variable
-        _variables get_slot get_slot_names inner_optimizer metrics optimizer path
-        quantization_mode state
-        """
-    )
-)
-_REPEATABLE = frozenset(
-    str.split(
-        """
-        built layers metrics name non_trainable_variables non_trainable_weights optimizer
-        trainable trainable_variables trainable_weights variables weights
-        """
-    )
-)
-# What classes commonly override, and no name, child or key depends on.
-_HARMLESS = frozenset(
-    str.split(
-        """
-        __abstractmethods__ __annotations__ __call__ __delattr__ __dict__ __eq__ __getstate__
-        __hash__ __init__ __init_subclass__ __new__ __reduce__ __reduce_ex__ __repr__
-        __setattr__ __setstate__ __str__ __subclasshook__ __weakref__ _copy_trackable_to_cpu
-        _create_slots _export_to_saved_model_graph _prepare_local _resource_apply_dense
-        _resource_apply_sparse _restore_from_tensors add_loss add_metric
-        add_weight apply apply_gradients assign build build_from_config call compile
-        compile_from_config compute_gradients compute_loss compute_mask compute_metrics
-        compute_output_shape compute_output_signature compute_output_spec count_params
-        deserialize evaluate export fit from_config get_build_config get_compile_config
-        get_config get_initial_state get_layer get_metrics_result get_weights init
-        load_own_variables load_weights losses make_predict_function make_test_function
-        make_train_function metrics_names minimize predict predict_step quantize reset_metrics
-        reset_state reset_states result save save_own_variables save_weights serialize
-        set_weights stateless_call summary test_step train_step update_state update_step
-        """
-    )
-)
 
 
 class UnsureError(Exception):
@@ -68,14 +30,14 @@ def properties_asked(cls: type) -> tuple[str, ...]:
     Raises:
         UnsureError: user code overrides a member that cannot simply be evaluated again.
     """
-    known = _PROBED.union(*(vars(base) for base in cls.__mro__ if _is_known(base)))
+    known = PROBED.union(*(vars(base) for base in cls.__mro__ if _is_known(base)))
     found: dict[str, None] = {}
     for base in own_classes(cls):
-        for name in (known & vars(base).keys()) - _HARMLESS:
+        for name in (known & vars(base).keys()) - HARMLESS:
             member = vars(base)[name]
             if not hasattr(type(member), "__get__"):
                 continue
-            if name not in _REPEATABLE or not isinstance(member, property):
+            if name not in REPEATABLE or not isinstance(member, property):
                 raise UnsureError(f"{base.__qualname__}.{name}")
             found[name] = None
     return tuple(found)
@@ -96,7 +58,7 @@ def check_iteration(cls: type) -> None:
 def methods_asked(cls: type) -> frozenset[str]:
     """The methods of a class that matter if an instance attribute overrides them."""
     methods = {name for base in cls.__mro__ for name, m in vars(base).items() if callable(m)}
-    return frozenset(_PROBED | {name for name in methods if name[:1] == "_"}) - _HARMLESS
+    return frozenset(PROBED | {name for name in methods if name[:1] == "_"}) - HARMLESS
 
 
 def _is_known(cls: type) -> bool:

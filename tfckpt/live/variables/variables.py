@@ -10,19 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from tfckpt.live.variables.distributed import CONTAINER, Sharded, Whole, owner, whole
-
-Trackable = tf.__internal__.tracking.Trackable
-Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
+from tfckpt.live.private import either_keras, tf_keras
+from tfckpt.live.private.tensorflow import (
+    CONTAINER,
+    Delegating,
+    ResourceVariable,
+    Sharded,
+    Trackable,
+    delegate,
+)
+from tfckpt.live.variables.distributed import Whole, owner, whole
 
 
 def is_variable(obj: Any) -> bool:
     """Whether it is a variable of TensorFlow's or of Keras 3's TensorFlow backend."""
     if type(obj) is ResourceVariable or isinstance(obj, (tf.Variable, Sharded)):
         return True
-    return isinstance(obj, Trackable) and hasattr(obj, "_deferred_initialize")
+    return isinstance(obj, Trackable) and either_keras.is_variable(obj)
 
 
 def raw(variable: Any) -> Any:
@@ -33,16 +38,18 @@ def raw(variable: Any) -> Any:
     if type(variable) is ResourceVariable and CONTAINER not in variable.__dict__:
         return variable  # the common case; isinstance(…, tf.Variable) is slow
     if isinstance(variable, tf.Variable):
-        inner = owner(variable.__dict__.get("_variable", variable))
+        inner = owner(tf_keras.inner_variable(variable))
     else:
-        inner = variable if isinstance(variable, (Sharded, Whole)) else variable._value
+        inner = (
+            variable if isinstance(variable, (Sharded, Whole)) else either_keras.value_of(variable)
+        )
     return whole(inner) if isinstance(inner, Sharded) else inner
 
 
 def meant(obj: Any) -> Any:
     """What an object delegates to (tensorflow/python/trackable/base_delegate.py), or itself."""
     while isinstance(obj, Delegating):
-        obj = obj._trackable
+        obj = delegate(obj)
     return obj
 
 

@@ -15,7 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.core.inventory import Entry, Role
-from tfckpt.live.variables.variables import Trackable
+from tfckpt.live.private.either_keras import (
+    VOCABULARY_ATTRIBUTES,
+    first_word_of,
+    set_words,
+    table_of,
+)
+from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.stored.bundles.writing.shard import index_checksum
 
 if TYPE_CHECKING:
@@ -59,7 +65,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
     def numpy(self) -> np.ndarray:
         """The vocabulary in order; strings as bytes."""
         layer, dtype = self._layer, self.dtype.as_numpy_dtype
-        table = layer.lookup_table
+        table = table_of(layer)
         if int(table.size()) == 0:
             return np.empty(0, dtype)
         if self._read is None or self._read[0] is not table:  # it never changes
@@ -97,11 +103,11 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
             setattr(self._layer, name, before)
 
     def _attributes(self) -> tuple[str, ...]:
-        return ("lookup_table", "_frozen_vocab_size")
+        return VOCABULARY_ATTRIBUTES
 
     def _fill(self, words: np.ndarray) -> None:
         layer = self._layer
-        count = len(words) + layer._token_start_index()
+        count = len(words) + first_word_of(layer)
         if layer.max_tokens is not None and count > layer.max_tokens:
             raise ValueError(f"{count} words, but max_tokens is {layer.max_tokens}")
         if layer.output_mode == "tf_idf":
@@ -109,8 +115,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
                 "with output_mode='tf_idf' a vocabulary needs its weights: call "
                 "set_vocabulary(words, idf_weights) before restoring"
             )
-        layer.lookup_table = layer._lookup_table_from_tokens(tf.constant(words, self.dtype))
-        layer._record_vocabulary_size()
+        set_words(layer, tf.constant(words, self.dtype))
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
         return {VARIABLE_VALUE: self.read_value()}

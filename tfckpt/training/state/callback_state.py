@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfckpt.errors import TfckptError
+from tfckpt.live.private.callbacks import ARRAYS, STATE, keep_best
 from tfckpt.live.program_state.reachable import saved_itself
 from tfckpt.live.variables.origins import names_in_keras, package, set_anew, set_in, set_in_methods
 from tfckpt.training.state.json_values import NoJSONError, decode, encode
@@ -35,36 +36,6 @@ from tfckpt.training.state.json_values import NoJSONError, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# keras/src/callbacks/*.py and tf_keras/src/callbacks.py; missing attributes are skipped.
-_ATTRIBUTES: dict[str, tuple[str, ...]] = {
-    "BackupAndRestore": (),
-    "BaseLogger": ("seen", "totals"),
-    "CSVLogger": (),
-    "EarlyStopping": ("wait", "stopped_epoch", "best", "best_epoch"),
-    "History": ("epoch", "history"),
-    "LambdaCallback": (),
-    "LearningRateScheduler": (),
-    "ModelCheckpoint": (
-        "best",
-        "epochs_since_last_save",
-        "_batches_seen_since_last_saving",
-        "_last_batch_seen",
-        "_current_epoch",
-    ),
-    "OrbaxCheckpoint": (
-        "best",
-        "_batches_seen_since_last_saving",
-        "_last_batch_seen",
-        "_total_batches_seen",
-    ),
-    "ProgbarLogger": (),
-    "ReduceLROnPlateau": ("wait", "cooldown_counter", "best"),
-    "RemoteMonitor": (),
-    "SwapEMAWeights": ("_ema_weights_in_model",),
-    "TensorBoard": ("_global_train_batch", "_global_test_batch", "_train_step"),
-    "TerminateOnNaN": (),
-}
-_ARRAYS = {"EarlyStopping": "best_weights"}
 _SETTINGS = ("monitor", "mode")  # if they differ, `best` has another meaning
 _OURS = "tfckpt.training.callback"  # has no state of its own to save
 _FLAVORS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
@@ -186,13 +157,13 @@ class _Described:
 
     @property
     def array(self) -> str:
-        return _ARRAYS.get(self.base, "")
+        return ARRAYS.get(self.base, "")
 
     def held(self) -> Sequence[Any]:
         return getattr(self.callback, self.array, None) or () if self.array else ()
 
     def attributes(self) -> dict[str, Any]:
-        known = [a for a in _ATTRIBUTES.get(self.base, ()) if hasattr(self.callback, a)]
+        known = [a for a in STATE.get(self.base, ()) if hasattr(self.callback, a)]
         return {name: getattr(self.callback, name) for name in (*known, *(self.named or ()))}
 
     def offers_state(self) -> bool:
@@ -242,7 +213,7 @@ class _Described:
             now = self.settings().get(name)
             if now != then:
                 return f"its {name} changed from {then!r} to {now!r}, so it is reset"
-        allowed = {*_ATTRIBUTES.get(self.base, ()), *(self.named or ())}
+        allowed = {*STATE.get(self.base, ()), *(self.named or ())}
         values = {a: decode(v) for a, v in entry["attributes"].items() if a in allowed}
         count = min(entry.get("arrays", 0), len(arrays) + 1)  # the record may be damaged
         keys = [f"{self.key}/{self.array}/{index}" for index in range(count)]
@@ -256,7 +227,7 @@ class _Described:
         for name, value in values.items():
             _set(self.callback, name, value)
         if "best" in values:
-            _keep_best(self.callback)
+            keep_best(self.callback)
         if not arrays.keys() >= set(keys):
             messages.append(
                 f"its {self.array} were not saved; it may restore those of a worse epoch"
@@ -332,7 +303,7 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
         seen[name] = number = seen.get(name, 0) + 1
         parents = [each for each in cls.__mro__ if package(each) in _FLAVORS]
         flavor = package(parents[0]) if parents else ""
-        base = next((each.__name__ for each in parents if each.__name__ in _ATTRIBUTES), "")
+        base = next((each.__name__ for each in parents if each.__name__ in STATE), "")
         attributes = tuple(named[name]) if name in named else None
         key = name if number == 1 else f"{name} {number}"
         described.append(_Described(callback, key, flavor, base, attributes))
@@ -351,25 +322,6 @@ def _described(callbacks: Iterable[Any], named: Mapping[str, Sequence[str]]) -> 
 
 def _dict_of(callback: Any) -> dict[str, Any]:
     return getattr(callback, "__dict__", {})
-
-
-def _keep_best(callback: Any) -> None:
-    """Keep `best` in the first epoch, when Keras 3.3 to 3.6 reset it as they resolve `mode`."""
-    resolve = getattr(callback, "_set_monitor_op", None)
-    if (
-        resolve is None
-        or "best" not in resolve.__code__.co_names
-        or callback.monitor_op is not None
-    ):
-        return
-
-    def resolve_and_keep() -> None:
-        best = callback.best
-        resolve()
-        callback.best = best
-        del callback._set_monitor_op
-
-    callback._set_monitor_op = resolve_and_keep
 
 
 def _set(callback: Any, name: str, value: Any) -> None:

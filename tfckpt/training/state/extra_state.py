@@ -15,6 +15,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.objects.collect import collect
+from tfckpt.live.private.fit import COUNTERS
 from tfckpt.live.program_state.plain_values import checksum
 from tfckpt.live.program_state.reachable import MOST_OBJECTS, Reachable
 from tfckpt.live.variables.distributed import pieces
@@ -44,7 +45,6 @@ _TOO_MANY = (
     f"the program's code holds more than {MOST_OBJECTS:,} objects or values: changes of the others "
     "are not saved, so a resumed training is not exact"
 )
-_COUNTERS = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_execution")
 
 
 @dataclasses.dataclass
@@ -187,7 +187,7 @@ class ExtraState:
     def _held_by_others(self) -> list[Any]:
         held = [*collect(self._objects).variables.values()]
         held += own_variables(self._model, self._objects)
-        held += [getattr(self._model, name, None) for name in _COUNTERS]
+        held += [getattr(self._model, name, None) for name in COUNTERS]
         return [raw(each) for each in held if is_variable(each)]
 
     def _arrays(self, found: Reachable) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:

@@ -15,6 +15,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import DamagedCheckpointError, TfckptError
 from tfckpt.live.distribution.agreement import Restoring, workers_among
 from tfckpt.live.objects.collect import collect
+from tfckpt.live.private.tensorflow import track, track_no_more
 from tfckpt.live.program_state import iterators, random_state
 from tfckpt.live.restoring.restore import carry_out, check, prepare
 from tfckpt.training.state import extra_state, fits, refusals
@@ -228,8 +229,8 @@ def attached(checkpoint: Any, held: Any) -> Iterator[None]:
     if held is None:
         yield
         return
-    checkpoint._track_trackable(held, KEYWORD, overwrite=True)
+    track(checkpoint, held, KEYWORD)
     try:
         yield
     finally:
-        checkpoint._delete_tracking(KEYWORD)
+        track_no_more(checkpoint, KEYWORD)

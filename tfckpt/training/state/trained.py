@@ -13,6 +13,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
 from tfckpt.live.distribution.agreement import strategy_without_fit
 from tfckpt.live.objects.collect import collect
+from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.variables.variables import is_variable, raw
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def check_trained(model: Any, objects: Mapping[str, Any]) -> None:
     held = _identities(run.variables) | {id(layer) for layer in run.unbuilt.values()}
     entries = its.inventory.entries
     weights = {n: v for n, v in its.variables.items() if entries[n].role is Role.WEIGHT}
-    if held.isdisjoint(_identities(weights) | {id(layer) for layer in model._flatten_layers()}):
+    if held.isdisjoint(_identities(weights) | {id(layer) for layer in with_layers_below(model)}):
         raise TfckptError(
             f"`fit` trains {model.name!r}, which shares no weights with the objects of the run "
             f"({', '.join(objects) or 'nothing'})",

@@ -36,11 +36,22 @@ def require() -> None:
                 f"this part of tfckpt needs {package}, which is not installed",
                 hint="pip install 'tfckpt[tensorflow]', or 'tfckpt[tensorflow-cpu]'",
             ) from None
-        if _release(module.__version__) < oldest:
+        if release(module.__version__) < oldest:
             raise NotInstalledError(
                 f"{package} {module.__version__} is too old for tfckpt",
                 hint=f"pip install '{package}>={_text(oldest)}'",
             )
+
+
+def installed(package: str) -> str:
+    """The version of an imported package."""
+    return str(getattr(sys.modules.get(package), "__version__", "unknown"))
+
+
+def tested(package: str) -> str:
+    """The versions that tfckpt was tested with: ``2.16 to 2.21``."""
+    oldest = OLDEST.get(package, OLDEST["tensorflow"])  # tf_keras has TensorFlow's numbers
+    return f"{_text(oldest)} to {_text(NEWEST_TESTED[package])}"
 
 
 @functools.cache
@@ -49,7 +60,7 @@ def untested() -> bool:
     newer = [
         f"{package} {version} ({_text(newest)})"
         for package, newest in NEWEST_TESTED.items()
-        if _release(version := getattr(sys.modules.get(package), "__version__", "0")) > newest
+        if release(version := getattr(sys.modules.get(package), "__version__", "0")) > newest
     ]
     if newer:
         logging.warning(
@@ -60,7 +71,7 @@ def untested() -> bool:
     return bool(newer)
 
 
-def _release(version: str) -> tuple[int, ...]:
+def release(version: str) -> tuple[int, ...]:
     """Of ``2.22.0-dev20260101``: (2, 22)."""
     return tuple(map(int, re.findall(r"\d+", version)[:2]))
 

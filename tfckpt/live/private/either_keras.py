@@ -1,0 +1,122 @@
+"""What Keras 3 and tf_keras have in common: variables, layers, vocabularies, callbacks.
+
+Seen in Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.live.private.parts import changed, required
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+# Variables
+
+
+def is_variable(trackable: Any) -> bool:
+    """Whether a trackable that is no tf.Variable is a variable of Keras 3's.
+
+    ``keras.Variable`` is their class only since Keras 3.7.
+    """
+    if hasattr(trackable, "_deferred_initialize"):
+        return True
+    return isinstance(trackable, getattr(sys.modules.get("keras"), "Variable", ()))
+
+
+def value_of(variable: Any) -> Any:
+    """The tf.Variable inside a variable of Keras 3's; None before it is created."""
+    return required(variable, "_value")
+
+
+def is_created(variable: Any) -> bool:
+    """Whether a variable has been created, which Keras 3 may do later."""
+    return getattr(variable, "_value", variable) is not None
+
+
+# Layers
+
+
+def check_layer(package: str, layer: Any, names: Iterable[str]) -> None:
+    """Check on a plain layer that every layer has some attributes.
+
+    Raises:
+        NotInstalledError: one is absent.
+    """
+    for name in names:
+        if not hasattr(layer, name):
+            raise changed(package, f"'Layer' has no attribute {name!r}")
+
+
+def with_layers_below(layer: Any) -> list[Any]:
+    """A layer and all layers below it."""
+    return [*required(layer, "_flatten_layers")()]
+
+
+def layers_below(layer: Any) -> list[Any]:
+    """All layers below a layer."""
+    return [*required(layer, "_flatten_layers")(include_self=False)]
+
+
+def layers_of(layer: Any) -> list[Any]:
+    """The layers that a layer holds itself."""
+    return [*required(layer, "_flatten_layers")(include_self=False, recursive=False)]
+
+
+def trainable_of(layer: Any) -> Sequence[Any]:
+    """A layer's own trainable variables, as if it were not frozen."""
+    found = getattr(layer, "_trainable_variables", None)  # Keras 3
+    return found or getattr(layer, "_trainable_weights", None) or ()  # tf_keras
+
+
+def others_of(layer: Any) -> Sequence[Any]:
+    """A layer's own other variables."""
+    found = getattr(layer, "_non_trainable_variables", None)
+    return found or getattr(layer, "_non_trainable_weights", None) or ()
+
+
+def seed_generators_of(layer: Any) -> Sequence[Any]:
+    """The seed generators that Keras 3 lists for a layer."""
+    return getattr(layer, "_seed_generators", ())
+
+
+def metrics_of(layer: Any) -> Sequence[Any]:
+    """The metrics that a layer holds itself."""
+    return getattr(layer, "_metrics", ())
+
+
+def calls_of(layer: Any) -> Sequence[Any]:
+    """The calls of a layer on symbolic tensors."""
+    return getattr(layer, "_inbound_nodes", ())
+
+
+def history_of(tensor: Any) -> tuple[Any, int, int]:
+    """The layer that a symbolic tensor comes from, the number of its call and of the output.
+
+    A tensor that comes from none stands for itself.
+    """
+    return getattr(tensor, "_keras_history", (tensor, 0, 0))
+
+
+# Vocabularies of lookup layers, which are set again as the layer sets them
+
+VOCABULARY_ATTRIBUTES = ("lookup_table", "_frozen_vocab_size")
+
+
+def table_of(layer: Any) -> Any:
+    """The table of a lookup layer."""
+    return required(layer, "lookup_table")
+
+
+def first_word_of(layer: Any) -> int:
+    """How many places of a vocabulary come before its words."""
+    return int(required(layer, "_token_start_index")())
+
+
+def set_words(layer: Any, words: Any) -> None:
+    """Give a lookup layer its words, without mask and OOV tokens."""
+    layer.lookup_table = required(layer, "_lookup_table_from_tokens")(words)
+    required(layer, "_record_vocabulary_size")()

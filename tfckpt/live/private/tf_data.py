@@ -1,0 +1,97 @@
+"""The parts of tf.data's datasets and iterators: what is in a pipeline, and what it draws from.
+
+Seen in TensorFlow 2.16 to 2.21. ``shows_seeds`` tries them on a small dataset: where it fails, what
+a dataset draws from is unknown, and it counts as one that must be replayed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfckpt.live.private.parts import required
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def resource_of(iterator: Any) -> Any:
+    """The resource of an eager iterator, to serialize and restore it."""
+    return required(iterator, "_iterator_resource")
+
+
+def dataset_of(iterator: Any) -> Any:
+    """The dataset of an iterator; None for a strategy's, or one made inside a function."""
+    return getattr(iterator, "_dataset", None)
+
+
+def is_dataset(obj: Any) -> bool:
+    """Whether it is a dataset; a strategy's, which cannot be inspected, does not count."""
+    return isinstance(obj, tf.data.Dataset)
+
+
+def inputs_of(dataset: Any) -> Sequence[Any]:
+    """The datasets that a dataset reads."""
+    found: Sequence[Any] = required(dataset, "_inputs")()
+    return found
+
+
+def functions_of(dataset: Any) -> Sequence[Any]:
+    """The traced functions that a dataset calls, each as ``function`` of a wrapper."""
+    return [each.function for each in required(dataset, "_functions")()]
+
+
+def tensors_of(dataset: Any) -> Sequence[Any]:
+    """The tensors that a dataset holds itself; none where that is unknown."""
+    found: Sequence[Any] = getattr(dataset, "_tensors", ())
+    return found
+
+
+def calls_of(dataset: Any) -> int:
+    """How many calls of its function a dataset runs at once: 1 one after the other."""
+    unknown = 2 if "Parallel" in type(dataset).__name__ else 1
+    calls = getattr(dataset, "_num_parallel_calls", unknown)
+    return 1 if calls is None else int(calls)
+
+
+def is_new_each_time(dataset: Any) -> bool:
+    """Whether TensorFlow may give it another fingerprint each time that it is built."""
+    name = type(dataset).__name__
+    if name == "CacheDataset":
+        file = getattr(dataset, "_filename", None)  # "" for a cache in memory
+        return file is None or not file.numpy()
+    return name == "_SnapshotDataset" or bool(getattr(dataset, "_rerandomize", False))
+
+
+def repeats(dataset: Any) -> bool:
+    return type(dataset).__name__ == "_RepeatDataset"
+
+
+def seeds_of(dataset: Any) -> list[Any]:
+    """The two seeds of a shuffle; empty for other datasets."""
+    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+    return [] if None in seeds else seeds
+
+
+def shuffles_each_time(dataset: Any) -> bool:
+    """Whether a shuffle draws another order for each iterator."""
+    return bool(getattr(dataset, "_reshuffle_each_iteration", True))
+
+
+@functools.cache
+def shows_seeds() -> bool:
+    """Whether iterators show their datasets, and datasets their inputs and seeds; tried once."""
+    source = tf.data.Dataset.range(2)
+    once = source.shuffle(2, seed=7, reshuffle_each_iteration=False)
+    shuffled, repeated = once.shuffle(2, seed=7), once.repeat(2)
+    return (
+        dataset_of(iter(shuffled)) is shuffled
+        and list(inputs_of(shuffled)) == [once]
+        and not seeds_of(source)
+        and any(map(int, seeds_of(shuffled)))
+        and shuffles_each_time(shuffled)
+        and not shuffles_each_time(once)
+        and repeats(repeated)
+    )
