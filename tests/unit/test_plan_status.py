@@ -311,10 +311,26 @@ def test_read_of_a_saved_checkpoint_is_not_consumed():
 
 @pytest.mark.parametrize("assertion", [None, "consumed", "existing_objects_matched"])
 def test_restore_of_a_written_checkpoint_misses_the_save_counter(assertion):
-    plan = make_plan(Policy(assert_=assertion), inventory("model/a"), inventory("model/a", COUNTER))
+    policy = Policy(api="restore", assert_=assertion)
+    plan = make_plan(policy, inventory("model/a"), inventory("model/a", COUNTER))
     step = only(plan, "save_counter")
     assert (step.status, step.severity) == ("MISSING", "error")
     assert "write()" in step.reason
+
+
+@pytest.mark.parametrize("assertion", [None, "consumed", "existing_objects_matched"])
+def test_what_counts_no_saves_is_read_unless_the_policy_says_restore(assertion):
+    plan = make_plan(Policy(assert_=assertion), inventory("model/a"), inventory("model/a", COUNTER))
+    step = only(plan, "save_counter")
+    assert plan.ok
+    assert (step.status, step.severity) == ("EXCLUDED", "note")
+    assert "api: read" in step.reason
+
+
+def test_a_record_of_tfckpt_without_the_counter_is_not_taken_as_read():
+    stored = dataclasses.replace(inventory("model/a"), complete=True)
+    plan = make_plan(Policy(), stored, inventory("model/a", COUNTER))
+    assert only(plan, "save_counter").severity == "error"
 
 
 @pytest.mark.parametrize("assertion", [None, "consumed", "existing_objects_matched"])

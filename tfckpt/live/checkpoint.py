@@ -43,7 +43,7 @@ CheckpointOptions: Any = tf.train.CheckpointOptions
 executing_eagerly = tf.executing_eagerly
 # Missing and unused values are left to the assertions of the status, as in TensorFlow.
 _READ = Policy(name="tfckpt.Checkpoint.read", api="read", expect_partial=True)
-RESTORE = Policy(name="tfckpt.Checkpoint.restore", expect_partial=True)
+RESTORE = Policy(name="tfckpt.Checkpoint.restore", api="restore", expect_partial=True)
 
 
 class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]

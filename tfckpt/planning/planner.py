@@ -23,7 +23,12 @@ from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
-from tfckpt.planning.checks.completeness import SAVE_COUNTER, coverage, is_save_counter
+from tfckpt.planning.checks.completeness import (
+    SAVE_COUNTER,
+    counter_left,
+    coverage,
+    is_save_counter,
+)
 from tfckpt.planning.checks.hints import RenameHints
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, Step
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
@@ -298,8 +303,7 @@ class _Planning:
             return _Spared(Status.RESET, reason)
         if reason := self._unselected(name, entry):
             return _Spared(Status.EXCLUDED, reason)
-        if self._policy.api == "read" and is_save_counter(entry):
-            reason = "api: read does not restore the save counter"
+        if is_save_counter(entry) and (reason := counter_left(self._policy, self._stored)):
             return _Spared(Status.EXCLUDED, reason, Severity.NOTE)
         return None
 

@@ -203,6 +203,7 @@ class Tree:
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
         if not layer.built:
             self.unbuilt.append((layer, node))
+        self._states(layer)
         model = isinstance(layer, flavor.model)
         for attribute, value in list(vars(layer).items()):
             if attribute in flavor.plain_attributes or attribute in bookkeeping:
@@ -218,6 +219,12 @@ class Tree:
         else:
             for metric in either_keras.metrics_of(layer):
                 self._metric(metric, node)
+
+    def _states(self, layer: Any) -> None:
+        """Of a stateful recurrent layer: what it computed last, no weights."""
+        states = getattr(layer, "states", None) if getattr(layer, "stateful", False) else None
+        for state in filter(is_variable, tf.nest.flatten(states)):
+            self.variable(state, Role.STATE)
 
     def _unnamed(self, layer: Any, node: Node, flavor: Flavor) -> None:
         """Add what Keras tracks on a layer but no attribute reaches, and its vocabulary."""

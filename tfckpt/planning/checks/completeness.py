@@ -56,6 +56,20 @@ def is_save_counter(entry: Entry) -> bool:
     return entry.name == SAVE_COUNTER and entry.role is Role.STATE
 
 
+def counter_left(policy: Policy, stored: Inventory) -> str:
+    """Why the save counter is not restored; ``""`` if it must be.
+
+    What another program wrote without a counter holds no training that goes on: weights, an export,
+    or what ``write()`` wrote. In a checkpoint with tfckpt's record, it is missing.
+    """
+    if policy.api == "read":
+        return "api: read does not restore the save counter"
+    counted = stored.complete or any(map(is_save_counter, stored.entries.values()))
+    if counted or "api" in policy.model_fields_set:
+        return ""
+    return "taken as api: read, because the checkpoint counts no saves"
+
+
 def _share(policy: Policy, selected: Iterable[Step], assigned: Iterable[Step]) -> Iterator[Problem]:
     if (least := policy.min_restored) is None:
         return

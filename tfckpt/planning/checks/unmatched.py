@@ -54,6 +54,11 @@ def is_adapter(name: str) -> bool:
     return _ADAPTER.search(name) is not None
 
 
+def is_program_state(entry: Entry) -> bool:
+    """Whether it is a seed, or the state of a stateful recurrent layer, which few files have."""
+    return entry.role is Role.SEED or (entry.role is Role.STATE and "/" in entry.name)
+
+
 class Unmatched:
     """Makes the steps for values without a counterpart; ``drop`` is ``exclude_checkpoint``."""
 
@@ -86,7 +91,7 @@ class Unmatched:
             error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
         reason, hint = self._why_missing(live, moved)
-        unsaved = live.role is Role.SEED and not self._stored.complete
+        unsaved = is_program_state(live) and not self._stored.complete
         left_out = live.name in self._stored.left_out
         on_missing = self._policy.on_missing
         if live.role is Role.VOCABULARY and on_missing == "error":

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
 
-# plain TensorFlow leaves them out
-_UNSTORED = frozenset({Role.SEED, Role.METRIC, Role.VOCABULARY})
+# plain TensorFlow leaves them out, or only a stateful layer has them
+_UNSTORED = frozenset({Role.SEED, Role.METRIC, Role.VOCABULARY, Role.STATE})
 _SHOWN = 3
 
 
@@ -272,8 +272,13 @@ class Unnamed:
                 for e in _below(pair.stored, stored_names, self._stored)
             }
             live = {(e.name, e.shape, e.dtype) for e in _below(pair.live, live_names, self._live)}
-            self._agreements[pair] = stored == live
+            others = {each for each in stored - live if self._is_unstored(each[0])}
+            self._agreements[pair] = stored - others == live
         return self._agreements[pair]
+
+    def _is_unstored(self, name: str | None) -> bool:
+        entry = self._live.entries.get(name or "")
+        return entry is not None and entry.role in _UNSTORED
 
     def _as_live(self, stored: Entry, target: str) -> tuple[str | None, Shape | None, str]:
         """Name, shape and dtype of the live value that a stored one would go into."""
