@@ -113,11 +113,20 @@ class NotBuiltError(RestoreError, ValueError):
 
 
 class RefusedError(RestoreError, ValueError):
-    """The plan of a restore has errors; ``plan`` is the plan, the message its report."""
+    """The plan of a restore has errors; ``plan`` is the plan, the message its report.
+
+    ``suggestion`` is a policy with which the restore is possible, None if none was found.
+    """
 
     def __init__(self, message: str, *, plan: Any, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.plan = plan
+
+    @property
+    def suggestion(self) -> Any:
+        """The policy that the message shows; None if it shows none."""
+        found = self.plan.suggestion
+        return None if found is None else found.policy
 
 
 class StatusAssertionError(RestoreError, AssertionError):

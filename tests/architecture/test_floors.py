@@ -37,6 +37,7 @@ FLOORS: list[set[str]] = [
     {"planning/adaptation"},
     {"planning/checks"},
     {"planning"},
+    {"planning/suggestion"},
     {"live/private"},
     {"live/io"},
     {"live/variables"},

@@ -19,9 +19,12 @@ from tfckpt.errors import RefusedError
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
     from tfckpt.planning.checks.step import Step
+    from tfckpt.planning.suggested import Suggestion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Plan:
         training: a sentence that says which training state is restored besides the values; ``""``
             if no config asks for it, as in ``tfckpt.Checkpoint.restore``.
         training_state: the same as keys of the policy; () if a new training begins.
+        suggest: finds a policy that restores more, for the same values on both sides; None for a
+            plan of several sources.
 
     """
 
@@ -51,6 +56,9 @@ class Plan:
     drift: tuple[Problem, ...] = ()
     training: str = ""
     training_state: tuple[str, ...] = ()
+    suggest: Callable[..., Suggestion | None] | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def ok(self) -> bool:
@@ -84,6 +92,11 @@ class Plan:
             found[step.status] += 1
         return {status: count for status, count in found.items() if count}
 
+    @cached_property
+    def suggestion(self) -> Suggestion | None:
+        """What would make a refused plan possible; None if the plan is fine or nothing is known."""
+        return None if self.ok or self.suggest is None else self.suggest()
+
     @property
     def nbytes(self) -> int:
         """Number of bytes that will be read."""
@@ -102,6 +115,7 @@ class Plan:
             "sources": [dataclasses.asdict(origin) for origin in self.origins],
             "training": self.training,
             "training_state": list(self.training_state),
+            "suggestion": dict(self.suggestion.changes) if self.suggestion else {},
             "problems": [problem._asdict() for problem in self.faults],
             "steps": [
                 {
@@ -143,7 +157,7 @@ class Plan:
     def __str__(self) -> str:
         from tfckpt.planning.report import render_text  # report imports Plan
 
-        return render_text(self)
+        return "\n\n".join(filter(None, (render_text(self), str(self.suggestion or ""))))
 
     def __repr__(self) -> str:
         from tfckpt.planning.report import verdict

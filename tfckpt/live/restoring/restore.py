@@ -30,6 +30,7 @@ from tfckpt.live.variables.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.lock import drift
 from tfckpt.planning.matching.slot_positions import name_slots_by_position
+from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.bundle import refuse_absent
 from tfckpt.stored.open import StoredCheckpoint, open_checkpoint
@@ -194,9 +195,12 @@ def _planned(
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)
-        known = plan_context(policy) if policy.adapt else None
-        plan = make_plan(policy, stored_inventory, live_inventory, known)
-        plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),)))
+        context = plan_context(policy) if policy.adapt else None
+        sides = stored_inventory, live_inventory, context
+        plan = make_plan(policy, *sides)
+        suggest_for = partial(suggest, policy, *sides)
+        origins = (_origin(choice, stored),)
+        plans.append(dataclasses.replace(plan, origins=origins, suggest=suggest_for))
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
 

@@ -1,0 +1,279 @@
+"""From a refused plan to the policy that restores the most with the fewest lines.
+
+Each step of the search is a policy that is planned: what its plan still refuses says what to try
+next. First what goes where: by position, if that alone is right, else by rules. Then the optimizer
+and dtypes, and last what must be left out because nothing fits it. A layer that something fits is
+never left out: if it cannot be told which one it is, that is for a person to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.inventory import Role
+from tfckpt.errors import PolicyError
+from tfckpt.planning.checks.completeness import is_save_counter
+from tfckpt.planning.checks.step import Status
+from tfckpt.planning.planner import make_plan
+from tfckpt.planning.suggested import Suggestion
+from tfckpt.planning.suggestion.adapting import adapt_rules
+from tfckpt.planning.suggestion.leaving import selectors
+from tfckpt.planning.suggestion.pairing import pair
+from tfckpt.planning.suggestion.renaming import rename_rules
+from tfckpt.planning.suggestion.units import units
+from tfckpt.planning.suggestion.words import UNUSED
+
+if TYPE_CHECKING:
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.planning.adaptation.operations import PlanContext
+    from tfckpt.planning.plan import Plan
+    from tfckpt.planning.suggestion.pairing import Pairing
+    from tfckpt.policy import Policy
+
+_KEYS = (
+    "match",
+    "rename",
+    "adapt",
+    "exclude",
+    "exclude_checkpoint",
+    "on_dtype_mismatch",
+    "optimizer",
+)
+_MOST_VALUES = 60_000
+_LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
+_OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
+_RESETS: tuple[dict[str, str], ...] = (
+    {"hyperparameters": "config"},
+    {"slots": "reset"},
+    {"slots": "reset", "hyperparameters": "config"},
+    {"slots": "reset", "iterations": "reset", "hyperparameters": "config"},
+)
+
+
+def suggest(
+    policy: Policy, stored: Inventory, live: Inventory, known: PlanContext | None = None
+) -> Suggestion | None:
+    """What would make the restore of ``stored`` into ``live`` possible.
+
+    None if the policy is fine, if the two are different models, or if nothing helps.
+    """
+    return _Search(policy, stored, live, known).run()
+
+
+class _Search:
+    def __init__(
+        self, policy: Policy, stored: Inventory, live: Inventory, known: PlanContext | None
+    ) -> None:
+        self._policy = policy
+        self._stored = stored
+        self._live = live
+        self._known = known
+
+    def run(self) -> Suggestion | None:
+        if len(self._stored.entries) + len(self._live.entries) > _MOST_VALUES:
+            gave_up = f"no policy was searched for, among more than {_MOST_VALUES:,} values"
+            return Suggestion({}, gave_up=gave_up)
+        base = self._planned({})
+        if base is None or base.ok:
+            return None
+        pairing = self._pairing(base)
+        changes, plan = self._placed(base, pairing)
+        if pairing.choices:
+            choices = tuple(pairing.choices)
+            return Suggestion(changes, None, None, choices, gave_up=pairing.gave_up)
+        changes, plan = self._cast(changes, plan)
+        changes, plan = self._with_optimizer(changes, plan)
+        changes, plan, left = self._without_rest(changes, plan)
+        if not plan.ok or not self._is_same_model(plan):
+            return Suggestion({}, gave_up=pairing.gave_up) if pairing.gave_up else None
+        changes = {key: changes[key] for key in _KEYS if key in changes}
+        return Suggestion(changes, self._with(changes), plan, (), left, pairing.gave_up)
+
+    def _with(self, changes: Mapping[str, Any]) -> Policy:
+        """The policy with changed keys; rules are added to those that it has."""
+        keys = self._policy.model_dump(mode="python", by_alias=True, exclude_unset=True)
+        for key, value in changes.items():
+            before = keys.get(key)
+            if isinstance(value, Mapping):
+                keys[key] = {**(before or {}), **value}
+            elif isinstance(value, list):
+                keys[key] = [*value, *(before or ())]
+            else:
+                keys[key] = value
+        return type(self._policy)(**keys)
+
+    def _planned(self, changes: Mapping[str, Any]) -> Plan | None:
+        """The plan with changed keys; None if they contradict what the policy says."""
+        try:
+            return make_plan(self._with(changes), self._stored, self._live, self._known)
+        except PolicyError:
+            return None
+
+    def _pairing(self, base: Plan) -> Pairing:
+        matched = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
+        spared = {Status.EXCLUDED, Status.RESET}
+        left = {n for s in base.steps if s.status in spared for n in (s.name, s.source)}
+        old, new = (
+            [unit for unit in units(side) if not any(e.name in left for e in unit.values.values())]
+            for side in (self._stored, self._live)
+        )
+        suspects = {
+            step.name.rpartition("/")[0]
+            for step in base.steps
+            if step.status is Status.SUSPECT and step.stored is not None
+        }
+        return pair(old, new, matched, suspects)
+
+    def _placed(self, base: Plan, pairing: Pairing) -> tuple[dict[str, Any], Plan]:
+        """By position if that does the same as the pairs, else by rules."""
+        if not pairing.names:
+            return {}, base
+        wanted = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
+        wanted = {**wanted, **pairing.names, **self._seeds(base)}
+        by_position = {"match": "structure"}
+        plan = self._planned(by_position)
+        if plan is not None and _weights(plan).items() >= wanted.items():
+            return by_position, plan
+        names = rename_rules(wanted, self._stored.entries, self._live.entries)
+        if names is None:
+            return {}, base
+        changes: dict[str, Any] = {}
+        if names:
+            changes["rename"] = [{"checkpoint": old, "model": new} for old, new in names]
+        if rules := adapt_rules(wanted, self._stored, self._live):
+            changes["adapt"] = rules
+        plan = self._planned(changes)
+        return (changes, plan) if plan is not None else ({}, base)
+
+    def _seeds(self, base: Plan) -> dict[str, str]:
+        """Stored seed → live seed, of the layer of the same name, if it is the only one."""
+        found: dict[str, tuple[list[str], list[str]]] = {}
+        for step in base.steps:
+            if step.entry.role is Role.SEED and step.status in (Status.MISSING, Status.UNEXPECTED):
+                name = step.name or step.source
+                layer = name.rpartition("/")[2]
+                found.setdefault(layer, ([], []))[step.live is not None].append(name)
+        return {old[0]: new[0] for old, new in found.values() if len(old) == len(new) == 1}
+
+    def _cast(self, changes: dict[str, Any], plan: Plan) -> tuple[dict[str, Any], Plan]:
+        casts = any(
+            step.status is Status.MISMATCH and "on_dtype_mismatch: cast" in step.hint
+            for step in plan.errors
+        )
+        return (
+            self._better(changes, plan, {"on_dtype_mismatch": "cast"}) if casts else (changes, plan)
+        )
+
+    def _with_optimizer(self, changes: dict[str, Any], plan: Plan) -> tuple[dict[str, Any], Plan]:
+        errors = [step for step in plan.errors if step.entry.role in _OF_OPTIMIZERS]
+        if not errors:
+            return changes, plan
+        sides = [
+            any(entry.role in _OF_OPTIMIZERS for entry in side.entries.values())
+            for side in (self._stored, self._live)
+        ]
+        if not sides[1]:
+            names = {s.source for s in plan.steps if s.stored and s.stored.role in _OF_OPTIMIZERS}
+            others = self._stored.entries.keys() - names
+            return self._better(changes, plan, {"exclude_checkpoint": selectors(names, others)})
+        if not sides[0]:
+            return self._better(changes, plan, {"optimizer": _RESETS[-1]})
+        kept = [s for s in plan.assignments if s.entry.role is Role.SLOT]
+        if kept and not any(step.status is Status.SUSPECT for step in errors):
+            return changes, plan  # a few values of one side: they are left out one by one
+        for resets in _RESETS:
+            better, found = self._better(changes, plan, {"optimizer": resets})
+            if not any(step.entry.role in _OF_OPTIMIZERS for step in found.errors):
+                return better, found
+        return changes, plan
+
+    def _without_rest(
+        self, changes: dict[str, Any], plan: Plan
+    ) -> tuple[dict[str, Any], Plan, str]:
+        """Leave out what nothing fits; also in words."""
+        new, unused = set(), set()
+        for step in plan.errors:
+            if step.live is not None and step.status is not Status.SUSPECT:
+                new.add(step.name)
+            elif step.live is None and step.stored is not None:
+                unused.add(step.source)
+        new = {name for name in new if not is_save_counter(self._live.entries[name])}
+        whole = _whole_layers(new, self._live, plan)
+        rest: dict[str, Any] = {}
+        if whole:
+            rest["exclude"] = selectors(whole, self._live.entries.keys() - whole)
+        if unused:
+            unused -= whole  # of the same name, and left with it
+            if unused:
+                rest["exclude_checkpoint"] = _unused_selectors(unused, self._stored)
+        better, found = self._better(changes, plan, rest) if rest else (changes, plan)
+        left = []
+        weights = {n for n in whole if self._live.entries[n].role is Role.WEIGHT}
+        if weights:
+            paths = selectors(weights, self._live.entries.keys() - weights)
+            left.append(f"{_listed(paths)} {'stays' if len(paths) == 1 else 'stay'} new")
+        if changes.get("optimizer", {}).get("slots") == "reset":
+            left.append("the optimizer starts anew")
+        return better, found, "; ".join(left)
+
+    def _better(
+        self, changes: Mapping[str, Any], plan: Plan, more: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Plan]:
+        """With more changed keys, if their plan has fewer errors."""
+        both = dict(changes)
+        for key, value in more.items():
+            both[key] = [*both.get(key, ()), *value] if isinstance(value, list) else value
+        found = self._planned(both)
+        if found is None or _faults(found) >= _faults(plan):
+            return dict(changes), plan
+        return both, found
+
+    def _is_same_model(self, plan: Plan) -> bool:
+        restored = sum(step.entry.role is Role.WEIGHT for step in plan.assignments)
+        sides = [
+            sum(entry.role is Role.WEIGHT for entry in side.entries.values())
+            for side in (self._stored, self._live)
+        ]
+        return restored > 0 and restored >= _LEAST_SHARE * min(sides)
+
+
+def _faults(plan: Plan) -> int:
+    return len(plan.errors) + len(plan.faults)
+
+
+def _weights(plan: Plan) -> dict[str, str]:
+    """Stored name → live name of what is restored, without optimizers."""
+    return {
+        step.source: step.name
+        for step in plan.assignments
+        if step.entry.role in (Role.WEIGHT, Role.SEED)
+    }
+
+
+def _whole_layers(names: set[str], live: Inventory, plan: Plan) -> set[str]:
+    """With the other weights of their layers: half a head is none."""
+    weights = {name for name in names if live.entries[name].role is Role.WEIGHT}
+    layers = {name.rpartition("/")[0] for name in weights}
+    whole = {
+        name
+        for name, entry in live.entries.items()
+        if entry.role is Role.WEIGHT and name.rpartition("/")[0] in layers
+    }
+    return names | whole
+
+
+def _unused_selectors(names: set[str], stored: Inventory) -> list[str]:
+    """Selectors for stored values; a word for those that only other libraries keep."""
+    found = []
+    for word in sorted(UNUSED):
+        if words := {name for name in names if name.replace(".", "/").endswith(f"/{word}")}:
+            found.append(f"re:.*{word}")
+            names = names - words
+    return found + selectors(names, stored.entries.keys() - names)
+
+
+def _listed(texts: list[str]) -> str:
+    shown = [text.removesuffix("/**") for text in texts[:3]]
+    more = f" and {len(texts) - 3:,} more" if len(texts) > 3 else ""
+    return ", ".join(shown) + more

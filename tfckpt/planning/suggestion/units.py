@@ -1,0 +1,138 @@
+"""The layers of an inventory, as a suggestion pairs them: their values and what is known of them.
+
+A unit is a layer of a sequence or of a model; where no order of layers is known, as in a file of
+another library, it is what holds the variables. PyTorch separates levels by dots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from tfckpt.core.inventory import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
+
+MODEL, CLASS, ATTRIBUTES = _WORTH = ("model", "class", "attributes")
+Sizes = tuple[tuple[int, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """A layer with weights.
+
+    Attributes:
+        path: canonical.
+        values: its weights, by the rest of their names: ``cell/kernel``.
+        kind: its class in snake case, ``""`` if unknown.
+        automatic: whether its name says nothing about it.
+        at: its position, of all layers below one root; () if unknown.
+        order: what the position is worth: ``model`` if it is that in functional and sequential
+            models, ``class`` if it counts among the layers of its class only, ``attributes`` if it
+            is the order in which a model or a program made its layers.
+        listed: all its weights, if they are known by their index too; else ().
+    """
+
+    path: str
+    values: Mapping[str, Entry]
+    kind: str = ""
+    automatic: bool = False
+    at: tuple[int, ...] = ()
+    order: str = ""
+    listed: tuple[Entry, ...] = ()
+
+    @property
+    def root(self) -> str:
+        return self.path.partition("/")[0]
+
+    @property
+    def sizes(self) -> Sizes:
+        """The shapes of its weights without the order of their axes."""
+        return tuple(sorted(sorted_shape(entry.shape) for entry in self.values.values()))
+
+
+def sorted_shape(shape: Shape | None) -> tuple[int, ...]:
+    return tuple(sorted(shape or ()))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    layer: Layer
+    at: tuple[int, ...]
+    order: str
+    attribute: bool
+
+
+def units(inventory: Inventory) -> list[Unit]:
+    """The units of an inventory, those in a known order first.
+
+    >>> from tfckpt.core.inventory import Entry, Inventory
+    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 3))
+    >>> [(unit.path, list(unit.values)) for unit in units(Inventory("", {kernel.name: kernel}))]
+    [('model/a', ['kernel'])]
+    """
+    places = dict(_places(inventory))
+    values: dict[str, dict[str, Entry]] = {}
+    for name, entry in inventory.entries.items():
+        if entry.role is Role.WEIGHT:
+            path = _unit_of(name, places)
+            values.setdefault(path, {})[name[len(path) + 1 :]] = entry
+    found = [
+        _unit(path, below, places.get(path), _listed(path, below, inventory))
+        for path, below in values.items()
+    ]
+    return sorted(found, key=lambda unit: (not unit.at, unit.at, unit.path))
+
+
+def _listed(path: str, values: Mapping[str, Entry], inventory: Inventory) -> tuple[Entry, ...]:
+    listed = [each.name for each in inventory.own_orders.get(path, ())]
+    everything = sorted(listed) == sorted(entry.name for entry in values.values())
+    return tuple(inventory.entries[name] for name in listed) if everything else ()
+
+
+def _unit(
+    path: str, values: Mapping[str, Entry], place: _Place | None, listed: tuple[Entry, ...]
+) -> Unit:
+    if place is None:
+        return Unit(path, values, listed=listed)
+    layer = place.layer
+    automatic = not place.attribute and (bool(layer.base) or not layer.named)
+    return Unit(path, values, layer.base or layer.kind, automatic, place.at, place.order, listed)
+
+
+def _unit_of(name: str, places: Mapping[str, _Place]) -> str:
+    """The innermost layer of a known position that a value is in, else what holds it."""
+    end = name.rfind("/")
+    while end > 0:
+        if name[:end] in places:
+            return name[:end]
+        end = name.rfind("/", 0, end)
+    return re.split(r"[/.][^/.]*\Z", name)[0]
+
+
+def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
+    """Path of a layer → its place, for all layers in an order."""
+    orders = {
+        path: [(layer.name, layer, ATTRIBUTES) for layer in members]
+        for path, members in inventory.members.items()
+    }
+    for path, layers in inventory.sequences.items():
+        if not all(layer.name.isdecimal() for layer in layers):  # an index is a name
+            order = MODEL if path not in inventory.unordered else CLASS
+            order = ATTRIBUTES if order == CLASS and path not in inventory.listed else order
+            orders[path] = [(f"{path}/{layer.name}", layer, order) for layer in layers]
+    inner = {child for order in orders.values() for child, _, _ in order}
+    pending: list[tuple[str, tuple[int, ...], str]]
+    pending = [(path, (), MODEL) for path in orders if path not in inner]
+    while pending:
+        path, above, worth = pending.pop()
+        for index, (child, layer, order) in enumerate(orders[path]):
+            weakest = max(worth, order, key=_WORTH.index)
+            if child in orders and child != path:
+                pending.append((child, (*above, index), weakest))
+            else:
+                yield child, _Place(layer, (*above, index), weakest, path in inventory.members)

@@ -1,0 +1,139 @@
+"""How alike two names are, by the words in them, and what variables are called elsewhere.
+
+TF1's layers had ``weights`` and ``biases``, Sonnet has ``w`` and ``b``, PyTorch says ``weight`` for
+the kernel of a layer and for the scale of a normalization.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# A variable's name in other libraries → what Keras calls it.
+_MEANINGS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "weight": frozenset({"kernel", "gamma", "embeddings", "depthwise_kernel"}),
+        "weights": frozenset({"kernel", "embeddings"}),
+        "w": frozenset({"kernel", "embeddings"}),
+        "depthwise_weights": frozenset({"depthwise_kernel"}),
+        "pointwise_weights": frozenset({"pointwise_kernel"}),
+        "biases": frozenset({"bias", "beta"}),
+        "bias": frozenset({"beta"}),
+        "b": frozenset({"bias"}),
+        "scale": frozenset({"gamma"}),
+        "offset": frozenset({"beta"}),
+        "shift": frozenset({"beta"}),
+        "mean": frozenset({"moving_mean", "adapt_mean"}),
+        "running_mean": frozenset({"moving_mean"}),
+        "variance": frozenset({"moving_variance", "adapt_variance"}),
+        "var": frozenset({"moving_variance"}),
+        "running_var": frozenset({"moving_variance"}),
+        "embedding": frozenset({"embeddings"}),
+        "embedding_table": frozenset({"embeddings"}),
+    }
+)
+# Abbreviations, and words that say the same of a layer.
+_SAME = MappingProxyType(
+    {
+        "attn": "attention",
+        "att": "attention",
+        "bn": "norm",
+        "conv1d": "conv",
+        "conv2d": "conv",
+        "conv3d": "conv",
+        "dec": "decoder",
+        "emb": "embedding",
+        "embed": "embedding",
+        "embeddings": "embedding",
+        "enc": "encoder",
+        "fc": "dense",
+        "linear": "dense",
+        "layernorm": "norm",
+        "ln": "norm",
+        "normalization": "norm",
+        "k": "key",
+        "o": "output",
+        "out": "output",
+        "q": "query",
+        "v": "value",
+    }
+)
+_NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_CLOSE = 0.75
+UNUSED = frozenset({"num_batches_tracked"})
+"""Names of variables that other libraries keep, and Keras has not."""
+
+
+def means(stored: str, live: str) -> bool:
+    """Whether a variable of one name may be one of the other name elsewhere.
+
+    >>> means("weights", "kernel"), means("weight", "gamma"), means("kernel", "bias")
+    (True, True, False)
+    """
+    return (
+        stored == live
+        or live in _MEANINGS.get(stored.lower(), ())
+        or stored in _MEANINGS.get(live.lower(), ())
+    )
+
+
+def numbers(path: str) -> tuple[int, ...]:
+    """The numbers in a path.
+
+    >>> numbers("model/block_2/dense_10"), numbers("encoder.layer.0.query")
+    ((2, 10), (0,))
+    """
+    return tuple(int(each[:18]) for each in _NUMBER.findall(path))
+
+
+def template(path: str) -> str:
+    """The path with each number replaced.
+
+    >>> template("model/block_2/dense_10")
+    'model/block_#/dense_#'
+    """
+    return _NUMBER.sub("#", path)
+
+
+@lru_cache(maxsize=4096)
+def words(path: str) -> tuple[str, ...]:
+    """The words of a path below its first component, without numbers.
+
+    >>> words("model/encoder.layer.0.attn.q"), words("model/txtEncoder/fc_1")
+    (('encoder', 'layer', 'attention', 'query'), ('txt', 'encoder', 'dense'))
+    """
+    below = path.partition("/")[2] or path
+    found = [each.lower() for each in _WORD.findall(below) if not each.isdecimal()]
+    return tuple(_SAME.get(each, each) for each in found)
+
+
+@lru_cache(maxsize=1 << 16)
+def likeness(stored: str, live: str) -> float:
+    """From 0 to 1: how many of the words of two paths are the same, or nearly.
+
+    >>> likeness("model/old_encoder", "model/enc_2"), likeness("model/stem", "model/head")
+    (0.6666666666666666, 0.0)
+    """
+    old, new = list(words(stored)), list(words(live))
+    if not old or not new:
+        return 0.0
+    total = len(old) + len(new)
+    same = 0.0
+    for word in list(old):
+        if word in new:
+            old.remove(word)
+            new.remove(word)
+            same += 1
+    for word in old:
+        near = difflib.get_close_matches(word, new, 1, _CLOSE)
+        if near:
+            new.remove(near[0])
+            same += 0.5
+    return 2 * same / total
