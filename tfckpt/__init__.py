@@ -32,7 +32,7 @@ from tfckpt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tfckpt import callbacks
-    from tfckpt.calls import from_config, inventory, plan, restore
+    from tfckpt.calls import from_config, inventory, plan, restore, suggest
     from tfckpt.core.inventory import Entry, Inventory, Role
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.live.restoring.registered_functions import register_adaptation
@@ -57,6 +57,7 @@ _LAZY = {
     "plan": "tfckpt.calls",
     "register_adaptation": "tfckpt.live.restoring.registered_functions",
     "restore": "tfckpt.calls",
+    "suggest": "tfckpt.calls",
 }
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "plan",
     "register_adaptation",
     "restore",
+    "suggest",
 ]
 
 

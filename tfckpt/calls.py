@@ -32,6 +32,7 @@ from tfckpt.training.steps import check_step
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory
     from tfckpt.planning import Plan, RestoreReport
+    from tfckpt.planning.suggested import Suggestion
 
 ConfigSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Config"
 
@@ -116,6 +117,34 @@ def plan(
 ) -> Plan:
     """The plan that :func:`restore` would carry out; assigns nothing."""
     return _once("plan", source, model, policy, objects).plan()
+
+
+def suggest(
+    source: ConfigSource,
+    model: Any = None,
+    /,
+    *,
+    policy: Policy | Mapping[str, Any] | None = None,
+    **objects: Any,
+) -> Suggestion | None:
+    """What makes a refused restore possible, with the fewest lines of policy; assigns nothing.
+
+    Takes the arguments of :func:`restore`. Its ``policy`` restores what can be told to be the same;
+    it is None where a person must first make one of its ``choices``. The suggestion is None if
+    :func:`restore` is not refused, or if the checkpoint seems to be one of another model.
+
+    >>> import keras, tempfile, tfckpt
+    >>> old, new = (
+    ...     keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name=name)])
+    ...     for name in ("out", "classes")
+    ... )
+    >>> path = tfckpt.Checkpoint(model=old).save(tempfile.mkdtemp() + "/ckpt")
+    >>> print(tfckpt.suggest(path, new))
+    this policy restores 2 of 2 values:
+    <BLANKLINE>
+        rename: [{checkpoint: "model/out/**", model: "model/classes/**"}]
+    """
+    return plan(source, model, policy=policy, **objects).suggestion
 
 
 def inventory(model: Any = None, /, **objects: Any) -> Inventory:

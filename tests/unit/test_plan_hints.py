@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan, render_text
 from tfckpt.policy import Policy
 
@@ -46,92 +46,8 @@ def hints(stored, live, **policy):
     return {step.name or step.source: step.hint for step in made.errors}
 
 
-def rule(checkpoint, model):
-    return f'renamed? rename: [{{checkpoint: "{checkpoint}/**", model: "{model}/**"}}]'
-
-
 CONV = {"kernel": (3, 3, 8, 32), "bias": (32,)}
 DENSE = {"kernel": (20, 32), "bias": (32,)}
-
-
-def test_a_layer_is_renamed_with_its_slots_and_both_sides_say_so():
-    old, new = weights(model__conv=CONV), weights(model__stem=CONV)
-    found = hints([*old, *slots(old), *OPTIMIZER], [*new, *slots(new), *OPTIMIZER])
-    assert set(found.values()) == {rule("model/conv", "model/stem")}
-    assert len(found) == 8
-
-
-def test_what_the_rule_says_is_then_right():
-    old, new = weights(model__conv=CONV), weights(model__stem=CONV)
-    stored, live = [*old, *slots(old), *OPTIMIZER], [*new, *slots(new), *OPTIMIZER]
-    pair = {"checkpoint": "model/conv/**", "model": "model/stem/**"}
-    made = make_plan(Policy(rename=[pair]), inventory(stored), inventory(live))
-    assert made.ok
-    assert {s.source for s in made.assignments if s.source != s.name} == {
-        entry.name for entry in (*old, *slots(old))
-    }
-
-
-def test_the_rule_is_about_the_parent_where_all_below_it_agrees():
-    layers = {"conv": CONV, "dense": DENSE, "norm": {"gamma": (32,), "beta": (32,)}}
-    old = weights(**{f"model__backbone__{name}": shapes for name, shapes in layers.items()})
-    new = weights(**{f"model__encoder__{name}": shapes for name, shapes in layers.items()})
-    assert set(hints(old, new).values()) == {rule("model/backbone", "model/encoder")}
-
-
-def test_the_rule_leaves_alone_what_is_at_its_place():
-    stored = weights(model__a__conv=CONV, model__a__dense=DENSE)
-    live = weights(model__b__conv=CONV, model__a__dense=DENSE)
-    assert set(hints(stored, live).values()) == {rule("model/a/conv", "model/b/conv")}
-
-
-@pytest.mark.parametrize(
-    ("stored", "live"),
-    [
-        # one value of the layer fits, the layer does not
-        ({"model__conv": CONV}, {"model__dense": DENSE}),
-        # the shapes are those of another variable
-        ({"model__a": {"kernel": (32, 32)}}, {"model__b": {"recurrent_kernel": (32, 32)}}),
-        # one more variable
-        ({"model__a": DENSE}, {"model__b": {**DENSE, "scale": (32,)}}),
-        ({"model__a": {**DENSE, "scale": (32,)}}, {"model__b": DENSE}),
-        # either of two may be the one
-        ({"model__a": DENSE, "model__b": DENSE}, {"model__c": DENSE}),
-        ({"model__a": DENSE}, {"model__c": DENSE, "model__d": DENSE}),
-        # a name that would be a pattern
-        ({"model__a[0]": DENSE}, {"model__c": DENSE}),
-    ],
-)
-def test_no_rule_is_named_that_may_be_wrong(stored, live):
-    found = hints(weights(**stored), weights(**live))
-    assert found
-    assert not any("renamed" in hint for hint in found.values())
-
-
-def test_automatic_names_are_no_layer_of_their_own():
-    """`mid` was the first of two alike; the other, which is `dense` now, was `dense_1`."""
-    stored = weights(model__dense=DENSE, model__dense_1=DENSE)
-    live = weights(model__mid=DENSE, model__dense=DENSE)
-    layers = Layer("dense", "dense"), Layer("dense_1", "dense")
-    made = make_plan(
-        Policy(),
-        inventory(stored, sequences={"model": layers}),
-        inventory(live, sequences={"model": (Layer("mid"), Layer("dense", "dense"))}),
-    )
-    assert not made.ok
-    assert not any("renamed" in step.hint for step in made.errors)
-
-
-def test_two_renamed_blocks_are_told_by_how_their_paths_end():
-    stored = weights(model__old__a__dense=DENSE, model__old__b__dense=DENSE)
-    live = weights(model__new__a__dense=DENSE, model__new__b__dense=DENSE)
-    assert set(hints(stored, live).values()) == {rule("model/old", "model/new")}
-
-
-def test_a_name_of_thousands_of_levels_takes_no_time():
-    deep = "/".join("a" * 20_000)
-    entry = Entry(f"model/{deep}/k", Role.WEIGHT, "float32", (2,), 8)
-    assert hints([entry, *weights(model__x=DENSE)], weights(model__y=DENSE))
 
 
 # --- optimizers
@@ -253,5 +169,5 @@ def test_another_model_is_refused_without_a_guess():
     stored = weights(model__conv1={"kernel": (3, 3, 1, 8), "bias": (8,)}, model__conv2=CONV)
     live = weights(model__dense=DENSE, model__head={"kernel": (32, 5), "bias": (5,)})
     text = render_text(make_plan(Policy(), inventory(stored), inventory(live)))
-    assert "renamed?" not in text
-    assert "→ it seems to be a checkpoint of another model; allow_empty: true allows it" in text
+    words = " ".join(text.split())
+    assert words.endswith("or it is a checkpoint of another model; allow_empty: true allows it")

@@ -89,13 +89,6 @@ def test_a_stored_value_without_a_live_one_is_unexpected(given, severity):
     assert (step.status, step.severity, step.name) == ("UNEXPECTED", severity, "")
 
 
-def test_a_renamed_parent_is_offered_as_a_rule():
-    stored = inventory("model/backbone/conv/kernel", "model/x")
-    plan = make_plan(Policy(), stored, inventory("model/encoder/conv/kernel", "model/x"))
-    hint = only(plan, "model/encoder/conv/kernel").hint
-    assert '{checkpoint: "model/backbone/**", model: "model/encoder/**"}' in hint
-
-
 def test_metrics_never_refuse():
     plan = make_plan(
         Policy(assert_="consumed"),

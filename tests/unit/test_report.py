@@ -119,19 +119,6 @@ def test_a_hint_stands_once_below_all_that_it_is_about():
     assert text.endswith("to keep the model's value; an\n      `adapt` rule may make it fit")
 
 
-def test_the_missing_and_the_unexpected_layer_of_one_renaming_share_its_hint():
-    names = "model/{}/kernel", "model/{}/bias"
-    text = report(
-        Policy(),
-        inventory(*(name.format("conv1") for name in names)),
-        inventory(*(name.format("stem") for name in names)),
-    )
-    rule = 'rename: [{checkpoint: "model/conv1/**", model: "model/stem/**"}]'
-    assert text.endswith(f"→ renamed? {rule}")
-    assert text.count("renamed?") == 1
-    assert "expect_missing" not in text
-
-
 def test_a_refusal_of_thousands_of_values_is_a_screen():
     stored = inventory(*(f"model/{chr(200 + i)}/{k}" for i in range(700) for k in "ab"))
     live = inventory(*(f"model/{chr(2000 + i)}/{k}" for i in range(700) for k in "cd"))

@@ -20,10 +20,11 @@ from tfckpt.planning.checks.completeness import SAVE_COUNTER
 from tfckpt.planning.left_out import (
     layers_in_part,
     missing,
-    renamed,
     slots_by_number,
     weights_left_out,
 )
+from tfckpt.planning.report import render_text
+from tfckpt.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from tfckpt.live.deferred.status import LoadStatus
     from tfckpt.live.objects.collect import Live
     from tfckpt.live.restoring.restore import Prepared
-    from tfckpt.planning import RestoreReport
+    from tfckpt.planning import Plan, RestoreReport
+    from tfckpt.planning.suggested import Suggestion
 
+_WITHOUT_COUNTER = Policy(name="strict", api="read")
 _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
 
@@ -53,6 +56,11 @@ class PolicyCall:
         keywords = (f"{keyword}=…" for keyword in (*objects, *below) if keyword != SAVE_COUNTER)
         return cls(prefix, (*model, *keywords))
 
+    def lines(self, policy: str) -> str:
+        """Two lines of Python that restore with a policy, given as a dict."""
+        call_arguments = repr(self.prefix), *self.arguments, "policy=policy"
+        return f"policy = {policy}\ntfckpt.restore({', '.join(call_arguments)})"
+
     def by(self, policy: str) -> str:
         """The call with these policy keys, as Python code.
 
@@ -69,14 +77,20 @@ def adding_advice(call: PolicyCall) -> Iterator[None]:
     try:
         yield
     except RestoreError as error:
-        refused = isinstance(error, RefusedError)
-        if refused or "policy" in error.hint:
-            rules = renamed(error.plan) if isinstance(error, RefusedError) else ""
-            policy = f'"rename": [{rules}]' if rules else "…"
-            advice = f"to restore with a policy, call {call.by(policy)}"
+        found = _suggested(error.plan) if isinstance(error, RefusedError) else None
+        if isinstance(error, RefusedError) and found is not None:
+            text = "\n".join(found.lines(call.lines(found.python)))
+            error.args = (f"nothing was restored\n{render_text(error.plan)}\n\n{text}",)
+        elif isinstance(error, RefusedError) or "policy" in error.hint:
+            advice = f"to restore with a policy, call {call.by('…')}"
             error.hint = f"{error.hint}\n  {advice}".strip()
             error.args = (f"{error}\n  {advice}",)
         raise
+
+
+def _suggested(plan: Plan) -> Suggestion | None:
+    """What :func:`tfckpt.restore` would need, which takes nothing for granted."""
+    return plan.suggest(policy=_WITHOUT_COUNTER) if plan.suggest is not None else None
 
 
 def log_replaced(report: RestoreReport, call: PolicyCall) -> None:
@@ -95,10 +109,10 @@ def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, retur
     report = status.report
     log_replaced(report, call)
     if left := weights_left_out(report.plan, status.waiting):
-        rules = renamed(report.plan) or '{"checkpoint": …, "model": …}'
-        rename = call.by(f'"rename": [{rules}]')
+        found = _suggested(report.plan)
+        policy = found.python[1:-1] if found and found.policy else '"rename": […]'
         advice = (
-            f". If layers were renamed: {rename}. To fail when a value is missing: "
+            f". To restore more: {call.by(policy)}. To fail when a value is missing: "
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
         _log_once(logged, report.path, left, advice)

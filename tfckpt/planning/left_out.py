@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed, printable
 from tfckpt.planning.checks.completeness import SAVE_COUNTER
-from tfckpt.planning.checks.hints import rule_of
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.planning.matching.slot_positions import is_numbered
@@ -80,13 +79,6 @@ def slots_by_number(plan: Plan) -> str:
         return ""  # there is no optimizer to restore
     left = [s for s in plan.steps if s.status is Status.UNEXPECTED and is_numbered(s.entry)]
     return _counted("slot", _OF_NOBODY, left) if left else ""
-
-
-def renamed(plan: Plan) -> str:
-    """The ``rename`` rules that would restore what is missing, as Python; "" for none."""
-    hints = dict.fromkeys(s.hint for s in plan.steps if s.status is Status.MISSING)
-    rules = list(filter(None, map(rule_of, hints)))
-    return ", ".join(rules[:_FEW]) + (", …" if len(rules) > _FEW else "")
 
 
 def missing(plan: Plan) -> str:

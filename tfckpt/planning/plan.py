@@ -42,8 +42,8 @@ class Plan:
         training: a sentence that says which training state is restored besides the values; ``""``
             if no config asks for it, as in ``tfckpt.Checkpoint.restore``.
         training_state: the same as keys of the policy; () if a new training begins.
-        suggest: finds a policy that restores more, for the same values on both sides; None for a
-            plan of several sources.
+        suggest: finds what would make the plan possible, or that of another ``policy=`` for the
+            same values; None for a plan of several sources.
 
     """
 

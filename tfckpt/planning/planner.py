@@ -29,7 +29,6 @@ from tfckpt.planning.checks.completeness import (
     coverage,
     is_save_counter,
 )
-from tfckpt.planning.checks.hints import RenameHints
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, Step
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
 from tfckpt.planning.ema import with_averages
@@ -124,7 +123,6 @@ class _Planning:
         claims = self._claims(routes)
         placed = {route.stored.name for routes_to_it in claims.values() for route in routes_to_it}
         unrouted = [route for route in routes if not route.live and _goes_nowhere(route, placed)]
-        left = [*self._left, *(r.stored for r in unrouted if r.stored.name not in placed)]
         self._load_straight()
         for live in self._live.entries.values():
             if live.name not in self._straight:
@@ -132,12 +130,10 @@ class _Planning:
         for route in unrouted:
             self._leave(route)
         self._leave_plainly()
-        if self._missing or self._unexpected:
-            renamed = RenameHints(self._stored, self._live, left, self._missing)
-            for live in self._missing:
-                self._steps.append(self._unmatched.missing(live, moved, renamed))
-            for stored, reason, target in self._unexpected:
-                self._steps.append(self._unmatched.unexpected(stored, reason, renamed, target))
+        for live in self._missing:
+            self._steps.append(self._unmatched.missing(live, moved))
+        for stored, reason, target in self._unexpected:
+            self._steps.append(self._unmatched.unexpected(stored, reason, target))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
         self._steps = _with_their_variables(self._steps)
@@ -277,8 +273,7 @@ class _Planning:
         if not self._left:
             return
         unmatched, live = self._unmatched, self._live.entries
-        no_hints = RenameHints(self._stored, self._live, (), ())
-        hinted = self._policy.on_unexpected == "error" and (self._missing or not unmatched.by_role)
+        hinted = self._policy.on_unexpected == "error" and not unmatched.by_role
         rules = self._exclude or unmatched.expect_unexpected or not self._include.everything
         ask_each = bool(hinted or rules)
         asked_roles = self._reset.keys() | self._kept.keys() | {Role.METRIC}
@@ -290,7 +285,7 @@ class _Planning:
                 self._leave(Route(stored, name, None))
                 continue
             if role not in step_by_role:
-                step_by_role[role] = unmatched.unexpected(stored, "", no_hints)
+                step_by_role[role] = unmatched.unexpected(stored, "")
             step = step_by_role[role]
             details = step.severity, step.reason, step.hint, name
             self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *details))

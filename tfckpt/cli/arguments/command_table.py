@@ -233,6 +233,24 @@ COMMANDS = (
         ("policy show configs/finetune.yaml",),
     ),
     Command(
+        "policy suggest",
+        "tfckpt.cli.commands.policy:run_suggest",
+        "PATH|DIR|CONFIG",
+        "Find a policy that restores a checkpoint into a model.",
+        "Plans every policy that it tries; nothing is assigned. Layers that cannot be told apart "
+        "are listed for you to decide. Exit status 1 if the restore would be refused and no "
+        "policy was found.",
+        (
+            "policy suggest zoo/imagenet/ckpt-900 --model train:build_model",
+            "policy suggest zoo/vit.h5 --model train:build --write vit.yaml",
+        ),
+        (
+            _MODEL,
+            Flag("write", "FILE", "Write a config with the policy; the file must not exist."),
+        ),
+        has_json=False,
+    ),
+    Command(
         "completion",
         "tfckpt.cli.commands.completion",
         "bash|zsh|fish",

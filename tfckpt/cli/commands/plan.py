@@ -35,18 +35,7 @@ def run(arguments: Arguments) -> int:
     if (target := arguments.text("model")) is None:
         raise UsageError("plan needs --model MODULE:CALLABLE, which returns the model")
     with contextlib.redirect_stdout(sys.stderr):
-        objects = load_objects(target)
-        try:
-            plan = tfckpt.plan(config, **objects)
-        except ValueError as error:
-            ours = isinstance(error, tfckpt.TfckptError)
-            about_objects = not ours or isinstance(error, tfckpt.UntrackedError)
-            if not (untrackable := _untrackable(objects) if about_objects else []):
-                raise
-            raise UsageError(
-                f"--model {target} returned {', '.join(untrackable)}; it must return the model, "
-                "or a dict of objects by name"
-            ) from None
+        plan = plan_for(config, target)
         if (lock := arguments.text("lock")) is not None:
             plan = dataclasses.replace(plan, drift=())  # an older lock is replaced
             if plan.ok:
@@ -56,6 +45,22 @@ def run(arguments: Arguments) -> int:
     else:
         _print(plan)
     return 0 if plan.ok else 1
+
+
+def plan_for(source: str, target: str) -> tfckpt.Plan:
+    """The plan of a config or a checkpoint for what ``--model`` names."""
+    objects = load_objects(target)
+    try:
+        return tfckpt.plan(source, **objects)
+    except ValueError as error:
+        ours = isinstance(error, tfckpt.TfckptError)
+        about_objects = not ours or isinstance(error, tfckpt.UntrackedError)
+        if not (untrackable := _untrackable(objects) if about_objects else []):
+            raise
+        raise UsageError(
+            f"--model {target} returned {', '.join(untrackable)}; it must return the model, "
+            "or a dict of objects by name"
+        ) from None
 
 
 def _write(content: str, lock: str) -> None:
@@ -96,3 +101,5 @@ def _print(plan: tfckpt.Plan) -> None:
             first = len(row.text) - len(row.text.lstrip())
             text.stylize(_STYLES[row.severity], first, first + len(row.text.split(maxsplit=1)[0]))
         console.print(text)
+    if plan.suggestion is not None:
+        console.print(Text(f"\n{plan.suggestion}"))

@@ -1,17 +1,21 @@
-"""`tfckpt policy`: `check` a config, `show` it with defaults, print the `schema` of configs."""
+"""`tfckpt policy`: `check`, `show` or `suggest` a policy, print the `schema` of configs."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import printable
-from tfckpt.errors import PolicyError
+from tfckpt.errors import PolicyError, TfckptError
 from tfckpt.manager.remarks import nothing_saved
+from tfckpt.planning.report import verdict
 from tfckpt.policy.directories import directory_mismatch
-from tfckpt.policy.load import load_config
+from tfckpt.policy.load import CONFIGS, load_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +70,54 @@ def run_schema(arguments: Arguments) -> int:
         raise UsageError("policy schema takes no arguments")
     print(json.dumps(schema(), indent=2))
     return 0
+
+
+def run_suggest(arguments: Arguments) -> int:
+    """Print what makes a refused restore possible, and write it to a config with --write."""
+    from tfckpt.cli.commands.plan import plan_for  # imports TensorFlow
+
+    source = arguments.single("a checkpoint, a directory or a config")
+    if (target := arguments.text("model")) is None:
+        raise UsageError("policy suggest needs --model MODULE:CALLABLE, which returns the model")
+    with contextlib.redirect_stdout(sys.stderr):
+        plan = plan_for(source, target)
+        found = plan.suggestion
+    if plan.ok:
+        print(f"no policy is needed: {verdict(plan)}")
+    elif found is None:
+        print(f"{plan}\n\nno policy was found that would restore it")
+    else:
+        print(found)
+    policy = found.policy if found is not None else None
+    if (file := arguments.text("write")) is not None and policy is not None:
+        _write_config(file, source, policy)
+        print(f"\nwritten to {printable(file)}")
+    return 0 if plan.ok or policy is not None else 1
+
+
+def _write_config(file: str, source: str, policy: Policy) -> None:
+    """Write a config that restores a checkpoint by a policy.
+
+    Raises:
+        TfckptError: the file exists, or cannot be written.
+        UsageError: the source is a config, which has policies of its own.
+    """
+    import yaml
+
+    if source.endswith(CONFIGS):
+        raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
+    kind = "directory" if os.path.isdir(source) else "path"  # noqa: PTH112  as it was typed
+    keys = policy.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    restore = {kind: source.replace("$", "$$"), "policy": "suggested"}
+    config = {"version": 1, "restore": restore, "policies": {"suggested": keys}}
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
+    try:
+        with open(file, "x", encoding="utf-8") as stream:  # noqa: PTH123  as it was typed
+            stream.write(text)
+    except FileExistsError:
+        raise TfckptError(f"{file} already exists; choose another name") from None
+    except OSError as error:
+        raise TfckptError(f"{file}: cannot write the config: {error}") from None
 
 
 def run_show(arguments: Arguments) -> int:

@@ -195,12 +195,12 @@ def _planned(
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)
-        context = plan_context(policy) if policy.adapt else None
-        sides = stored_inventory, live_inventory, context
-        plan = make_plan(policy, *sides)
-        suggest_for = partial(suggest, policy, *sides)
-        origins = (_origin(choice, stored),)
-        plans.append(dataclasses.replace(plan, origins=origins, suggest=suggest_for))
+        known = plan_context(policy) if policy.adapt else None
+        plan = make_plan(policy, stored_inventory, live_inventory, known)
+        search = partial(
+            suggest, policy=policy, stored=stored_inventory, live=live_inventory, known=known
+        )
+        plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),), suggest=search))
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
 

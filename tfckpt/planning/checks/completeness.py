@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import Problem
-from tfckpt.planning.checks.hints import RENAMED
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
 if TYPE_CHECKING:
@@ -39,14 +38,13 @@ def coverage(
     yield from _share(policy, selected, assigned)
     if policy.allow_empty or _restores_something(selected, assigned):
         return
-    # a mismatch or a renamed layer has its own reason
+    # a mismatch has its own reason
     errors = (step for step in selected if step.severity is Severity.ERROR)
-    if not any(step.stored or step.hint.startswith(RENAMED) for step in errors):
+    if not any(step.stored for step in errors):
         in_checkpoint, in_model = _tops(stored), _tops(live)
         differ = f"the checkpoint has {in_checkpoint}, and the model has {in_model}"
-        hint = (
-            differ if in_checkpoint != in_model else "it seems to be a checkpoint of another model"
-        )
+        other = "its layers have other names, or it is a checkpoint of another model"
+        hint = differ if in_checkpoint != in_model else other
         message = f"no value would be restored from {stored.source}"
         yield Problem(message, hint=f"{hint}; allow_empty: true allows it")
 

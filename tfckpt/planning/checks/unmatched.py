@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.checks.hints import RenameHints
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
@@ -79,7 +78,7 @@ class Unmatched:
         self.expect_missing = Rules(policy, "expect_missing")
         self.expect_unexpected = Rules(policy, "expect_unexpected")
 
-    def missing(self, live: Entry, moved: Mapping[str, str], renamed: RenameHints) -> Step:
+    def missing(self, live: Entry, moved: Mapping[str, str]) -> Step:
         """The step of a live value without a stored one; ``moved``: stored name → its rule."""
         variable = live.of or live.name
         sources = self._unnamed.ambiguity, self._unnamed.orders.ambiguity
@@ -103,10 +102,7 @@ class Unmatched:
             self.expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
         )
-        expected = self.expect_missing.every(live.name) is not None
-        hint = ("" if expected else renamed.of(live)) or (
-            hint if severity is Severity.ERROR else ""
-        )
+        hint = hint if severity is Severity.ERROR else ""
         return Step(Status.MISSING, live.name, "", live, None, severity, reason, hint)
 
     def _why_missing(self, live: Entry, moved: Mapping[str, str]) -> tuple[str, str]:
@@ -132,25 +128,23 @@ class Unmatched:
             reason = self.seeds.ambiguity(live) or "not in the checkpoint"
         return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
 
-    def unexpected(
-        self, stored: Entry, reason: str, renamed: RenameHints, target: str = ""
-    ) -> Step:
+    def unexpected(self, stored: Entry, reason: str, target: str = "") -> Step:
         """The step of an unused stored value; ``reason`` is ``""`` if its name explains it."""
         severity, why = self._severity(
             stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self.expect_unexpected
         )
         hint = ""
         if severity is Severity.ERROR:
-            hint = renamed.of(stored) or _UNEXPECTED_HINT
+            hint = _UNEXPECTED_HINT
             if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
                 why = "the checkpoint has optimizer state, but the model has no optimizer"
                 hint = f"compile the model, or {self._weights_alone}"
             elif not reason and is_adapter(stored.name):
-                hint = renamed.of(stored) or ADAPTERS_HINT
+                hint = ADAPTERS_HINT
             elif not reason and (top := _top(stored.name)) in self._absent_objects:
                 why = f"no object was passed as {top!r}"
                 selectors = ", ".join(f'"{each}/**"' for each in self._absent_objects)
-                hint = renamed.of(stored) or (
+                hint = (
                     f"pass it as {top}=…, or leave it in the checkpoint: "
                     f"exclude_checkpoint: [{selectors}]"
                 )

@@ -106,12 +106,17 @@ class _Order:
             return
         counts = [Counter(unit.sizes for unit in side) for side in (old, new)]
         for one, other in zip(old, new, strict=True):
-            if self._fit(one, other) is None:
+            if self._fit(one, other) is None or self._is_elsewhere(one):
                 continue
             only = all(count[one.sizes] == 1 for count in counts)
             says_nothing = one.automatic or other.automatic
             if only or (says_nothing and not self._weak and other.path not in self._suspects):
                 yield one, other
+
+    def _is_elsewhere(self, unit: Unit) -> bool:
+        """Whether a layer of its shapes was added or removed, and the order is of little worth."""
+        old, new = (sum(u.sizes == unit.sizes for u in side) for side in (self._stored, self._live))
+        return self._weak and old != new
 
 
 def _lone(stored: Sequence[Unit], live: Sequence[Unit]) -> list[tuple[int, int]]:

@@ -16,7 +16,15 @@ from tfckpt.planning.suggested import Choice
 from tfckpt.planning.suggestion.order import by_order
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.units import CLASS, MODEL
-from tfckpt.planning.suggestion.words import UNUSED, likeness, means, numbers, template
+from tfckpt.planning.suggestion.words import (
+    UNUSED,
+    distinct,
+    likeness,
+    means,
+    numbers,
+    template,
+    words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
 _LIKE, _MARGIN = 0.5, 0.1
 _MOST_LEVELS = 20
+_UNKNOWN = "equal shapes, and neither names nor order tell them apart"
 _INDEX = re.compile(r"(\A|/)vars/\d+\Z")
 _MOST = 20_000  # comparisons of names among layers that fit alike
 
@@ -133,13 +142,9 @@ class _Pairing:
             rest = tuple(unit.path for unit in fitting if unit.path not in used)
             if path not in chosen and rest:
                 evidence = _evidence(path, named, ordered)
-                choices.append(Choice(path, rest, evidence, self._rule(rest[0], path)))
+                rule = _rule(self._fits[rest[0], path] or {}, rest[0], path)
+                choices.append(Choice(path, rest, evidence, rule))
         return names, choices
-
-    def _rule(self, stored: str, live: str) -> tuple[str, str]:
-        names = self._fits[stored, live] or {}
-        rules = rename_rules(names, names, names.values()) or [(f"{stored}/**", f"{live}/**")]
-        return rules[0]
 
     def _unordered(self, live: Unit, stored: Unit) -> bool:
         """Whether no order of layers could tell that they are two."""
@@ -191,12 +196,35 @@ class _Pairing:
         return all(self._fit(a, b) is not None for a, b in zip(old, new, strict=True))
 
 
+def fitting(stored: Sequence[Unit], live: Sequence[Unit]) -> Iterator[Choice]:
+    """A choice for each live unit that a stored one fits."""
+    by_sizes: dict[object, list[Unit]] = {}
+    for unit in stored:
+        by_sizes.setdefault(_sizes(unit), []).append(unit)
+    for unit in live:
+        fits = [one for one in by_sizes.get(_sizes(unit), ()) if fitted(one, unit) is not None]
+        if fits:
+            rule = _rule(fitted(fits[0], unit) or {}, fits[0].path, unit.path)
+            yield Choice(unit.path, tuple(one.path for one in fits), _UNKNOWN, rule)
+
+
+def _rule(names: Mapping[str, str], stored: str, live: str) -> tuple[str, str]:
+    return (rename_rules(names, names, names.values()) or [(f"{stored}/**", f"{live}/**")])[0]
+
+
 def _mutual(
     old: Sequence[Group], new: Sequence[Group], fits: Callable[[Group, Group], bool]
 ) -> Iterator[tuple[Group, Group]]:
     """Pairs of groups that are each other's likest by far, or of several that alone fit."""
+    paths = [[group[0].path for group in groups] for groups in (old, new)]
+    if not all(paths):
+        return
+    tellings = [
+        [[words(path) for path in each] for each in paths],
+        [distinct(each) for each in paths],
+    ]
     scores = {
-        (i, j): likeness(template(one[0].path), template(other[0].path))
+        (i, j): max(likeness(told[0][i], told[1][j]) for told in tellings)
         for i, one in enumerate(old)
         for j, other in enumerate(new)
         if fits(one, other)
@@ -296,4 +324,4 @@ def _evidence(path: str, named: Mapping[str, str], ordered: Mapping[str, str]) -
         for what, verb, source in (("name", "is like", named), ("position", "is that of", ordered))
         if path in source
     ]
-    return " and ".join(says) or "equal shapes, and neither names nor order tell them apart"
+    return " and ".join(says) or _UNKNOWN

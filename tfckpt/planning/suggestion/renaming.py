@@ -24,7 +24,10 @@ _ESCAPED = re.compile(r"([.^$+{}|()])")
 
 
 def rename_rules(
-    pairs: Mapping[str, str], stored: Collection[str], live: Collection[str]
+    pairs: Mapping[str, str],
+    stored: Collection[str],
+    live: Collection[str],
+    done: Collection[str] = (),
 ) -> list[Rule] | None:
     r"""The rules, as (checkpoint, model); None if there are none, or finding them takes too long.
 
@@ -32,6 +35,7 @@ def rename_rules(
         pairs: stored name → live name, of all values that are to be restored.
         stored: all stored names; one that is not in ``pairs`` must not be moved to a live name.
         live: all live names.
+        done: stored names that other rules map already.
 
     >>> names = {f"model/net/a/{n}": f"model/b/{n}" for n in ("kernel", "bias")}
     >>> rename_rules(names, names, names.values())
@@ -40,7 +44,7 @@ def rename_rules(
     >>> rename_rules(names, names, names.values())
     [('**/weights', '**/kernel')]
     """
-    missing = {old: new for old, new in pairs.items() if old != new}
+    missing = {old: new for old, new in pairs.items() if old != new and old not in done}
     if any(map(_SPECIAL.search, (*missing, *missing.values()))):
         return None
     rest, targets = set(stored), set(live)
@@ -50,7 +54,7 @@ def rename_rules(
             sources.setdefault(rule, []).append(old)
     rules: list[Rule] = []
     work = 0
-    places = {old: index for index, old in enumerate(missing)}
+    places = {old: index for index, old in enumerate(stored)}
     for rule in sorted(sources, key=lambda rule: _rank(rule, sources[rule], places)):
         if not missing:
             break

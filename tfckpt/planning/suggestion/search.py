@@ -19,15 +19,16 @@ from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Suggestion
 from tfckpt.planning.suggestion.adapting import adapt_rules
 from tfckpt.planning.suggestion.leaving import selectors
-from tfckpt.planning.suggestion.pairing import pair
+from tfckpt.planning.suggestion.pairing import fitting, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
-from tfckpt.planning.suggestion.units import units
+from tfckpt.planning.suggestion.units import Unit, holder_of, units
 from tfckpt.planning.suggestion.words import UNUSED
 
 if TYPE_CHECKING:
-    from tfckpt.core.inventory import Inventory
+    from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.adaptation.operations import PlanContext
     from tfckpt.planning.plan import Plan
+    from tfckpt.planning.suggested import Choice
     from tfckpt.planning.suggestion.pairing import Pairing
     from tfckpt.policy import Policy
 
@@ -84,6 +85,8 @@ class _Search:
             return Suggestion(changes, None, None, choices, gave_up=pairing.gave_up)
         changes, plan = self._cast(changes, plan)
         changes, plan = self._with_optimizer(changes, plan)
+        if choices := self._open(plan):
+            return Suggestion(changes, choices=choices, gave_up=pairing.gave_up)
         changes, plan, left = self._without_rest(changes, plan)
         if not plan.ok or not self._is_same_model(plan):
             return Suggestion({}, gave_up=pairing.gave_up) if pairing.gave_up else None
@@ -98,7 +101,7 @@ class _Search:
             if isinstance(value, Mapping):
                 keys[key] = {**(before or {}), **value}
             elif isinstance(value, list):
-                keys[key] = [*value, *(before or ())]
+                keys[key] = [*(before or ()), *value]
             else:
                 keys[key] = value
         return type(self._policy)(**keys)
@@ -126,16 +129,17 @@ class _Search:
         return pair(old, new, matched, suspects)
 
     def _placed(self, base: Plan, pairing: Pairing) -> tuple[dict[str, Any], Plan]:
-        """By position if that does the same as the pairs, else by rules."""
+        """By one rule, or by position if that does the same as the pairs, or by several rules."""
         if not pairing.names:
             return {}, base
-        wanted = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
-        wanted = {**wanted, **pairing.names, **self._seeds(base)}
-        by_position = {"match": "structure"}
-        plan = self._planned(by_position)
-        if plan is not None and _weights(plan).items() >= wanted.items():
-            return by_position, plan
-        names = rename_rules(wanted, self._stored.entries, self._live.entries)
+        done = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
+        wanted = {**done, **pairing.names, **self._seeds(base)}
+        names = rename_rules(wanted, self._stored.entries, self._live.entries, done)
+        if names is None or len(names) > 1:
+            by_position = {"match": "structure"}
+            plan = self._planned(by_position)
+            if plan is not None and _weights(plan).items() >= wanted.items():
+                return by_position, plan
         if names is None:
             return {}, base
         changes: dict[str, Any] = {}
@@ -187,6 +191,17 @@ class _Search:
             if not any(step.entry.role in _OF_OPTIMIZERS for step in found.errors):
                 return better, found
         return changes, plan
+
+    def _open(self, plan: Plan) -> tuple[Choice, ...]:
+        """What is left on both sides and fits, though nothing says that it is the same."""
+        left: tuple[dict[str, dict[str, Entry]], ...] = ({}, {})
+        for step in plan.errors:
+            for entry, side in zip((step.stored, step.live), left, strict=True):
+                if entry is not None and entry.role is Role.WEIGHT:
+                    path = holder_of(entry.name)
+                    side.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
+        stored, live = ([Unit(path, values) for path, values in side.items()] for side in left)
+        return tuple(fitting(stored, live))
 
     def _without_rest(
         self, changes: dict[str, Any], plan: Plan

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
 
-MODEL, CLASS, ATTRIBUTES = _WORTH = ("model", "class", "attributes")
+MODEL, CLASS, ATTRIBUTES, NO_ORDER = _WORTH = ("model", "class", "attributes", "")
 Sizes = tuple[tuple[int, ...], ...]
 
 
@@ -30,10 +30,10 @@ class Unit:
         values: its weights, by the rest of their names: ``cell/kernel``.
         kind: its class in snake case, ``""`` if unknown.
         automatic: whether its name says nothing about it.
-        at: its position, of all layers below one root; () if unknown.
+        at: its position among all layers below one root; () if unknown.
         order: what the position is worth: ``model`` if it is that in functional and sequential
             models, ``class`` if it counts among the layers of its class only, ``attributes`` if it
-            is the order in which a model or a program made its layers.
+            is that of a model's attributes, ``""`` if it is none.
         listed: all its weights, if they are known by their index too; else ().
     """
 
@@ -111,6 +111,15 @@ def _unit_of(name: str, places: Mapping[str, _Place]) -> str:
         if name[:end] in places:
             return name[:end]
         end = name.rfind("/", 0, end)
+    return holder_of(name)
+
+
+def holder_of(name: str) -> str:
+    """What holds a value, by its name; PyTorch separates levels by dots.
+
+    >>> holder_of("model/dense/kernel"), holder_of("model/encoder.layer.0.query.weight")
+    ('model/dense', 'model/encoder.layer.0.query')
+    """
     return re.split(r"[/.][^/.]*\Z", name)[0]
 
 
@@ -122,8 +131,8 @@ def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
     }
     for path, layers in inventory.sequences.items():
         if not all(layer.name.isdecimal() for layer in layers):  # an index is a name
-            order = MODEL if path not in inventory.unordered else CLASS
-            order = ATTRIBUTES if order == CLASS and path not in inventory.listed else order
+            listed = CLASS if path in inventory.listed else NO_ORDER
+            order = listed if path in inventory.unordered else MODEL
             orders[path] = [(f"{path}/{layer.name}", layer, order) for layer in layers]
     inner = {child for order in orders.values() for child, _, _ in order}
     pending: list[tuple[str, tuple[int, ...], str]]
@@ -135,4 +144,5 @@ def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
             if child in orders and child != path:
                 pending.append((child, (*above, index), weakest))
             else:
-                yield child, _Place(layer, (*above, index), weakest, path in inventory.members)
+                at = (*above, index) if weakest else ()
+                yield child, _Place(layer, at, weakest, path in inventory.members)

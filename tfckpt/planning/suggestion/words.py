@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # A variable's name in other libraries → what Keras calls it.
 _MEANINGS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -67,6 +67,7 @@ _SAME = MappingProxyType(
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _CLOSE = 0.75
+Words = tuple[str, ...]
 UNUSED = frozenset({"num_batches_tracked"})
 """Names of variables that other libraries keep, and Keras has not."""
 
@@ -103,7 +104,7 @@ def template(path: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def words(path: str) -> tuple[str, ...]:
+def words(path: str) -> Words:
     """The words of a path below its first component, without numbers.
 
     >>> words("model/encoder.layer.0.attn.q"), words("model/txtEncoder/fc_1")
@@ -114,14 +115,25 @@ def words(path: str) -> tuple[str, ...]:
     return tuple(_SAME.get(each, each) for each in found)
 
 
+def distinct(paths: Sequence[str]) -> list[Words]:
+    """The words of each path that not all of them have.
+
+    >>> distinct(["model/self/query", "model/self/key"]), distinct(["model/query"])
+    ([('query',), ('key',)], [('query',)])
+    """
+    each = list(map(words, paths))
+    common = set(each[0]).intersection(*each) if len(each) > 1 else set()
+    return [tuple(word for word in found if word not in common) for found in each]
+
+
 @lru_cache(maxsize=1 << 16)
-def likeness(stored: str, live: str) -> float:
+def likeness(stored: Words, live: Words) -> float:
     """From 0 to 1: how many of the words of two paths are the same, or nearly.
 
-    >>> likeness("model/old_encoder", "model/enc_2"), likeness("model/stem", "model/head")
+    >>> likeness(("old", "encoder"), ("encoder",)), likeness(("stem",), ("head",))
     (0.6666666666666666, 0.0)
     """
-    old, new = list(words(stored)), list(words(live))
+    old, new = list(stored), list(live)
     if not old or not new:
         return 0.0
     total = len(old) + len(new)
