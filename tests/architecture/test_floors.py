@@ -22,7 +22,9 @@ PACKAGE = PROJECT / "tfckpt"
 FLOORS: list[set[str]] = [
     {"errors", "version"},
     {"core"},
-    {"policy", "stored/io"},
+    {"policy/base", "stored/io"},
+    {"policy/adaptations"},
+    {"policy"},
     {"stored/paths"},
     {"stored/bundles/encoding"},
     {"stored/bundles"},

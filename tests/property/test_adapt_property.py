@@ -20,8 +20,8 @@ from tfckpt.core.dtypes import can_cast, holds
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.live.restoring.adapt import adapted
 from tfckpt.planning import Status, make_plan
-from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.policy import Policy
+from tfckpt.policy.adaptations.operation import PlanContext
 from tfckpt.stored.io.word_list import read_words
 
 SIZES = st.integers(1, 4)

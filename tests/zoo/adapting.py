@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
-from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.policy import Policy
+from tfckpt.policy.adaptations.operation import PlanContext
 
 if TYPE_CHECKING:
     from tfckpt.planning import Plan

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
-from tfckpt.planning.adaptation.operations import PlanContext
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
 from tfckpt.planning.checks.completeness import (
@@ -37,6 +36,7 @@ from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Rules, also_known, by_role
 from tfckpt.planning.matching.unnamed_layers import Unnamed
 from tfckpt.planning.plan import Plan
+from tfckpt.policy.adaptations.operation import PlanContext
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from tfckpt.policy.fields import (
+from tfckpt.policy.base.fields import (
     FileName,
     Listed,
     Model,
@@ -29,8 +29,8 @@ from tfckpt.policy.fields import (
     Positive,
     fault,
 )
+from tfckpt.policy.base.messages import ABOVE, did_you_mean, show_value
 from tfckpt.policy.manager import Manager  # noqa: TC001 (pydantic reads it)
-from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
 from tfckpt.policy.policy import Policy
 
 if TYPE_CHECKING:

@@ -19,10 +19,17 @@ from pydantic import ValidationError
 
 from tfckpt.core.nearby import nearby
 from tfckpt.errors import PolicyError, Problem
+from tfckpt.policy.base.fields import Model
+from tfckpt.policy.base.messages import (
+    ConfigFault,
+    Path,
+    did_you_mean,
+    keys_of,
+    problems_of,
+    show_value,
+)
 from tfckpt.policy.config import Config
 from tfckpt.policy.environment import expand_variables
-from tfckpt.policy.fields import Model
-from tfckpt.policy.messages import ConfigFault, Path, did_you_mean, keys_of, problems_of, show_value
 from tfckpt.policy.policy import Policy, RuleLocations
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
 

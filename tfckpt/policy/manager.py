@@ -17,8 +17,17 @@ from pydantic import (
     model_validator,
 )
 
-from tfckpt.policy.fields import Count, FileName, Listed, Model, PathText, Positive, Text, fault
-from tfckpt.policy.messages import did_you_mean, show_value
+from tfckpt.policy.base.fields import (
+    Count,
+    FileName,
+    Listed,
+    Model,
+    PathText,
+    Positive,
+    Text,
+    fault,
+)
+from tfckpt.policy.base.messages import did_you_mean, show_value
 
 # The first two cannot be caught. The others signal an error in the process itself, and Python's
 # handler never runs: the error repeats, or the process ends.

@@ -28,8 +28,8 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
 
-from tfckpt.policy.adaptations import Adapt  # noqa: TC001 - pydantic reads it
-from tfckpt.policy.fields import (
+from tfckpt.policy.adaptations.kinds import Adapt  # noqa: TC001 - pydantic reads it
+from tfckpt.policy.base.fields import (
     Count,
     Listed,
     Model,

@@ -12,7 +12,7 @@ import math
 import re
 from typing import Final
 
-from tfckpt.policy.messages import short
+from tfckpt.policy.base.messages import short
 
 MAX_DIGITS: Final = 100
 

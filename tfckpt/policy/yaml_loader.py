@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from tfckpt.errors import PolicyError, Problem
-from tfckpt.policy.messages import Path, short
+from tfckpt.policy.base.messages import Path, short
 from tfckpt.policy.scalars import AmbiguousScalarError, read_word
 
 MAX_BYTES: Final = 1 << 20

@@ -16,7 +16,7 @@ import tfckpt
 from tfckpt.cli.arguments.command import Arguments, UsageError
 from tfckpt.cli.arguments.load_model import load_objects
 from tfckpt.planning import Severity
-from tfckpt.policy.messages import short
+from tfckpt.policy.base.messages import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Applies the changes of a plan to values before they are assigned.
 
-NumPy does everything except ``resize``, which is ``tf.image.resize`` (in float32), and
-initializers, which are Keras's.
+The kinds of rules are in ``policy/adaptations``; here is what they need of TensorFlow, which
+interpolates (in float32), of Keras, which has the initializers, and of the program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import random
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,16 +21,16 @@ from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.restoring.registered_functions import FUNCTIONS
 from tfckpt.live.variables.flavors import flavors
 from tfckpt.live.variables.variables import raw
-from tfckpt.planning.adaptation.change import show_shape
-from tfckpt.planning.adaptation.operations import PlanContext
-from tfckpt.policy import adaptations
+from tfckpt.policy.adaptations.fill import Pad, Vocabulary
+from tfckpt.policy.adaptations.kinds import KINDS
+from tfckpt.policy.adaptations.operation import PlanContext, show_shape
 from tfckpt.stored.io.word_list import read_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.planning import Step
-    from tfckpt.planning.adaptation.change import Change, ValueSpec
+    from tfckpt.planning.adaptation.change import Change
     from tfckpt.policy import Policy
 
 _WORDS = {"initialize", "zeros", "mean"}
@@ -45,7 +45,7 @@ def plan_context(policy: Policy) -> PlanContext:
     files = dict.fromkeys(
         path
         for rule in policy.adapt
-        if isinstance(rule, adaptations.Vocabulary)
+        if isinstance(rule, Vocabulary)
         for path in (rule.old, rule.new)
     )
     words = {path: read_words(path, files_of(path)) for path in files}
@@ -58,9 +58,9 @@ def plan_context(policy: Policy) -> PlanContext:
 
 def _initializer_names(policy: Policy) -> Iterator[str]:
     for rule in policy.adapt:
-        if isinstance(rule, adaptations.Pad) and isinstance(rule.value, str):
+        if isinstance(rule, Pad) and isinstance(rule.value, str):
             yield rule.value
-        elif isinstance(rule, adaptations.Vocabulary):
+        elif isinstance(rule, Vocabulary):
             yield rule.missing
 
 
@@ -96,72 +96,70 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
     """
     values = list(values)
     for change in step.changes:
+        apply = KINDS[change.how].apply
         if len(change.after) < len(change.before):
-            values = [_join(step.name, change, values)]
+            values = [apply(values, _Planned(step.name, change, 0, variable))]
             continue
-        for i, kind in enumerate(change.after):  # one by one, to free each old one
-            operation = _Operation(step.name, change, change.options[i], kind, variable)
-            values[i] = _OPERATIONS[change.how](values[i], operation)
+        for i in range(len(change.after)):  # one by one, to free each old one
+            values[i] = apply(values[i : i + 1], _Planned(step.name, change, i, variable))
     return values[0]
 
 
-class _Operation(NamedTuple):
-    """One operation on one value.
+class _Planned:
+    """One operation on one value, or on several that are joined.
 
-    Attributes:
+    Args:
         name: canonical name of the variable.
         change: the change in the plan.
-        options: the resolved options for this value.
-        to: the dtype and shape of the result.
+        index: of the result among those of the change.
         variable: the variable, for ``fill: initialize``.
     """
 
-    name: str
-    change: Change
-    options: Mapping[str, Any]
-    to: ValueSpec
-    variable: Any
+    def __init__(self, name: str, change: Change, index: int, variable: Any) -> None:
+        self.options = change.options[index]
+        self.rows = change.rows
+        self.to = change.after[index]
+        self.dtype = np.dtype(tf.as_dtype(self.to.dtype).as_numpy_dtype)
+        self._name = name
+        self._variable = variable
 
-    @property
-    def dtype(self) -> Any:
-        return _numpy_dtype(self.to)
+    def cast(self, value: Any) -> Any:
+        return cast_value(self._name, value, self.dtype, lossy=self.options["casting"] == "any")
 
+    def image_resized(self, image: Any, sizes: Sequence[int]) -> Any:
+        return np.asarray(tf.image.resize(image, sizes, self.options["method"]))
 
-def _numpy_dtype(kind: ValueSpec) -> Any:
-    return np.dtype(tf.as_dtype(kind.dtype).as_numpy_dtype)
+    def called(self, values: Sequence[Any]) -> Any:
+        function = self.options["name"]
+        try:
+            result = np.asarray(FUNCTIONS[function](*values))
+        except Exception as error:
+            raise RestoreError(
+                f"{self._name}: the function registered as {function!r} failed, and nothing was "
+                f"changed: {type(error).__name__}: {error}"
+            ) from error
+        if (result.shape, result.dtype) != (self.to.shape, self.dtype):
+            raise RestoreError(
+                f"{self._name}: the function registered as {function!r} returned "
+                f"{result.dtype.name} {show_shape(result.shape)}, but the model needs "
+                f"{self.to.dtype} {show_shape(self.to.shape)}; nothing was changed"
+            )
+        return result
 
-
-def _join(name: str, change: Change, values: Sequence[Any]) -> Any:
-    (options,), (to,) = change.options, change.after
-    if change.how == "concat":
-        return np.concatenate(values, axis=options["axis"])
-    return _call(name, options["name"], to, values)
-
-
-def _call(name: str, function: str, to: ValueSpec, values: Sequence[Any]) -> Any:
-    try:
-        result = np.asarray(FUNCTIONS[function](*values))
-    except Exception as error:
-        raise RestoreError(
-            f"{name}: the function registered as {function!r} failed, and nothing was changed: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    if (result.shape, result.dtype) != (to.shape, _numpy_dtype(to)):
-        raise RestoreError(
-            f"{name}: the function registered as {function!r} returned {result.dtype.name} "
-            f"{show_shape(result.shape)}, but the model needs {to.dtype} {show_shape(to.shape)}; "
-            "nothing was changed"
-        )
-    return result
-
-
-def _function(value: Any, operation: _Operation) -> Any:
-    return _call(operation.name, operation.options["name"], operation.to, [value])
-
-
-def _cast(value: Any, operation: _Operation) -> Any:
-    lossy = operation.options["casting"] == "any"
-    return cast_value(operation.name, value, operation.dtype, lossy=lossy)
+    def filled(self) -> Any:
+        fill = self.options["fill"]
+        if not isinstance(fill, str):
+            return np.full(self.to.shape, fill, self.dtype)
+        if fill == "initialize":
+            return np.array(raw(self._variable).numpy())
+        try:
+            result = _initializer(fill)(self.to.shape, dtype=self.to.dtype)
+            return np.array(result, self.dtype)
+        except Exception as error:
+            raise RestoreError(
+                f"{self._name}: the initializer {fill!r} failed for the shape "
+                f"{show_shape(self.to.shape)}, and nothing was changed: {error}"
+            ) from error
 
 
 def cast_value(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
@@ -177,110 +175,6 @@ def cast_value(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any
             f"{name}: {error}; nothing was changed",
             hint="exclude it, or give the variable a wider dtype",
         ) from None
-
-
-def _transpose(value: Any, operation: _Operation) -> Any:
-    return value.transpose(operation.options["axes"])
-
-
-def _reshape(value: Any, operation: _Operation) -> Any:
-    return value.reshape(operation.options["shape"])
-
-
-def _slice(value: Any, operation: _Operation) -> Any:
-    return value[_box(operation.options["start"], operation.options["size"])]
-
-
-def _pad(value: Any, operation: _Operation) -> Any:
-    whole = _filled(operation)
-    whole[_box(operation.options["before"], value.shape)] = value
-    return whole
-
-
-def _vocabulary(value: Any, operation: _Operation) -> Any:
-    axis, fill = operation.options["axis"], operation.options["fill"]
-    rows = np.asarray(operation.change.rows, np.int64)
-    if (rows >= 0).all():
-        return np.take(value, rows, axis)
-    before = (slice(None),) * axis
-    if fill == "mean":
-        first, last = operation.options["words"]
-        words = value[(*before, slice(first, last))]
-        whole = np.empty(operation.to.shape, operation.dtype)
-        mean = words.mean(axis, dtype=np.float64, keepdims=True)
-        whole[(*before, rows < 0)] = mean.astype(operation.dtype)
-    else:
-        whole = _filled(operation)
-    whole[(*before, rows >= 0)] = np.take(value, rows[rows >= 0], axis)
-    return whole
-
-
-def _tile(value: Any, operation: _Operation) -> Any:
-    axis, divisor = operation.options["axis"], operation.options["divisor"]
-    if axis is not None:
-        value = np.expand_dims(value, axis)
-    if divisor != 1:
-        value = (value / divisor).astype(value.dtype)
-    return np.tile(value, operation.options["times"])
-
-
-def _resize(value: Any, operation: _Operation) -> Any:
-    options = operation.options
-    method = options["method"]
-    if "grid" not in options:
-        return _interpolated(value, options["axes"], options["sizes"], method)
-    kept, grid = options["prefix"], options["grid"]
-    *above, _, last = value.shape
-    positions = value[..., kept:, :].reshape((*above, *grid, last))
-    axes = tuple(range(len(above), len(above) + len(grid)))
-    result = _interpolated(positions, axes, options["to_grid"], method)
-    return np.concatenate([value[..., :kept, :], result.reshape((*above, -1, last))], axis=-2)
-
-
-def _interpolated(value: Any, axes: Sequence[int], sizes: Sequence[int], method: str) -> Any:
-    """Resize one or two axes as rows and columns of one image, with all other axes as channels."""
-    front = tuple(range(len(axes)))
-    moved = np.moveaxis(value, axes, front)
-    rest = moved.shape[len(axes) :]
-    rows, columns = (*moved.shape[: len(axes)], 1)[:2]
-    image = np.ascontiguousarray(moved).reshape((1, rows, columns, -1))
-    result = np.asarray(tf.image.resize(image, (*sizes, 1)[:2], method))
-    return np.moveaxis(result.reshape((*sizes, *rest)), front, axes).astype(value.dtype)
-
-
-_OPERATIONS: Mapping[str, Callable[[Any, _Operation], Any]] = {
-    "cast": _cast,
-    "function": _function,
-    "pad": _pad,
-    "reshape": _reshape,
-    "resize": _resize,
-    "slice": _slice,
-    "split": _slice,
-    "tile": _tile,
-    "transpose": _transpose,
-    "vocabulary": _vocabulary,
-}
-
-
-def _box(start: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
-    return tuple(slice(first, first + many) for first, many in zip(start, size, strict=True))
-
-
-def _filled(operation: _Operation) -> Any:
-    """A new array of the target shape, filled as the options say."""
-    fill = operation.options["fill"]
-    if not isinstance(fill, str):
-        return np.full(operation.to.shape, fill, operation.dtype)
-    if fill == "initialize":
-        return np.array(raw(operation.variable).numpy())
-    try:
-        result = _initializer(fill)(operation.to.shape, dtype=operation.to.dtype)
-        return np.array(result, operation.dtype)
-    except Exception as error:
-        raise RestoreError(
-            f"{operation.name}: the initializer {fill!r} failed for the shape "
-            f"{show_shape(operation.to.shape)}, and nothing was changed: {error}"
-        ) from error
 
 
 def _initializer(name: str) -> Any:

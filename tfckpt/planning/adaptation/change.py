@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.policy.adaptations.operation import ValueSpec, show_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from tfckpt.core.inventory import Shape
-
-
-class ValueSpec(NamedTuple):
-    """Shape and dtype of a value between two operations."""
-
-    shape: Shape
-    dtype: str
-
-
-class Impossible(Exception):  # noqa: N818 - control flow, never reaches a user
-    """A value cannot be adapted by a rule; with the reason and a hint."""
-
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,15 +48,6 @@ class Change:
             "before": [_plain(kind) for kind in self.before],
             "after": [_plain(kind) for kind in self.after],
         }
-
-
-def show_shape(shape: Iterable[int]) -> str:
-    """A shape as reports show it.
-
-    >>> show_shape((4,)), show_shape((2, 3))
-    ('(4)', '(2, 3)')
-    """
-    return f"({', '.join(map(str, shape))})"
 
 
 def _show(kinds: Iterable[ValueSpec], *, typed: bool) -> str:

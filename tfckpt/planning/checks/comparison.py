@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import can_cast, castable
 from tfckpt.core.inventory import Role
-from tfckpt.planning.adaptation.change import Change, Impossible, ValueSpec
 from tfckpt.planning.checks import datasets, vocabularies
 from tfckpt.planning.checks.step import Severity, Status, Step
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
 from tfckpt.planning.matching.structure import Layers
+from tfckpt.policy.adaptations.operation import Impossible, ValueSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfckpt.core.inventory import Dataset, Entry, Inventory
+    from tfckpt.planning.adaptation.change import Change
     from tfckpt.planning.adaptation.pipeline import Adaptations
     from tfckpt.planning.matching.renames import Renames
     from tfckpt.planning.matching.routing import Route

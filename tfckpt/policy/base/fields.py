@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from tfckpt.core.selectors import Selector, compile_rename
 from tfckpt.errors import PolicyError
-from tfckpt.policy.messages import problems_of
+from tfckpt.policy.base.messages import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
