@@ -129,7 +129,7 @@ def suggest(
 ) -> Suggestion | None:
     """What makes a refused restore possible, with the fewest lines of policy; assigns nothing.
 
-    Takes the arguments of :func:`restore`. Its ``policy`` restores what can be told to be the same;
+    Takes the arguments of :func:`restore`. Its ``policy`` restores what is certain to be the same;
     it is None where a person must first make one of its ``choices``. The suggestion is None if
     :func:`restore` is not refused, or if the checkpoint seems to be one of another model.
 

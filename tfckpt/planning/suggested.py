@@ -20,7 +20,7 @@ _SHOWN = 5
 _PLAIN = re.compile(r"[A-Za-z_]+|0|[1-9][0-9]*")
 
 
-class Choice(NamedTuple):
+class Candidates(NamedTuple):
     """A layer of the model that may be one of several, or none, of the checkpoint.
 
     Attributes:
@@ -52,7 +52,7 @@ class Suggestion:
     changes: Mapping[str, Any]
     policy: Policy | None = None
     plan: Plan | None = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Candidates, ...] = ()
     left: str = ""
     gave_up: str = ""
 

@@ -237,7 +237,7 @@ COMMANDS = (
         "tfckpt.cli.commands.policy:run_suggest",
         "PATH|DIR|CONFIG",
         "Find a policy that restores a checkpoint into a model.",
-        "Plans every policy that it tries; nothing is assigned. Layers that cannot be told apart "
+        "Plans every policy that it tries; nothing is assigned. Layers that nothing distinguishes "
         "are listed for you to decide. Exit status 1 if the restore would be refused and no "
         "policy was found.",
         (

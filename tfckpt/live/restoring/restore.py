@@ -25,6 +25,7 @@ from tfckpt.live.objects.collect import Live, collect, ungraphed
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.restoring.adapt import plan_context
 from tfckpt.live.restoring.apply import Undo, apply, check_values
+from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
 from tfckpt.live.variables.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
@@ -195,6 +196,7 @@ def _planned(
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)
+        policy = as_named(policy, stored_inventory, live_inventory, partial(_printed, choice))
         known = plan_context(policy) if policy.adapt else None
         plan = make_plan(policy, stored_inventory, live_inventory, known)
         search = partial(
@@ -214,6 +216,14 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
         refuse_absent(stored)
         stack.pop_all()
     return stored
+
+
+def _printed(choice: Choice) -> Inventory:
+    """The inventory that ``tfckpt inspect`` prints; empty for an average."""
+    if not isinstance(choice.place, str):
+        return Inventory("", {})
+    with open_checkpoint(choice.place, files=files_of(choice.place)) as stored:
+        return stored.inventory
 
 
 def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.suggested import Choice
+from tfckpt.planning.suggested import Candidates
 from tfckpt.planning.suggestion.order import by_order
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.units import CLASS, MODEL
@@ -52,7 +52,7 @@ class Pairing:
     """
 
     names: Mapping[str, str]
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Candidates, ...] = ()
     gave_up: str = ""
 
 
@@ -72,13 +72,13 @@ def pair(
     """
     names: dict[str, str] = {}
     while True:
-        found = _Pairing(stored, live, {**matched, **names}, suspects).run()
+        found = _Matcher(stored, live, {**matched, **names}, suspects).run()
         if not found.names:
             return dataclasses.replace(found, names=names)
         names |= found.names  # with these, others may be the only ones left
 
 
-class _Pairing:
+class _Matcher:
     def __init__(
         self,
         stored: Sequence[Unit],
@@ -118,7 +118,7 @@ class _Pairing:
         rivals: Mapping[str, Sequence[Unit]],
         named: Mapping[str, str],
         ordered: Mapping[str, str],
-    ) -> tuple[dict[str, str], list[Choice]]:
+    ) -> tuple[dict[str, str], list[Candidates]]:
         """The pairs that nothing speaks against; and the rest, for a person."""
         wanted = Counter(unit.path for fitting in rivals.values() for unit in fitting)
         paths = {unit.path: unit for unit in self._live}
@@ -143,7 +143,7 @@ class _Pairing:
             if path not in chosen and rest:
                 evidence = _evidence(path, named, ordered)
                 rule = _rule(self._fits[rest[0], path] or {}, rest[0], path)
-                choices.append(Choice(path, rest, evidence, rule))
+                choices.append(Candidates(path, rest, evidence, rule))
         return names, choices
 
     def _unordered(self, live: Unit, stored: Unit) -> bool:
@@ -196,7 +196,7 @@ class _Pairing:
         return all(self._fit(a, b) is not None for a, b in zip(old, new, strict=True))
 
 
-def fitting(stored: Sequence[Unit], live: Sequence[Unit]) -> Iterator[Choice]:
+def fitting(stored: Sequence[Unit], live: Sequence[Unit]) -> Iterator[Candidates]:
     """A choice for each live unit that a stored one fits."""
     by_sizes: dict[object, list[Unit]] = {}
     for unit in stored:
@@ -205,7 +205,7 @@ def fitting(stored: Sequence[Unit], live: Sequence[Unit]) -> Iterator[Choice]:
         fits = [one for one in by_sizes.get(_sizes(unit), ()) if fitted(one, unit) is not None]
         if fits:
             rule = _rule(fitted(fits[0], unit) or {}, fits[0].path, unit.path)
-            yield Choice(unit.path, tuple(one.path for one in fits), _UNKNOWN, rule)
+            yield Candidates(unit.path, tuple(one.path for one in fits), _UNKNOWN, rule)
 
 
 def _rule(names: Mapping[str, str], stored: str, live: str) -> tuple[str, str]:
@@ -219,12 +219,12 @@ def _mutual(
     paths = [[group[0].path for group in groups] for groups in (old, new)]
     if not all(paths):
         return
-    tellings = [
+    likely = [
         [[words(path) for path in each] for each in paths],
         [distinct(each) for each in paths],
     ]
     scores = {
-        (i, j): max(likeness(told[0][i], told[1][j]) for told in tellings)
+        (i, j): max(likeness(these[0][i], these[1][j]) for these in likely)
         for i, one in enumerate(old)
         for j, other in enumerate(new)
         if fits(one, other)

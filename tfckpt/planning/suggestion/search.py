@@ -3,7 +3,7 @@
 Each step of the search is a policy that is planned: what its plan still refuses says what to try
 next. First what goes where: by position, if that alone is right, else by rules. Then the optimizer
 and dtypes, and last what must be left out because nothing fits it. A layer that something fits is
-never left out: if it cannot be told which one it is, that is for a person to decide.
+never left out: where several fit and nothing distinguishes them, a person decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.adaptation.operations import PlanContext
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.suggested import Choice
+    from tfckpt.planning.suggested import Candidates
     from tfckpt.planning.suggestion.pairing import Pairing
     from tfckpt.policy import Policy
 
@@ -192,7 +192,7 @@ class _Search:
                 return better, found
         return changes, plan
 
-    def _open(self, plan: Plan) -> tuple[Choice, ...]:
+    def _open(self, plan: Plan) -> tuple[Candidates, ...]:
         """What is left on both sides and fits, though nothing says that it is the same."""
         left: tuple[dict[str, dict[str, Entry]], ...] = ({}, {})
         for step in plan.errors:
@@ -229,7 +229,7 @@ class _Search:
             paths = selectors(weights, self._live.entries.keys() - weights)
             left.append(f"{_listed(paths)} {'stays' if len(paths) == 1 else 'stay'} new")
         if changes.get("optimizer", {}).get("slots") == "reset":
-            left.append("the optimizer starts anew")
+            left.append("the optimizer starts from scratch")
         return better, found, "; ".join(left)
 
     def _better(
@@ -267,7 +267,7 @@ def _weights(plan: Plan) -> dict[str, str]:
 
 
 def _whole_layers(names: set[str], live: Inventory, plan: Plan) -> set[str]:
-    """With the other weights of their layers: half a head is none."""
+    """With the other weights of their layers: a head is restored whole or not at all."""
     weights = {name for name in names if live.entries[name].role is Role.WEIGHT}
     layers = {name.rpartition("/")[0] for name in weights}
     whole = {

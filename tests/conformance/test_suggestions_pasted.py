@@ -1,0 +1,360 @@
+"""Suggestions as people would use them: the restore is refused, the lines are pasted, it works.
+
+What must come out is read by other means: by TensorFlow, from the models that were saved, and for
+the corpus from `expected/<id>.json`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from conformance.test_corpus_rebuilds import (
+    Item,
+    basic_pitch,
+    check_weights,
+    deepconsensus,
+    dense,
+    music,
+)
+from safetensors.numpy import save_file
+from zoo.graphs import save, v1
+from zoo.pairs.build import Built, NotAModelError, start_anew
+from zoo.pairs.cases import case
+from zoo.pairs.verdicts import MISPLACED, REFUSED, SUSPECT, _held, _Judging, _save
+from zoo.variables import inner
+
+import tfckpt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+LAYERS = keras.layers
+ORDINALS = [
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+
+
+def pasted(path: str, model: Any) -> tfckpt.RestoreReport:
+    """Restore at first try, or by the YAML that the refusal ends with."""
+    if tfckpt.plan(path, model).ok:
+        return tfckpt.restore(path, model)
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(path, model)
+    assert refused.value.suggestion is not None, str(refused.value)
+    lead, _, code = str(refused.value).rpartition(":\n\n")
+    assert lead.split("\n\n")[-1].startswith("this policy restores ")
+    return tfckpt.restore(path, model, policy=yaml.safe_load(textwrap.dedent(code)))
+
+
+def equal(stored: Iterable[Any], live: Iterable[Any]) -> None:
+    for one, other in zip(stored, live, strict=True):
+        wanted = one if isinstance(one, np.ndarray) else np.asarray(inner(one))
+        np.testing.assert_array_equal(wanted, np.asarray(inner(other)))
+
+
+# --- the corpus: with automatic names, with names of one's own, and with attributes
+
+
+def renamed(k: Any, model: Any) -> Any:
+    """The same layers, each with a name that somebody chose."""
+    names = iter(ORDINALS)
+
+    def clone(layer: Any) -> Any:
+        config = layer.get_config()
+        if layer.weights:
+            config["name"] = next(names)
+        return type(layer).from_config(config)
+
+    return k.models.clone_model(model, clone_function=clone)
+
+
+def attributed(model: Any) -> Any:
+    """The same layers as attributes of a subclassed model."""
+
+    class Own(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            weighty = [layer for layer in model.layers if layer.weights]
+            for name, layer in zip(ORDINALS, weighty, strict=False):
+                config = {k: v for k, v in layer.get_config().items() if k != "name"}
+                made = type(layer).from_config(config)
+                made.build(layer.get_build_config()["input_shape"])
+                setattr(self, name, made)
+            self.built = True
+
+        def call(self, x: Any) -> Any:
+            return x
+
+    return Own()
+
+
+CORPUS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "tf2_lstm_md_configjson": (music, ""),
+    "tf2_deepconsensus_fc": (deepconsensus, "model/"),
+    "sm_tfx_keras": (lambda k: dense(k, 4, 8, 8, 3), ""),
+    "tuner_tfx_iris": (lambda k: dense(k, 4, 8, 8, 8, 3), ""),
+    "sm_basic_pitch": (basic_pitch, ""),
+    "sm_rust_keras_single": (
+        lambda k: dense(k, 5, 5, 5, 1, names=("test_in", None, "test_out")),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_the_corpus_with_automatic_names(name: str, flavour: Any, corpus: Any) -> None:
+    build, below = CORPUS[name]
+    item, model = Item(name), build(flavour)
+    pasted(item.path, model)
+    check_weights(item, model, below)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_the_corpus_with_names_of_ones_own(name: str, flavour: Any, corpus: Any) -> None:
+    build, below = CORPUS[name]
+    item, model = Item(name), renamed(flavour, build(flavour))
+    pasted(item.path, model)
+    check_weights(item, model, below)
+
+
+# Two or three of their layers have equal shapes, and attributes say nothing of the order.
+ALIKE = {"tuner_tfx_iris", "sm_rust_keras_single"}
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_the_corpus_with_attributes(name: str, corpus: Any) -> None:
+    build, below = CORPUS[name]
+    item, model = Item(name), attributed(build(keras))
+    if name in ALIKE:
+        with pytest.raises(tfckpt.RefusedError, match="neither names nor order") as refused:
+            tfckpt.restore(item.path, model)
+        assert refused.value.suggestion is None
+    else:
+        pasted(item.path, model)
+        check_weights(item, model, below)
+
+
+# --- keras.applications: the backbone goes on under another head
+
+FEW = ["MobileNetV2", "ResNet50"]
+MANY = [
+    "ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionResNetV2",
+    "InceptionV3", "MobileNet", "MobileNetV3Small", "NASNetMobile", "ResNet50V2", "VGG16", "VGG19",
+    "Xception",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [*FEW, *(pytest.param(name, marks=pytest.mark.long) for name in MANY)]
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_backbone_into_a_classifier_of_ones_own(name: str, nested: bool, tmp_path: Any) -> None:
+    make = getattr(keras.applications, name)
+    shape = (224, 224, 3) if name == "NASNetMobile" else (96, 96, 3)
+    whole = make(weights=None, input_shape=shape, classes=10)
+    path = str(tmp_path / "whole.weights.h5")
+    whole.save_weights(path)
+    keras.backend.clear_session()
+    backbone = make(weights=None, input_shape=shape, include_top=False, pooling="avg")
+    inputs = keras.Input(shape) if nested else backbone.input
+    features = backbone(inputs) if nested else backbone.output
+    model = keras.Model(inputs, LAYERS.Dense(5, name="mine")(features))
+    head = model.get_layer("mine").get_weights()
+    pasted(path, model)
+    equal(whole.weights[: len(backbone.weights)], backbone.weights)
+    np.testing.assert_equal(model.get_layer("mine").get_weights(), head)
+
+
+# --- TF1's Saver
+
+
+def slim(scope: str = "net") -> Callable[[], None]:
+    """Layers of TF-Slim, trained by Adam and averaged."""
+
+    def graph() -> None:
+        x = v1.placeholder(tf.float32, (None, 3))
+        for name, width in (("fc1", 4), ("fc2", 5), ("logits", 2)):
+            with v1.variable_scope(f"{scope}/{name}"):
+                kernel = v1.get_variable("weights", (x.shape[-1], width))
+                x = tf.matmul(x, kernel) + v1.get_variable("biases", (width,))
+        step = v1.train.get_or_create_global_step()
+        trained = v1.train.AdamOptimizer().minimize(tf.reduce_sum(x), step)
+        with tf.control_dependencies([trained]):
+            tf.train.ExponentialMovingAverage(0.9).apply(v1.trainable_variables())
+
+    return graph
+
+
+def network(*names: str, units: tuple[int, ...] = (4, 5, 2)) -> Any:
+    layers = [LAYERS.Dense(n, name=name) for n, name in zip(units, names, strict=True)]
+    return keras.Sequential([keras.Input((3,)), *layers])
+
+
+@pytest.mark.parametrize("names", [("fc1", "fc2", "logits"), ("x", "y", "z"), (None, None, None)])
+@pytest.mark.parametrize("version", [v1.train.SaverDef.V1, v1.train.SaverDef.V2])
+@pytest.mark.parametrize("optimizer", [False, True])
+def test_tf1_says_weights_and_biases(names: Any, version: Any, optimizer: bool, tmp_path) -> None:
+    saved = save(tmp_path / "model.ckpt-7", slim(), version=version)
+    model = network(*names)
+    if optimizer:
+        model.compile(keras.optimizers.Adam(), "mse")
+        model.optimizer.build(model.trainable_variables)
+    pasted(saved.path, model)
+    for layer, scope in zip(model.layers, ("fc1", "fc2", "logits"), strict=True):
+        equal((saved.values[f"net/{scope}/{w}"] for w in ("weights", "biases")), layer.weights)
+
+
+def test_tf1_with_a_head_of_another_size(tmp_path: Any) -> None:
+    saved = save(tmp_path / "model.ckpt-7", slim())
+    model = network("fc1", "fc2", "logits", units=(4, 5, 9))
+    report = pasted(saved.path, model)
+    equal((saved.values[f"net/fc2/{w}"] for w in ("weights", "biases")), model.layers[1].weights)
+    assert {s.name for s in report.plan.steps if s.status == "EXCLUDED" and s.name} == {
+        "model/logits/kernel",
+        "model/logits/bias",
+    }
+
+
+# --- PyTorch's names and axes
+
+
+def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
+    rng, width, inner_width = np.random.default_rng(0), 8, 32
+    tensors = {"embeddings.word_embeddings.weight": rng.normal(size=(50, width))}
+    square, wide = (width, width), (inner_width, width)
+    linear = {
+        "attention.self.query": square,
+        "attention.self.key": square,
+        "attention.self.value": square,
+        "attention.output.dense": square,
+        "intermediate.dense": wide,
+        "output.dense": wide[::-1],
+    }
+    for n in range(3):
+        for module, shape in linear.items():
+            tensors[f"encoder.layer.{n}.{module}.weight"] = rng.normal(size=shape)
+            tensors[f"encoder.layer.{n}.{module}.bias"] = rng.normal(size=shape[:1])
+        for module in ("attention.output.LayerNorm", "output.LayerNorm"):
+            for word in ("weight", "bias"):
+                tensors[f"encoder.layer.{n}.{module}.{word}"] = rng.normal(size=(width,))
+    tensors = {name: value.astype("float32") for name, value in tensors.items()}
+    save_file(tensors, str(tmp_path / "bert.safetensors"))
+    x = inputs = keras.Input((6,), dtype="int32")
+    x = LAYERS.Embedding(50, width, name="word_embeddings")(x)
+    ours = {
+        "query": "attention.self.query",
+        "key": "attention.self.key",
+        "value": "attention.self.value",
+        "attention_output": "attention.output.dense",
+        "intermediate": "intermediate.dense",
+        "output_dense": "output.dense",
+    }
+    for n in range(3):
+        for name in ("query", "key", "value", "attention_output"):
+            x = LAYERS.Dense(width, name=f"layer_{n}_{name}")(x)
+        x = LAYERS.LayerNormalization(name=f"layer_{n}_attention_output_norm")(x)
+        x = LAYERS.Dense(inner_width, name=f"layer_{n}_intermediate")(x)
+        x = LAYERS.Dense(width, name=f"layer_{n}_output_dense")(x)
+        x = LAYERS.LayerNormalization(name=f"layer_{n}_output_norm")(x)
+    model = keras.Model(inputs, x)
+    pasted(str(tmp_path / "bert.safetensors"), model)
+    for n in range(3):
+        for name, module in ours.items():
+            kernel, bias = model.get_layer(f"layer_{n}_{name}").weights
+            equal([tensors[f"encoder.layer.{n}.{module}.weight"].T], [kernel])
+            equal([tensors[f"encoder.layer.{n}.{module}.bias"]], [bias])
+
+
+def test_a_small_resnet_of_pytorch(tmp_path: Any) -> None:
+    rng, tensors = np.random.default_rng(0), {}
+    widths = {"conv1": (3, 4), "layer1.conv1": (4, 6), "layer1.conv2": (6, 7)}
+    for name, (before, width) in widths.items():
+        norm = name.replace("conv", "bn")
+        tensors[f"{name}.weight"] = rng.normal(size=(width, before, 3, 5))
+        for word in ("weight", "bias", "running_mean", "running_var"):
+            tensors[f"{norm}.{word}"] = rng.normal(size=(width,))
+        tensors[f"{norm}.num_batches_tracked"] = np.array(7)
+    tensors |= {"fc.weight": rng.normal(size=(10, 7)), "fc.bias": rng.normal(size=(10,))}
+    tensors = {n: v.astype("float32") if v.shape else v for n, v in tensors.items()}
+    save_file(tensors, str(tmp_path / "resnet.safetensors"))
+    x = inputs = keras.Input((9, 9, 3))
+    for name, (_, width) in widths.items():
+        own = name.replace(".", "_")
+        x = LAYERS.Conv2D(width, (3, 5), padding="same", use_bias=False, name=own)(x)
+        x = LAYERS.BatchNormalization(name=own.replace("conv", "bn"))(x)
+    model = keras.Model(inputs, LAYERS.Dense(10, name="classifier")(x))
+    pasted(str(tmp_path / "resnet.safetensors"), model)
+    for name in widths:
+        kernel = tensors[f"{name}.weight"].transpose(2, 3, 1, 0)
+        equal([kernel], model.get_layer(name.replace(".", "_")).weights)
+        norm = name.replace("conv", "bn")
+        words = ("weight", "bias", "running_mean", "running_var")
+        found = model.get_layer(norm.replace(".", "_")).weights
+        equal((tensors[f"{norm}.{word}"] for word in words), found)
+    equal([tensors["fc.weight"].T, tensors["fc.bias"]], model.get_layer("classifier").weights)
+
+
+# --- models that were edited, each weight of which has values of its own
+
+
+MORE = [pytest.param(range(n, n + 90), marks=pytest.mark.long) for n in range(40, 490, 90)]
+
+
+@pytest.mark.parametrize("starts", [range(40), *MORE])
+def test_no_edit_of_a_model_makes_a_suggestion_wrong(starts: range, tmp_path: Any) -> None:
+    import tf_keras
+
+    found = {
+        start: word
+        for start in starts
+        if (word := by_suggestion(start, (keras, tf_keras)[start % 2])) in WRONG
+    }
+    assert not found
+
+
+WRONG = (MISPLACED, REFUSED, SUSPECT)
+
+
+def by_suggestion(start: int, flavor: Any) -> str:
+    """What becomes of a random pair of models; "" where nothing is suggested."""
+    import tempfile
+
+    pair = case(flavor.__name__, start)
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            start_anew(flavor)
+            first = Built(flavor, pair.first, tokens=pair.tokens, seed=1)
+            path = _save(first, pair.writer, f"{place}/ckpt")
+            if pair.anew:
+                start_anew(flavor)
+            second = Built(flavor, pair.second, tokens=pair.tokens, seed=2)
+        except NotAModelError:
+            return ""
+        judging = _Judging(pair, first, second, _held(path, pair.writer))
+        fresh = second.values()
+        try:
+            found = tfckpt.suggest(path, second.model)
+        except tfckpt.NotBuiltError:
+            return ""
+        if found is None or found.policy is None:
+            return ""
+        second.assign(fresh)
+        restore = lambda: tfckpt.restore(path, second.model, policy=found.policy)  # noqa: E731
+        return judging._verdict("suggestion", restore).word
