@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfckpt.live.distribution.agreement import saving, workers_among
 from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.private.tensorflow import attached_to, root_of, saver_of
 from tfckpt.live.restoring.lineage import Lineage
 from tfckpt.live.saving.background import Background
 from tfckpt.live.saving.name_cache import NameCache
@@ -50,20 +51,20 @@ class Companion:
         self._checkpoint = checkpoint
         self.background = Background()
         self.lineage = Lineage()
-        self.names = NameCache(keep=not isinstance(checkpoint._root, weakref.ref))
+        self.names = NameCache(keep=not isinstance(root_of(checkpoint), weakref.ref))
         self.deferred: DeferredObjects | None = None
 
     @property
     def saver(self) -> Any:
         """TensorFlow's own."""
-        return self._checkpoint._saver
+        return saver_of(self._checkpoint)
 
     def objects(self) -> tuple[dict[str, Any], Any]:
         """The objects by keyword, and the root object."""
-        root = self._checkpoint._root
+        root = root_of(self._checkpoint)
         if root is None:
             return dict(tf.train.TrackableView.children(self._checkpoint)), None
-        attached = self._checkpoint._attached_dependencies
+        attached = attached_to(self._checkpoint)
         objects = {name: ref for name, ref in attached if name != "root"}
         return objects, root() if isinstance(root, weakref.ref) else root
 

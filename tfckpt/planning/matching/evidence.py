@@ -163,8 +163,8 @@ def misnamed(
         else:
             continue
         text = "is an automatic name, and"
-        told = {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
-        reasons = told | reasons
+        of_class = {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
+        reasons = of_class | reasons
     return reasons
 
 

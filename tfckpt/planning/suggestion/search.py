@@ -26,11 +26,11 @@ from tfckpt.planning.suggestion.words import UNUSED
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.adaptation.operations import PlanContext
     from tfckpt.planning.plan import Plan
     from tfckpt.planning.suggested import Candidates
     from tfckpt.planning.suggestion.pairing import Pairing
     from tfckpt.policy import Policy
+    from tfckpt.policy.adaptations.operation import PlanContext
 
 _KEYS = (
     "match",
