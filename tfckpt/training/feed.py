@@ -94,15 +94,15 @@ class Feed:
 
     def warnings(self) -> Iterator[str]:
         """Why another process would not get the same batches again, or did not get them."""
-        if any(map(self._shares, self._fits.unread)):
+        if any(map(self._shared_with, self._fits.unread)):
             yield fit_checks.UNREAD
         yield from fit_checks.about_data(self.iterator, self._captured)
         yield from fit_checks.about_calls(self._captured)
 
-    def _shares(self, unread: tuple[Any, Captured]) -> bool:
-        """Whether another dataset has state that this one goes on with."""
+    def _shared_with(self, unread: tuple[Any, Captured]) -> set[int]:
+        """Ids of the state of another dataset that this one goes on with."""
         mine = tf_data.dataset_of(self.iterator), self._captured
-        return bool(iterators.state_of(*mine) & iterators.state_of(*unread))
+        return iterators.state_of(*mine) & iterators.state_of(*unread)
 
     @property
     def handles(self) -> frozenset[int]:
@@ -158,7 +158,11 @@ class Feed:
         """Assign the variables of the dataset's functions, after all others."""
         if target.data == iterators.SAVED:
             self._assign(arrays)
-        self._fits.unread = [each for each in self._fits.unread if not self._shares(each)]
+        unread, self._fits.unread = self._fits.unread, []
+        for each in unread:
+            shared = self._shared_with(each)
+            if not shared or shared - self.handles:
+                self._fits.unread.append(each)
 
     def put_back(self) -> None:
         """Give the variables of the dataset's functions their values before the first batch."""
