@@ -2,7 +2,8 @@
 
 All should grow in proportion to it. The live inventory asks Keras for each variable; a plan with
 rules costs a match per value and rule. A checkpoint is opened by its index, its commit record and
-their comparison; a save writes the record, and reads the index back.
+their comparison; a save writes the record, and reads the index back. A save after a save keeps the
+names of the values, except on versions of TensorFlow and Keras that were not tested.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -26,6 +28,9 @@ from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord, now, render
 from tfckpt.stored.open import open_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZES = (2_000, 10_000, 30_000)
 LIVE = 10_000  # to build a model of more takes longer than all the rest
@@ -100,6 +105,17 @@ def _stored(prefix: str, values: Inventory) -> CommitRecord:
     return record
 
 
+def _per_value(milliseconds: Callable[[], float], size: int) -> dict[str, float]:
+    return {"µs a value": 1000 * milliseconds() / size}
+
+
+def _repeated_save(checkpoint: Any, prefix: str, *, untested: bool) -> float:
+    """Milliseconds of a save after a save; on versions that were not tested it names again."""
+    with mock.patch("tfckpt.live.saving.name_cache.untested", return_value=untested):
+        checkpoint.write(prefix)
+        return clock(partial(checkpoint.write, prefix))
+
+
 def _case(number: int, settings: Settings) -> list[Result]:
     with tempfile.TemporaryDirectory(dir=settings.disk) as directory:
         return _measured(number, f"{directory}/ckpt-1", settings)
@@ -112,7 +128,7 @@ def _measured(number: int, prefix: str, settings: Settings) -> list[Result]:
     marks = _marks(same, size + 1), _marks(live, 100)
 
     def each(task: Any, *arguments: Any) -> dict[str, float]:
-        return {"µs a value": 1000 * clock(partial(task, *arguments)) / size}
+        return _per_value(partial(clock, partial(task, *arguments)), size)
 
     turns = {
         "plan": partial(each, make_plan, STRICT, same, live),
@@ -125,6 +141,11 @@ def _measured(number: int, prefix: str, settings: Settings) -> list[Result]:
         "render a record": partial(each, render, record),
     }
     if number <= LIVE:
-        turns["live inventory"] = partial(each, partial(tfckpt.inventory, model=Blocks(size)))
+        model = Blocks(size)
+        turns["live inventory"] = partial(each, partial(tfckpt.inventory, model=model))
+        checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
+        for what, untested in (("names kept", False), ("on untested versions", True)):
+            save = partial(_repeated_save, checkpoint, f"{prefix}-again", untested=untested)
+            turns[f"repeated save, {what}"] = partial(_per_value, save, size)
     rounds = dict.fromkeys(turns, settings.rounds(ROUNDS))
     return in_turns("planning", f"{number:,} values", turns, rounds, settings)

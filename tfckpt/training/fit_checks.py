@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import listed
+from tfckpt.live.private import tf_data, versions
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.private.tf_keras import draws_without_state
@@ -30,6 +31,13 @@ UNREAD = (
 
 def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
     """Why another process would not get the same batches again."""
+    if not tf_data.shows_seeds():
+        yield (
+            "tfckpt does not know what the datasets of this TensorFlow draw from "
+            f"({versions.in_use()}): a resumed training reads every batch again, and is exact if "
+            "the same batches come in the same order"
+        )
+        return
     seeded = global_seed() is not None
     kind = iterators.kind_of(iterator, captured, seeded=seeded)
     if kind == iterators.REPLAYED:

@@ -20,6 +20,7 @@ from tfckpt.core.optimizer_names import promote_optimizer
 from tfckpt.errors import NamingError
 from tfckpt.live.objects import optimizers, variable_order
 from tfckpt.live.objects.datasets import dataset_of
+from tfckpt.live.objects.listed import check_listed
 from tfckpt.live.objects.traits import given_names, graphs, wire, with_traits
 from tfckpt.live.objects.tree import Tree, is_value
 from tfckpt.live.variables.derived import derives
@@ -144,6 +145,7 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
         promote_optimizer(nodes)
     for optimizer, node in tree.optimizers:
         optimizers.finish(tree, optimizer, node)
+    check_listed(tree)
     wire(tree)
     named = names.assign(nodes, keras_roots=models)
     chosen = given_names(tree)

@@ -134,6 +134,10 @@ class Tree:
         self.variables.append(variable)
         return node
 
+    def reaches(self, variable: Any) -> bool:
+        """Whether it has a node for a variable."""
+        return is_variable(variable) and id(raw(owner(variable))) in self._nodes
+
     def _remember(self, obj: Any, node: Node) -> None:
         self._nodes[id(obj)] = node
         self._keep.append(obj)  # an id is only unique while its object lives

@@ -3,7 +3,7 @@
 They say which attributes change in training, hold what is found elsewhere, or decide what is saved.
 Seen in TensorFlow 2.16 to 2.21, Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21. A list that has become
 incomplete makes a tree larger, or a save forget that something has changed: so no save keeps names
-on a version that is newer than those (``versions.untested``), and ``live/objects/coverage.py``
+on a version that is newer than those (``versions.untested``), and ``live/objects/listed.py``
 compares each tree with what Keras lists.
 """
 

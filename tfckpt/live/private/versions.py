@@ -54,6 +54,13 @@ def tested(package: str) -> str:
     return f"{_text(oldest)} to {_text(NEWEST_TESTED[package])}"
 
 
+def in_use() -> str:
+    """The imported packages, each with its version and the versions that were tested."""
+    found = [package for package in NEWEST_TESTED if package in sys.modules]
+    text = ", ".join(f"{name} {installed(name)} (tested: {tested(name)})" for name in found)
+    return f"this is {text}"
+
+
 @functools.cache
 def untested() -> bool:
     """Whether a package is newer than what tfckpt was tested with, which is logged once."""

@@ -51,7 +51,8 @@ def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1)
         seeded: whether a global seed is set; without it random operations are not repeatable.
         iterators: how many iterators of the dataset were created for training.
     """
-    if not isinstance(iterator, tf.data.Iterator):  # a strategy's iterator cannot be inspected
+    # A strategy's iterator cannot be inspected.
+    if not isinstance(iterator, tf.data.Iterator) or not tf_data.shows_seeds():
         return REPLAYED
     dataset = tf_data.dataset_of(iterator)
     alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
@@ -84,7 +85,9 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
 
     A shuffle inside a mapped function is not detected.
     """
-    if not seeded and kind_of(iterator, found, seeded=True) == COUNTED:
+    if not tf_data.shows_seeds() or (
+        not seeded and kind_of(iterator, found, seeded=True) == COUNTED
+    ):
         return True
     dataset = tf_data.dataset_of(iterator)
     return dataset is not None and any(unseeded for *_, unseeded in _shuffles(dataset))
@@ -106,7 +109,7 @@ def state_of(dataset: Any, found: Captured) -> set[int]:
 
 def _one_pass(dataset: Any) -> bool:
     """Whether each new iterator counts exactly one pass of each shuffle."""
-    return not any(called for _, called, _ in _shuffles(dataset))
+    return tf_data.shows_seeds() and not any(called for _, called, _ in _shuffles(dataset))
 
 
 def _shuffles(dataset: Any) -> Iterator[tuple[Any, bool, bool]]:

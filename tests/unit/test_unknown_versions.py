@@ -1,0 +1,94 @@
+"""A Keras or TensorFlow that works in another way than tfckpt knows is noticed before it harms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+from tfckpt.live.private import either_keras, fit, tf_data
+
+
+def built(flavour: Any) -> Any:
+    flavour.utils.set_random_seed(1)
+    model = flavour.Sequential([flavour.Input((2,)), flavour.layers.Dense(1)])
+    model.compile(flavour.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    return model
+
+
+def train(model: Any, directory: Any, **more: Any) -> Any:
+    callback = tfckpt.callbacks.resume(model, directory)
+    data = np.ones((4, 2)), np.ones((4, 1))
+    return model.fit(*data, batch_size=2, epochs=2, verbose=0, callbacks=[callback], **more)
+
+
+def test_a_finished_fit_that_would_begin_again_is_refused(flavour, tmp_path, monkeypatch) -> None:
+    model = built(flavour)
+    train(model, tmp_path)
+    trained = model.get_weights()
+    monkeypatch.setattr(fit, "_start_at", lambda *_: None)
+    model = built(flavour)
+    with pytest.raises(tfckpt.NotInstalledError, match="begin at epoch 2 and began at 0") as error:
+        train(model, tmp_path)
+    assert f"the installed version {flavour.__version__}" in str(error.value)
+    assert f"was tested with {flavour.__name__}" in str(error.value)
+    for now, then in zip(model.get_weights(), trained, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_a_batch_that_tfckpt_does_not_see_ends_the_fit(flavour, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(fit, "set_train_function", lambda *_: None)
+    with pytest.raises(tfckpt.NotInstalledError, match="without calling `train_function`"):
+        train(built(flavour), tmp_path)
+    assert tf.train.latest_checkpoint(tmp_path) is None
+
+
+def test_a_variable_that_only_a_public_list_has_is_refused(tmp_path, monkeypatch) -> None:
+    import keras
+
+    model = built(keras)
+    monkeypatch.setattr(either_keras, "is_variable", lambda _: False)
+    with pytest.raises(tfckpt.CoverageError, match=r"sequential.*\.variables has 'kernel'"):
+        tfckpt.Checkpoint(model=model).save(str(tmp_path / "ckpt"))
+    assert not [*tmp_path.glob("*.index")]
+
+
+def test_a_slot_that_only_the_optimizer_s_list_has_is_saved(flavour, tmp_path) -> None:
+    hidden = tf.Variable(42.0)
+
+    class Hiding(flavour.optimizers.SGD):
+        @property
+        def variables(self) -> Any:
+            return [*super().variables, hidden]
+
+    model = built(flavour)
+    model.compile(Hiding(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
+    stored = tf.train.load_checkpoint(checkpoint.save(str(tmp_path / "ckpt")))
+    keys = [key for key in stored.get_variable_to_shape_map() if key.endswith("VARIABLE_VALUE")]
+    assert 42.0 in [stored.get_tensor(key).tolist() for key in keys]
+
+
+@pytest.fixture
+def no_seeds(monkeypatch):
+    monkeypatch.setattr(tf_data, "seeds_of", lambda _: [])
+    tf_data.shows_seeds.cache_clear()
+    yield
+    tf_data.shows_seeds.cache_clear()
+
+
+@pytest.mark.usefixtures("no_seeds")
+def test_a_dataset_that_hides_its_seeds_is_replayed_and_that_is_said(tmp_path, capsys) -> None:
+    import keras
+
+    model = built(keras)
+    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 2)), np.ones((4, 1))))
+    callback = tfckpt.callbacks.resume(model, tmp_path)
+    model.fit(data.shuffle(4).batch(2), verbose=0, callbacks=[callback])
+    said = capsys.readouterr().out
+    assert "does not know what the datasets of this TensorFlow draw from" in said
+    assert f"tensorflow {tf.__version__} (tested: " in said
