@@ -143,8 +143,8 @@ def _measured(number: int, prefix: str, settings: Settings) -> list[Result]:
     if number <= LIVE:
         model = Blocks(size)
         turns["live inventory"] = partial(each, partial(tfckpt.inventory, model=model))
-        checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
         for what, untested in (("names kept", False), ("on untested versions", True)):
+            checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
             save = partial(_repeated_save, checkpoint, f"{prefix}-again", untested=untested)
             turns[f"repeated save, {what}"] = partial(_per_value, save, size)
     rounds = dict.fromkeys(turns, settings.rounds(ROUNDS))

@@ -36,6 +36,25 @@ STATE: dict[str, tuple[str, ...]] = {
     "TensorBoard": ("_global_train_batch", "_global_test_batch", "_train_step"),
     "TerminateOnNaN": (),
 }
+# What a callback was given, what `fit` makes again as it begins, and what is the model's.
+NO_STATE = {
+    "BackupAndRestore": "_batches_count _batches_seen_since_last_saving _current_epoch "
+    "_last_batch_seen _initial_epoch _training_state",
+    "CSVLogger": "append_header csv_file keys writer",
+    "EarlyStopping": "best_weights",
+    "ModelCheckpoint": "_write_filepath",
+    "OrbaxCheckpoint": "_async_futures",
+    "ProgbarLogger": "_called_in_fit _train_step _test_step _predict_step progbar seen "
+    "stateful_metrics target",
+    "ReduceLROnPlateau": "mode",
+    "SidecarEvaluatorModelExport": "export_index",  # `fit` has no part in it
+    "TensorBoard": "_batch_start_time _epoch_start_time _batch_trace_context _is_tracing "
+    "_previous_epoch_iterations _prev_summary_state _profiler_started _should_trace "
+    "_should_write_train_graph _start_batch _stop_batch _summary_module "
+    "_train_accumulated_time metadata_path tensor_name",
+}
+OF_ALL = frozenset({"learning_rate", "min_delta", "monitor_op", "stop_training"})
+SET_UP = frozenset({"__init__", "set_model", "set_params"})
 ARRAYS = {"EarlyStopping": "best_weights"}
 
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfckpt.errors import TfckptError
-from tfckpt.live.private.callbacks import ARRAYS, STATE, keep_best
+from tfckpt.live.private.callbacks import ARRAYS, NO_STATE, OF_ALL, SET_UP, STATE, keep_best
+from tfckpt.live.private.versions import in_use
 from tfckpt.live.program_state.reachable import saved_itself
 from tfckpt.live.variables.origins import names_in_keras, package, set_anew, set_in, set_in_methods
 from tfckpt.training.state.json_values import NoJSONError, decode, encode
@@ -253,6 +254,11 @@ class _Described:
                 f"{self.key} is reset when training resumes ({', '.join(own)}): "
                 "it has no get_state and set_state"
             )
+        if self.base and (unknown := _unknown_of_keras(type(self.callback))):
+            yield (
+                f"{self.key} is reset when training resumes ({', '.join(unknown)}): tfckpt does "
+                f"not know these attributes of Keras's; {in_use()}"
+            )
 
     def _own(self) -> list[str]:
         """Its attributes that are not Keras's and that nothing else saves."""
@@ -275,6 +281,17 @@ def _set_anew(cls: Any) -> set[str]:
     ]
     later = {name for each in others for name in set_in(each)}
     return {name for each in own for name in set_anew(each)} - later
+
+
+@functools.cache
+def _unknown_of_keras(cls: Any) -> list[str]:
+    """Attributes that Keras's own methods set in training, and no table has."""
+    parents = [each for each in cls.__mro__ if package(each) in _FLAVORS]
+    known = {name for each in parents for name in NO_STATE.get(each.__name__, "").split()}
+    known.update(OF_ALL, *(STATE.get(each.__name__, ()) for each in parents))
+    methods = (item for each in parents for item in vars(each).items())
+    found = {each for name, method in methods if name not in SET_UP for each in set_in(method)}
+    return sorted(found - known)
 
 
 @functools.cache
