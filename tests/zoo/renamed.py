@@ -1,8 +1,7 @@
 """Small trainings and saves in a child process in which one private name is another one.
 
 TensorFlow and both flavours of Keras are imported once; each child is forked from there and renames
-the name where tfckpt uses it, which then finds as much of it as if a release had renamed it. With
-``real`` the packages themselves are renamed, in a process of its own.
+the name where tfckpt uses it, which then finds as much of it as if a release had renamed it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ PROJECT = Path(__file__).resolve().parents[2]
 ROOM = PROJECT / "tfckpt" / "live" / "private"
 HEAVY = tuple(str(PROJECT / "tfckpt" / each) for each in ("live", "training", "manager"))
 PUBLIC = {"Checkpoint", "_getframe", "train"}  # of TensorFlow and of Python
-PACKAGES = ("tensorflow.python.", "keras.src.", "tf_keras.src.")
 
 
 # Names
@@ -74,13 +72,13 @@ def _is_private(name: str) -> bool:
 class Renamed(importlib.abc.MetaPathFinder):
     """Finds modules as usual, and loads them with another name in their source."""
 
-    def __init__(self, name: str, *, real: bool) -> None:
-        self._name, self._real = name, real
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._word = re.compile(rf"(?<![\w]){re.escape(name)}(?!\w)")
         self._named = re.compile(rf'(?<=")({name})(?=")|(?<=\.)({name})\b(?!\()')
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if not fullname.startswith(PACKAGES if self._real else ("tfckpt.",)):
+        if not fullname.startswith("tfckpt."):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
@@ -88,7 +86,7 @@ class Renamed(importlib.abc.MetaPathFinder):
         return spec
 
     def other(self, path: str, source: str) -> str:
-        if self._real or (_is_private(self._name) and path.startswith(HEAVY)):
+        if _is_private(self._name) and path.startswith(HEAVY):
             return self._word.sub(f"{self._name}_renamed", source)
         if path.startswith(str(ROOM)):
             return self._named.sub(f"{self._name}_renamed", source)
@@ -369,7 +367,7 @@ def in_child(name: str, scenarios: Sequence[str], *, seconds: float = 600) -> di
             try:
                 sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
                 if name:
-                    sys.meta_path.insert(0, Renamed(name, real=False))
+                    sys.meta_path.insert(0, Renamed(name))
                 import tensorflow as tf
 
                 cpu = tf.config.list_physical_devices("CPU")[0]

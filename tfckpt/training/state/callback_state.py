@@ -254,7 +254,7 @@ class _Described:
                 f"{self.key} is reset when training resumes ({', '.join(own)}): "
                 "it has no get_state and set_state"
             )
-        if self.base and (unknown := _unknown_of_keras(type(self.callback))):
+        if self.base and (unknown := _unknown_of_keras(self.callback.__class__)):
             yield (
                 f"{self.key} is reset when training resumes ({', '.join(unknown)}): tfckpt does "
                 f"not know these attributes of Keras's; {in_use()}"
