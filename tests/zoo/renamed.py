@@ -114,7 +114,7 @@ def _kerasses() -> dict[str, Any]:
     return {"keras": keras, "tf_keras": tf_keras}
 
 
-def _model(k: Any, optimizer: Any = None) -> Any:
+def _model(k: Any, optimizer: Callable[[], Any] | None = None) -> Any:
     import tensorflow as tf
 
     if k.__name__ == "tf_keras":
@@ -143,7 +143,12 @@ def _model(k: Any, optimizer: Any = None) -> Any:
             *(k.layers.BatchNormalization(), k.layers.Dense(1)),
         ]
     )
-    model.compile(optimizer or k.optimizers.Adam(0.1), "mse", metrics=["mae"], run_eagerly=True)
+    model.compile(
+        optimizer() if optimizer else k.optimizers.Adam(0.1),
+        "mse",
+        metrics=["mae"],
+        run_eagerly=True,
+    )
     return model
 
 
@@ -168,7 +173,7 @@ def _state(k: Any, model: Any) -> list[Any]:
     return _numbers(v.numpy() for v in (*model.variables, *variables))
 
 
-def saves(k: Any, directory: str, optimizer: Any = None) -> tuple[Any, Any]:
+def saves(k: Any, directory: str, optimizer: Callable[[], Any] | None = None) -> tuple[Any, Any]:
     """Two saves and a restore into objects that have trained on, and into new ones."""
     import tfckpt
 
@@ -182,8 +187,7 @@ def saves(k: Any, directory: str, optimizer: Any = None) -> tuple[Any, Any]:
     model.fit(_data(), verbose=0)
     checkpoint.restore(path).assert_consumed()
     found = [_state(k, model)]
-    other, lookup = _model(k, None if optimizer is None else type(optimizer)()), None
-    lookup = k.layers.StringLookup()
+    other, lookup = _model(k, optimizer), k.layers.StringLookup()
     again = tfckpt.Checkpoint(model=other, optimizer=other.optimizer, lookup=lookup)
     again.restore(path)
     found += [_state(k, other), lookup.get_vocabulary()]
@@ -280,25 +284,28 @@ def mirrored(k: Any, directory: str) -> tuple[Any, Any]:
 
 
 def legacy(k: Any, directory: str) -> tuple[Any, Any]:
-    return saves(k, directory, k.optimizers.legacy.Adam(0.1))
+    return saves(k, directory, lambda: k.optimizers.legacy.Adam(0.1))
 
 
 def scaled(k: Any, directory: str) -> tuple[Any, Any]:
-    inner = k.optimizers.Adam(0.1)
-    mixed = k.mixed_precision if k.__name__ == "tf_keras" else k.optimizers
-    return saves(k, directory, mixed.LossScaleOptimizer(inner))
+    mixed = k.mixed_precision
+    return saves(k, directory, lambda: mixed.LossScaleOptimizer(k.optimizers.Adam(0.1)))
 
 
 SCENARIOS: dict[str, tuple[Callable[[Any, str], tuple[Any, Any]], str]] = {
     "saves": (saves, "keras"),
     "saves of tf_keras": (saves, "tf_keras"),
     "legacy optimizer": (legacy, "tf_keras"),
+    "scaled optimizer": (scaled, "tf_keras"),
     "fits": (fits, "keras"),
     "fits of tf_keras": (fits, "tf_keras"),
     "plain": (plain, "keras"),
     "mirrored": (mirrored, "keras"),
 }
-_OF_KERAS, _OF_TF_KERAS = ("saves", "fits"), ("saves of tf_keras", "legacy optimizer")
+_OF_KERAS, _OF_TF_KERAS = (
+    ("saves", "fits"),
+    ("saves of tf_keras", "legacy optimizer", "scaled optimizer"),
+)
 OF_MODULES: dict[str, Sequence[str]] = {
     "attributes": ("saves",),
     "callbacks": ("fits", "fits of tf_keras"),
