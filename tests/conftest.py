@@ -113,7 +113,11 @@ _SEED = date.today().toordinal()  # the same in all processes of a run
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--sample", action="store_true", help="run half of the resumed trainings, by the day's seed"
+        "--sample",
+        nargs="?",
+        const=0.5,
+        type=float,
+        help="run this share of the resumed trainings, half by default, by the day's seed",
     )
 
 
@@ -126,7 +130,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--sample"):
         return
     draw = random.Random(_SEED)
-    kept = [item for item in items if not item.nodeid.startswith(_SAMPLED) or draw.random() < 0.5]
+    share = config.getoption("--sample")
+    kept = [item for item in items if not item.nodeid.startswith(_SAMPLED) or draw.random() < share]
     config.hook.pytest_deselected(items=list({*items} - {*kept}))
     items[:] = kept
 

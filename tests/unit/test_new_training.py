@@ -226,3 +226,22 @@ def test_a_loop_is_told_which_of_its_objects_came_back(tmp_path) -> None:
     other = tfckpt.restore({"version": 1, **source}, **second)
     assert other.training == "step and weight only, no other training state"
     assert int(second["step"].numpy()) == 40
+
+
+@pytest.mark.parametrize("flavour", ["keras3"], indirect=True)
+def test_an_epoch_whose_loss_two_versions_count_is_said(
+    flavour, stop, tmp_path, monkeypatch, caplog
+) -> None:
+    """Keras 3.1 takes the mean over batches, later versions over examples."""
+    data = {"x": X, "y": Y, "batch_size": 4, "shuffle": False, "verbose": 0}
+    model, again = build(flavour), build(flavour)
+    callback = tfckpt.callbacks.resume(model, tmp_path, save_freq=1, verbose=0)
+    with monkeypatch.context() as older:
+        older.setattr(flavour, "__version__", "3.1.1")
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(**data, epochs=2, callbacks=[stop(1, 1), callback])
+    monkeypatch.setattr(flavour, "__version__", "3.15.0")
+    callback = tfckpt.callbacks.resume(again, tmp_path, save_freq=1, verbose=0)
+    again.fit(**data, epochs=2, callbacks=[callback])
+    (said,) = [text for text in caplog.messages if "counts the loss" in text]
+    assert "saved within an epoch by Keras 3.1.1" in said

@@ -18,6 +18,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 INTERPRETERS = os.environ.get("TFCKPT_INTERPRETERS", "").split(os.pathsep)
+OF_THE_LOSS = "counts the loss of an epoch in another way"
 STOPS = [(0, 3), (1, 4), (3, 1), (4, 2)]
 
 pytestmark = [
@@ -28,8 +29,8 @@ pytestmark = [
 ]
 
 
-def train(interpreter: str, flavor: str, directory: Path, *stop: int) -> dict[str, Any]:
-    """What the variables were after each batch, by checksum; ``said`` is what was logged."""
+def train(interpreter: str, flavor: str, directory: Path, *stop: int) -> tuple[dict[str, Any], str]:
+    """What the variables were after each batch, ``History`` in the end; and what was logged."""
     done = subprocess.run(
         [
             *(interpreter, str(Path(__file__).with_name("training.py"))),
@@ -41,7 +42,8 @@ def train(interpreter: str, flavor: str, directory: Path, *stop: int) -> dict[st
         env={**os.environ, "PYTHONPATH": str(PROJECT), "TF_ENABLE_ONEDNN_OPTS": "0"},
     )
     assert done.returncode == (-signal.SIGKILL if stop else 0), done.stderr
-    return json.loads(directory.with_suffix(".json").read_text(encoding="utf-8"))
+    lines = directory.with_suffix(".json").read_text(encoding="utf-8").splitlines()
+    return dict(map(json.loads, lines)), done.stderr
 
 
 def note(flavor: str, outcomes: list[str]) -> None:
@@ -54,21 +56,31 @@ def note(flavor: str, outcomes: list[str]) -> None:
 
 @pytest.mark.parametrize("flavor", ["keras", "tf_keras"])
 def test_a_run_goes_on_exactly_with_each_newer_version(flavor: str, tmp_path: Path) -> None:
-    alone = train(INTERPRETERS[-1], flavor, tmp_path / "alone")
+    alone, _ = train(INTERPRETERS[-1], flavor, tmp_path / "alone")
     stops = [*STOPS[: len(INTERPRETERS) - 1], ()]
     reached = (-1, -1)
     outcomes: list[str] = []
     for interpreter, stop in zip(INTERPRETERS, stops, strict=True):
         try:
-            got = train(interpreter, flavor, tmp_path / "run", *stop)
+            got, logged = train(interpreter, flavor, tmp_path / "run", *stop)
         except AssertionError:
             note(flavor, [*outcomes, "refused"])
             raise
-        batches = [tuple(map(int, key.split())) for key in got if key != "history"]
-        assert batches[0] == (0, 0) if not outcomes else (0, 0) < batches[0] <= reached
+        batches = {key: value for key, value in got.items() if key != "history"}
+        first = min(tuple(map(int, key.split())) for key in batches)
+        assert first == (0, 0) if not outcomes else (0, 0) < first <= reached
+        if OF_THE_LOSS in logged:  # Keras 3.1 takes the mean over batches, later ones over examples
+            alone["history"]["loss"][reached[0]] = pytest.approx(
+                alone["history"]["loss"][reached[0]], rel=0.1
+            )
         reached = stop or reached
-        exact = all(got[key] == alone[key] for key in got)
-        outcomes.append(("exact" if exact else "differs") if outcomes else "trained")
+        exact = all(value == alone[key] for key, value in batches.items())
+        word = ("exact" if exact else "differs") + (
+            ", but for the epoch's loss in the logs, as a warning says"
+            if OF_THE_LOSS in logged
+            else ""
+        )
+        outcomes.append(word if outcomes else "trained")
         note(flavor, outcomes)
-    assert set(outcomes[1:]) == {"exact"}, outcomes
+    assert all(outcome.startswith("exact") for outcome in outcomes[1:]), outcomes
     assert got["history"] == alone["history"]

@@ -1,7 +1,7 @@
 """A small training, run with another TensorFlow each time: ``python training.py FLAVOR DIRECTORY``.
 
 With ``EPOCH BATCH`` behind it, it kills itself after that batch. It writes what its variables were
-after each batch, by checksum, and the ``History`` of a finished training, to ``DIRECTORY.json``.
+after each batch, by checksum, and in the end its ``History``, to ``DIRECTORY.json``, line by line.
 """
 
 from __future__ import annotations
@@ -61,15 +61,21 @@ def variables(model: Any) -> dict[str, np.ndarray]:
     return {f"{k}/{n}": v.numpy() for k, vs in owned.items() for n, v in enumerate(vs)}
 
 
-def widened(value: np.ndarray) -> np.ndarray:
-    """Seeds are uint32 in Keras 3.1, int64 since."""
-    return value.astype(np.int64) if value.dtype.kind in "iu" else value
+def checksum(value: np.ndarray) -> str:
+    """Of whole numbers in 64 bits: seeds are uint32 in Keras 3.1."""
+    wide = value.astype(np.int64) if value.dtype.kind in "iu" else value
+    return hashlib.sha256(wide.tobytes()).hexdigest()
 
 
 def main(flavor: str, directory: str, *stop: str) -> None:
     keras = importlib.import_module(flavor)
     file = Path(f"{directory}.json")
-    seen: dict[str, dict[str, str]] = {}
+    file.write_text("", encoding="utf-8")
+
+    def write(key: str, value: Any) -> None:
+        """To a file, as a resume would bring back a dict of the program's own."""
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps([key, value]) + "\n")
 
     class Record(keras.callbacks.Callback):
         epoch = 0
@@ -78,12 +84,9 @@ def main(flavor: str, directory: str, *stop: str) -> None:
             self.epoch = epoch
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            seen[f"{self.epoch} {batch}"] = {
-                name: hashlib.sha256(widened(value).tobytes()).hexdigest()
-                for name, value in variables(self.model).items()
-            }
+            values = variables(self.model).items()
+            write(f"{self.epoch} {batch}", {name: checksum(value) for name, value in values})
             if [str(self.epoch), str(batch)] == [*stop]:
-                file.write_text(json.dumps(seen), encoding="utf-8")
                 os.kill(os.getpid(), signal.SIGKILL)
 
     if flavor == "tf_keras":  # else the state of its dropout cannot be saved
@@ -91,8 +94,8 @@ def main(flavor: str, directory: str, *stop: str) -> None:
     keras.utils.set_random_seed(5)
     model = build(keras)
     resume = tfckpt.callbacks.resume(model, directory, save_freq=2, verbose=0)
-    rate = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=0.05)
-    best = keras.callbacks.EarlyStopping("loss", patience=50)
+    rate = keras.callbacks.ReduceLROnPlateau("accuracy", factor=0.5, patience=1)
+    best = keras.callbacks.EarlyStopping("accuracy", patience=50)
     history = model.fit(
         examples(),
         epochs=EPOCHS,
@@ -100,8 +103,7 @@ def main(flavor: str, directory: str, *stop: str) -> None:
         verbose=0,
         callbacks=[rate, best, resume, Record()],
     )
-    seen["history"] = {key: [float(x) for x in each] for key, each in history.history.items()}
-    file.write_text(json.dumps(seen), encoding="utf-8")
+    write("history", {key: [float(x) for x in each] for key, each in history.history.items()})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from tfckpt.core.inventory import Role
 from tfckpt.errors import DamagedCheckpointError, TfckptError
 from tfckpt.live.distribution.agreement import Restoring, workers_among
@@ -89,6 +91,7 @@ class Resumption:
         self.histories = record.training.get(fits.KEY) if record else None
         self.passes = fits.passes_in(record.training) if record else []
         self.values = record.training.get(extra_state.KEY, {}) if record else {}
+        self._versions = record.versions if record else {}
         self._generators()
 
     def place(self, iterator: Any, mark: Any) -> None:
@@ -129,10 +132,29 @@ class Resumption:
         with self._prepared() as (whole, workers):
             prepared = _some(whole, lambda step: step.name not in self._kept)
             carry_out(prepared, workers)
+            self._check_loss()
             report = prepared.report(self._rejected)
             plan = dataclasses.replace(report.plan, training=self.words, training_state=self._state)
             report = dataclasses.replace(report, plan=plan)
             return Restoration(report, prepared, self), self._arrays(prepared)
+
+    def _check_loss(self) -> None:
+        """Warn if the loss of an epoch is counted in two ways, before and after a batch of it.
+
+        Keras 3.1 takes the mean over batches, later versions over examples.
+        """
+        import keras
+
+        live, stored = keras.__version__, self._versions.get("keras", "")
+        old = [version.startswith("3.1.") for version in (live, stored)]
+        among = any(isinstance(each, keras.Model) for each in self._to_restore().values())
+        if among and stored and old[0] != old[1] and self.position and not self.position.ended:
+            logging.warning(
+                "%s: saved within an epoch by Keras %s, which counts the loss of an epoch in "
+                "another way than Keras %s: the loss in the logs of this epoch is not exact, nor what a "
+                "callback decides by it",
+                *(self.prefix, stored, live),
+            )
 
     def arrays(self) -> Mapping[str, Any]:
         """The arrays of the training state, by name."""
