@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-long bench clean
+.PHONY: help setup demo test test-long test-matrix bench clean
 
 help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
 	@echo "make test       ruff, mypy and the tests"
 	@echo "make test-long  the tests, with those that take long"
+	@echo "make test-matrix  a part of them with each TensorFlow and Keras of docs/versions.md"
 	@echo "make bench      measure speed and memory beside TensorFlow and others, into benchmarks/results"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
@@ -38,9 +39,14 @@ test: $(STAMP)
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ''
 
+# Each pair of versions has an environment in .nox, 2 GB; an interpreter that is missing is skipped.
+test-matrix: $(STAMP)
+	test -x $(BIN)/nox || $(BIN)/python -m pip install nox
+	$(BIN)/nox
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --results benchmarks/results
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) .nox build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
