@@ -157,6 +157,8 @@ def test_the_shuffles_of_what_two_fits_are_given_go_on(flavour, tmp_path, data) 
     """A dataset counts its passes: those of a ``fit`` that is passed over too."""
     if data is by_steps and flavour.__name__ == "tf_keras":
         pytest.skip("tf_keras trains one epoch of such data")
+    if data is by_steps and flavour.__version__.startswith("3.1."):
+        pytest.skip("Keras 3.1 trains every other epoch of such data")
     whole = Program(flavour, unfreezes, tmp_path / "whole", data).start()
     killed = Program(flavour, unfreezes, tmp_path / "run", data)
     for place in ((1, 0, 0), (1, 1, 1), (1, 2, 0)):

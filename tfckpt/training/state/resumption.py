@@ -151,8 +151,8 @@ class Resumption:
         if among and stored and old[0] != old[1] and self.position and not self.position.ended:
             logging.warning(
                 "%s: saved within an epoch by Keras %s, which counts the loss of an epoch in "
-                "another way than Keras %s: the loss in the logs of this epoch is not exact, nor what a "
-                "callback decides by it",
+                "another way than Keras %s: the loss in the logs of this epoch is not exact, nor "
+                "what a callback decides by it",
                 *(self.prefix, stored, live),
             )
 
