@@ -28,7 +28,7 @@ DOCUMENTS = {
     "policy check": ["policy", "check", "configs/typo.yaml"],
 }
 # What has keys of its own, or a section of its own.
-_OPEN = {"metrics", "totals", "counts", "plan"}
+_OPEN = {"metrics", "totals", "counts", "plan", "suggestion"}
 BROKEN = """
 version: 1
 restore: {directory: runs/flowers/checkpoints, policy: broken}

@@ -52,12 +52,14 @@ def _parts(plan: Plan, above: Sequence[str]) -> Iterator[str]:
 
 def _rows(section: Section) -> Iterator[str]:
     yield "<table>"
-    for group, after in zip(section.groups, [*section.groups[1:], None], strict=True):
+    hint = ""
+    for group in section.groups:
         yield f"<tr><td {_LEFT}><b>{group.status}</b></td>"
         yield f'<td {_LEFT} colspan="2">{escape(group.headline)}</td></tr>'
-        yield from _values(group)
-        if group.hint and (after is None or after.hint != group.hint):
+        if group.hint and group.hint != hint:
             yield f'<tr><td></td><td {_LEFT} colspan="2">{_hint(group.hint)}</td></tr>'
+        yield from _values(group)
+        hint = group.hint
     yield "</table>"
     if section.hidden:
         yield f"<p>… and {section.hidden:,} more for other reasons</p>"

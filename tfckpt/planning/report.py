@@ -2,10 +2,10 @@
 
 A terminal shows the end of the output, so a refused plan puts the reasons last: totals, warnings,
 refused values with hints, then problems with the policy's rules; values without trouble are only
-counted. Steps with the same status and reason form a group, a hint is printed once for the groups
-that share it, and repeated blocks are printed once. A shortened list says how many values it omits
-and where to find all. Names are never broken or shortened, so that they can be copied into a
-config; a long name gets a line of its own.
+counted. Steps with the same status and reason form a group; what to do comes before the names, once
+for the groups that share it; repeated blocks are printed once. A shortened list says how many
+values it omits and where to find all. Names are never broken or shortened, so that they can be
+copied into a config; a long name gets a line of its own.
 """
 
 from __future__ import annotations
@@ -192,11 +192,10 @@ def rows(plan: Plan) -> Iterator[ReportRow]:
     for section in sections(plan):
         yield ReportRow("")
         yield ReportRow(section.title, section.severity)
-        following = [*section.groups[1:], None]
-        for group, after in zip(section.groups, following, strict=True):
-            yield from _group(group)
-            if group.hint and (after is None or after.hint != group.hint):
-                yield from _plain(wrap("→ " + group.hint, _INDENT))
+        hint = ""
+        for group in section.groups:
+            yield from _group(group, group.hint if group.hint != hint else "")
+            hint = group.hint
         if section.hidden:
             yield ReportRow(f"  … and {section.hidden:,} more for other reasons (--json lists all)")
     if plan.faults:
@@ -219,10 +218,12 @@ def _plain(lines: Iterable[str]) -> Iterator[ReportRow]:
     return map(ReportRow, lines)
 
 
-def _group(group: StepGroup) -> Iterator[ReportRow]:
+def _group(group: StepGroup, hint: str) -> Iterator[ReportRow]:
     head, *more = wrap(f"{group.status}  {group.headline}", "  ")
     yield ReportRow(head, group.severity)
     yield from _plain(more)
+    if hint:
+        yield from _plain(wrap("→ " + hint, _INDENT))
     for line in group.lines:
         yield from _plain(_row(line))
     if group.hidden:

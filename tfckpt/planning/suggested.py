@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.text import WIDTH, printable, wrap
+from tfckpt.planning.checks.completeness import is_save_counter
+from tfckpt.planning.checks.step import ASSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,8 +63,9 @@ class Suggestion:
         """What the lines do, in one sentence."""
         if self.plan is None:
             return self.gave_up or "a policy can restore it once you decide which layer is which:"
-        live = [step for step in self.plan.steps if step.live is not None]
-        count = f"{len(self.plan.assignments):,} of {len(live):,} values"
+        live = [s for s in self.plan.steps if s.live is not None and not is_save_counter(s.live)]
+        restored = sum(step.status in ASSIGNED for step in live)
+        count = f"{restored:,} of {len(live):,} values"
         left = f"; {self.left}" if self.left else ""
         return f"this policy restores {count}{left}:"
 

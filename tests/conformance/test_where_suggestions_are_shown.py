@@ -1,0 +1,119 @@
+"""The same suggestion ends a refusal, in Python, on the command line, and in the drop-in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from zoo import command_line
+from zoo.variables import inner
+
+import tfckpt
+
+SCRIPT = """
+import {keras} as keras
+
+def build():
+    layers = [keras.layers.Dense(8, name="stem"), keras.layers.Dense({classes}, name="head")]
+    return keras.Sequential([keras.Input((4,)), *layers])
+"""
+LINES = (
+    'rename: [{checkpoint: "model/body/**", model: "model/stem/**"}]',
+    'exclude: ["model/head/**"]',
+)
+
+
+def build(k: Any, body: str, classes: int) -> Any:
+    layers = [k.layers.Dense(8, name=body), k.layers.Dense(classes, name="head")]
+    return k.Sequential([k.Input((4,)), *layers])
+
+
+@pytest.fixture
+def saved(flavour: Any, tmp_path: Any, monkeypatch: Any) -> Any:
+    """A checkpoint of a model with a body and three classes; a script that has other ones."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("script", "other", "same"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    Path("script.py").write_text(SCRIPT.format(keras=flavour.__name__, classes=5))
+    model = build(flavour, "body", 3)
+    tfckpt.Checkpoint(model=model).save("ckpt")
+    return model
+
+
+def holds(model: Any, saved: Any) -> None:
+    for one, other in zip(model.layers[0].weights, saved.layers[0].weights, strict=True):
+        np.testing.assert_array_equal(inner(one).numpy(), inner(other).numpy())
+
+
+def test_a_refusal_ends_with_it_and_has_it_as_a_policy(saved: Any, flavour: Any) -> None:
+    model = build(flavour, "stem", 5)
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore("ckpt-1", model)
+    text = str(refused.value)
+    assert "this policy restores 2 of 4 values; model/head stays new:" in text
+    assert [line.strip() for line in text.splitlines()[-2:]] == list(LINES)
+    tfckpt.restore("ckpt-1", model, policy=refused.value.suggestion)
+    holds(model, saved)
+
+
+def test_it_is_found_without_an_error(saved: Any, flavour: Any) -> None:
+    model = build(flavour, "stem", 5)
+    found = tfckpt.suggest("ckpt-1", model)
+    assert found is not None
+    assert [line.strip() for line in str(found).splitlines()[-2:]] == list(LINES)
+    tfckpt.restore("ckpt-1", model, policy=found.policy)
+    holds(model, saved)
+    assert tfckpt.suggest("ckpt-1", build(flavour, "body", 3)) is None
+
+
+def test_the_drop_in_shows_two_lines_of_python(saved: Any, flavour: Any) -> None:
+    model = build(flavour, "stem", 5)
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.Checkpoint(model=model).restore("ckpt-1")
+    policy, call = (line.strip() for line in str(refused.value).splitlines()[-2:])
+    names: dict[str, Any] = {}
+    exec(policy, names)
+    assert call == "tfckpt.restore('ckpt-1', model=…, policy=policy)"
+    tfckpt.restore("ckpt-1", model=model, policy=names["policy"])
+    holds(model, saved)
+
+
+def test_plan_ends_with_it(saved: Any, flavour: Any) -> None:
+    Path("c.yaml").write_text("version: 1\nrestore: {path: ckpt-1}\n")
+    ended = command_line.run("plan", "c.yaml", "--model", "script:build")
+    assert ended.status == 1
+    assert [line.strip() for line in ended.out.splitlines()[-2:]] == list(LINES)
+
+
+def test_policy_suggest_writes_a_config_that_works(saved: Any, flavour: Any) -> None:
+    arguments = "policy", "suggest", "ckpt-1", "--model", "script:build", "--write", "c.yaml"
+    ended = command_line.run(*arguments)
+    assert (ended.status, ended.err.strip()) == (0, "")
+    assert [line.strip() for line in ended.out.splitlines()[2:4]] == list(LINES)
+    assert ended.out.endswith("written to c.yaml\n")
+    model = build(flavour, "stem", 5)
+    tfckpt.restore("c.yaml", model)
+    holds(model, saved)
+    again = command_line.run(*arguments)
+    assert (again.status, again.err) == (1, "tfckpt: c.yaml already exists; choose another name\n")
+
+
+def test_policy_suggest_where_none_is_needed_or_found(saved: Any, flavour: Any) -> None:
+    Path("other.py").write_text(
+        f"import {flavour.__name__} as keras\n\n\ndef build():\n"
+        "    layers = [keras.Input((7,)), keras.layers.Dense(9, name='x')]\n"
+        "    return keras.Sequential(layers)\n"
+    )
+    Path("same.py").write_text(
+        SCRIPT.format(keras=flavour.__name__, classes=3).replace("stem", "body")
+    )
+    none = command_line.run("policy", "suggest", "ckpt-1", "--model", "other:build")
+    assert none.status == 1
+    assert none.out.endswith("no policy was found that would restore it\n")
+    fine = command_line.run("policy", "suggest", "ckpt-1", "--model", "same:build")
+    assert fine.status == 0
+    assert fine.out.startswith("no policy is needed: ")
