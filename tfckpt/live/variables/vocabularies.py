@@ -21,6 +21,7 @@ from tfckpt.live.private.either_keras import (
     set_words,
     table_of,
 )
+from tfckpt.live.private.parts import required
 from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.stored.bundles.writing.shard import index_checksum
 
@@ -91,7 +92,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
             return
         if now.size:
             raise ValueError("the layer already has other words, or another order of them")
-        self._before.append({name: getattr(self._layer, name) for name in self._attributes()})
+        self._before.append({name: required(self._layer, name) for name in self._attributes()})
         try:
             self._fill(new)
         except (ValueError, RuntimeError) as error:
