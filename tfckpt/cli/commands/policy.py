@@ -108,6 +108,7 @@ def _write_config(file: str, source: str, policy: Policy) -> None:
         raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
     kind = "directory" if os.path.isdir(source) else "path"  # noqa: PTH112  as it was typed
     keys = policy.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    keys = {"api": "read", **keys}  # a run has a save counter, which this plan had not
     restore = {kind: source.replace("$", "$$"), "policy": "suggested"}
     config = {"version": 1, "restore": restore, "policies": {"suggested": keys}}
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)

@@ -80,6 +80,7 @@ class _Order:
         ]
         self._fit = fit
         self._suspects = suspects
+        self._counts = [Counter(unit.sizes for unit in side) for side in (stored, live)]
         self._weak = any(unit.order == ATTRIBUTES for unit in (*stored, *live))
 
     def pairs(self) -> dict[str, str]:
@@ -115,7 +116,7 @@ class _Order:
 
     def _is_elsewhere(self, unit: Unit) -> bool:
         """Whether a layer of its shapes was added or removed, and the order is of little worth."""
-        old, new = (sum(u.sizes == unit.sizes for u in side) for side in (self._stored, self._live))
+        old, new = (count[unit.sizes] for count in self._counts)
         return self._weak and old != new
 
 

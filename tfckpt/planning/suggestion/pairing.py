@@ -8,19 +8,18 @@ disagree, or neither says anything, the layers that fit are kept as a choice for
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.suggested import Candidates
+from tfckpt.planning.suggestion.fits import Rivals, fit, sizes_of
 from tfckpt.planning.suggestion.order import by_order
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.units import CLASS, MODEL
 from tfckpt.planning.suggestion.words import (
-    UNUSED,
     distinct,
     likeness,
-    means,
     numbers,
     template,
     words,
@@ -29,7 +28,6 @@ from tfckpt.planning.suggestion.words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Entry, Shape
     from tfckpt.planning.suggestion.units import Unit
 
     Group = tuple[Unit, ...]
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 _LIKE, _MARGIN = 0.5, 0.1
 _MOST_LEVELS = 20
 _UNKNOWN = "equal shapes, and neither names nor order tell them apart"
-_INDEX = re.compile(r"(\A|/)vars/\d+\Z")
+_MOST_SHOWN = 5
 _MOST = 20_000  # comparisons of names among layers that fit alike
 
 
@@ -95,56 +93,43 @@ class _Matcher:
         self._fits: dict[tuple[str, str], Mapping[str, str] | None] = {}
 
     def run(self) -> Pairing:
-        by_sizes: dict[object, tuple[list[Unit], list[Unit]]] = {}
-        for number, side in enumerate((self._stored, self._live)):
-            for unit in side:
-                by_sizes.setdefault(_sizes(unit), ([], []))[number].append(unit)
-        gave_up = ""
+        rivals = Rivals(self._stored, self._live)
         ordered = by_order(*self._sides, self._matched, self._fit, self._suspects)
-        named = self._by_ending()
-        rivals: dict[str, list[Unit]] = {}
-        for old, new in by_sizes.values():
+        named, gave_up = self._by_ending(), ""
+        for units in _of_same_sizes(self._stored, self._live):
+            old, new = map(_groups, units)
             if len(old) * len(new) > _MOST:
-                gave_up = f"{len(new):,} layers have the same shapes; they were not compared"
+                gave_up = f"the names of {len(new):,} layers with the same shapes are not compared"
                 continue
             named = self._by_name(old, new) | named
-            for unit in new:
-                rivals[unit.path] = [one for one in old if self._fit(one, unit) is not None]
         names, choices = self._decided(rivals, named, ordered)
-        return Pairing(names, tuple(choices), gave_up)
+        return Pairing(names, choices, gave_up)
 
     def _decided(
-        self,
-        rivals: Mapping[str, Sequence[Unit]],
-        named: Mapping[str, str],
-        ordered: Mapping[str, str],
-    ) -> tuple[dict[str, str], list[Candidates]]:
+        self, rivals: Rivals, named: Mapping[str, str], ordered: Mapping[str, str]
+    ) -> tuple[dict[str, str], tuple[Candidates, ...]]:
         """The pairs that nothing speaks against; and the rest, for a person."""
-        wanted = Counter(unit.path for fitting in rivals.values() for unit in fitting)
-        paths = {unit.path: unit for unit in self._live}
+        by_path = {unit.path: unit for unit in self._stored}
         chosen: dict[str, Unit] = {}
-        for path, fitting in rivals.items():
-            opinions = {one[path] for one in (named, ordered) if path in one}
-            alone = len(fitting) == 1 and wanted[fitting[0].path] == 1
-            if not opinions and alone and self._unordered(paths[path], fitting[0]):
+        for live in self._live:
+            fitting = rivals.of(live)
+            opinions = {one[live.path] for one in (named, ordered) if live.path in one}
+            alone = len(fitting) == 1 and rivals.claims(fitting[0]) == 1
+            if not opinions and alone and self._unordered(live, fitting[0]):
                 opinions = {fitting[0].path}
-            if len(opinions) == 1:
-                of_opinion = (unit for unit in fitting if unit.path in opinions)
-                chosen.update((path, unit) for unit in of_opinion)
+            if len(opinions) == 1 and self._fit(by_path[min(opinions)], live) is not None:
+                chosen[live.path] = by_path[min(opinions)]
         twice = {path for path, n in Counter(u.path for u in chosen.values()).items() if n > 1}
         chosen = {path: unit for path, unit in chosen.items() if unit.path not in twice}
         names: dict[str, str] = {}
-        for path, unit in chosen.items():
-            names |= self._fit(unit, paths[path]) or {}
+        for live in self._live:
+            if live.path in chosen:
+                names |= self._fit(chosen[live.path], live) or {}
+        rest = [unit for unit in self._live if unit.path not in chosen]
         used = {unit.path for unit in chosen.values()}
-        choices = []
-        for path, fitting in rivals.items():
-            rest = tuple(unit.path for unit in fitting if unit.path not in used)
-            if path not in chosen and rest:
-                evidence = _evidence(path, named, ordered)
-                rule = _rule(self._fits[rest[0], path] or {}, rest[0], path)
-                choices.append(Candidates(path, rest, evidence, rule))
-        return names, choices
+        left = [unit for unit in self._stored if unit.path not in used]
+        evidence = {unit.path: _evidence(unit.path, named, ordered) for unit in rest}
+        return names, candidates(left, rest, evidence)
 
     def _unordered(self, live: Unit, stored: Unit) -> bool:
         """Whether no order of layers could tell that they are two."""
@@ -154,7 +139,7 @@ class _Matcher:
         """Stored name → live name of their weights; None if they do not fit."""
         pair = stored.path, live.path
         if pair not in self._fits:
-            self._fits[pair] = None if _other_class(stored, live) else fitted(stored, live)
+            self._fits[pair] = fit(stored, live)
         return self._fits[pair]
 
     def _by_ending(self) -> dict[str, str]:
@@ -181,13 +166,12 @@ class _Matcher:
                             del side[path]
         return found
 
-    def _by_name(self, stored: Sequence[Unit], live: Sequence[Unit]) -> dict[str, str]:
+    def _by_name(self, old: Sequence[Group], new: Sequence[Group]) -> dict[str, str]:
         """Live path → stored path, where the names say it, whatever their numbers."""
         found: dict[str, str] = {}
-        old, new = _groups(stored), _groups(live)
         for fitting_old, fitting_new in _mutual(old, new, self._group_fits):
             pairs = zip(fitting_old, fitting_new, strict=True)
-            found |= {two.path: one.path for one, two in pairs}
+            found.update((two.path, one.path) for one, two in pairs)
         return found
 
     def _group_fits(self, old: Group, new: Group) -> bool:
@@ -196,20 +180,36 @@ class _Matcher:
         return all(self._fit(a, b) is not None for a, b in zip(old, new, strict=True))
 
 
-def fitting(stored: Sequence[Unit], live: Sequence[Unit]) -> Iterator[Candidates]:
-    """A choice for each live unit that a stored one fits."""
-    by_sizes: dict[object, list[Unit]] = {}
-    for unit in stored:
-        by_sizes.setdefault(_sizes(unit), []).append(unit)
+def candidates(
+    stored: Sequence[Unit], live: Sequence[Unit], evidence: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Candidates, ...]:
+    """For each layer of the model that something fits, what does, and what is known of it."""
+    rivals, found = Rivals(stored, live), []
     for unit in live:
-        fits = [one for one in by_sizes.get(_sizes(unit), ()) if fitted(one, unit) is not None]
-        if fits:
-            rule = _rule(fitted(fits[0], unit) or {}, fits[0].path, unit.path)
-            yield Candidates(unit.path, tuple(one.path for one in fits), _UNKNOWN, rule)
+        if fitting := rivals.of(unit):
+            paths = tuple(each.path for each in fitting[:_MOST_SHOWN])
+            rule = _rule(fitting[0], unit)
+            found.append(Candidates(unit.path, paths, evidence.get(unit.path, _UNKNOWN), rule))
+    return tuple(found)
 
 
-def _rule(names: Mapping[str, str], stored: str, live: str) -> tuple[str, str]:
-    return (rename_rules(names, names, names.values()) or [(f"{stored}/**", f"{live}/**")])[0]
+def _rule(stored: Unit, live: Unit) -> tuple[str, str]:
+    """What says that two layers are the same."""
+    scope = f"{stored.path}/**", f"{live.path}/**"
+    names = fit(stored, live) or {}
+    if all(new == live.path + old[len(stored.path) :] for old, new in names.items()):
+        return scope
+    return (rename_rules(names, names, names.values()) or [scope])[0]
+
+
+def _of_same_sizes(
+    stored: Sequence[Unit], live: Sequence[Unit]
+) -> Iterator[tuple[list[Unit], list[Unit]]]:
+    by_sizes: dict[object, tuple[list[Unit], list[Unit]]] = {}
+    for number, side in enumerate((stored, live)):
+        for unit in side:
+            by_sizes.setdefault(sizes_of(unit), ([], []))[number].append(unit)
+    return ((ones, others) for ones, others in by_sizes.values() if ones and others)
 
 
 def _mutual(
@@ -229,11 +229,22 @@ def _mutual(
         for j, other in enumerate(new)
         if fits(one, other)
     }
+    rows, columns = (_two_best(scores, axis) for axis in (0, 1))
     for (i, j), like in scores.items():
-        others = [s for (a, b), s in scores.items() if (a == i) != (b == j)]
+        # the best of the others: the second, if this one is the best itself
+        others = [best[like == best[0]] for best in (rows[i], columns[j])]
         far = like >= _LIKE and all(like >= other + _MARGIN for other in others)
-        if far or (not others and len(old[i]) > 1):
+        if far or (max(others) < 0 and len(old[i]) > 1):
             yield old[i], new[j]
+
+
+def _two_best(scores: Mapping[tuple[int, int], float], axis: int) -> dict[int, tuple[float, float]]:
+    """The two highest scores of each row or column; -1 where there is none."""
+    best: dict[int, tuple[float, float]] = {}
+    for pair, like in scores.items():
+        high, low = best.get(pair[axis], (-1.0, -1.0))
+        best[pair[axis]] = (like, high) if like > high else (high, max(low, like))
+    return best
 
 
 def _groups(units: Sequence[Unit]) -> list[Group]:
@@ -258,60 +269,6 @@ def _numbered_alike(old: Group, new: Group) -> bool:
         for unit in group
     ]
     return steps[: len(old)] == steps[len(old) :]
-
-
-def fitted(stored: Unit, live: Unit) -> dict[str, str] | None:
-    """Stored name → live name of the weights of two layers, if all of them fit."""
-    if _same_list(stored, live):  # the plan goes by the index
-        return {e.name: live.path + e.name[len(stored.path) :] for e in stored.listed}
-    rest = dict(live.values)
-    found: dict[str, str] = {}
-    left = {word: entry for word, entry in stored.values.items() if _last(word) not in UNUSED}
-    if len(left) != len(rest):
-        return None
-    if all(map(_INDEX.search, left)):  # as above; in a cell, say
-        same = stored.sizes == live.sizes
-        return {e.name: f"{live.path}/{word}" for word, e in left.items()} if same else None
-    for exact in (True, False):
-        for word, entry in list(left.items()):
-            fits = [
-                other
-                for other, new in rest.items()
-                if _same_value(word, entry, other, new, exact=exact)
-            ]
-            if len(fits) == 1:
-                found[entry.name] = rest.pop(fits[0]).name
-                del left[word]
-    return None if left else found
-
-
-def _same_list(stored: Unit, live: Unit) -> bool:
-    old, new = ([entry.shape for entry in unit.listed] for unit in (stored, live))
-    return bool(old) and old == new
-
-
-def _same_value(word: str, old: Entry, other: str, new: Entry, *, exact: bool) -> bool:
-    if exact:
-        return word == other and _shapes_fit(old.shape, new.shape)
-    return _shapes_fit(old.shape, new.shape) and means(_last(word), _last(other))
-
-
-def _shapes_fit(old: Shape | None, new: Shape | None) -> bool:
-    """Whether the shapes are the same but for the order of the axes."""
-    return old is not None and new is not None and sorted(old) == sorted(new)
-
-
-def _other_class(stored: Unit, live: Unit) -> bool:
-    return bool(stored.kind and live.kind) and stored.kind != live.kind
-
-
-def _sizes(unit: Unit) -> object:
-    values = {w: e for w, e in unit.values.items() if _last(w) not in UNUSED}
-    return dataclasses.replace(unit, values=values).sizes
-
-
-def _last(word: str) -> str:
-    return word.replace(".", "/").rpartition("/")[2]
 
 
 def _names(unit: Unit) -> set[str]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     Rule = tuple[str, str]
 
 _MOST_LEVELS = 20
-_MOST_WORK = 2_000_000  # names that rules are tried on
+_MOST_WORK = 6_000_000  # names that rules are tried on, some seconds
+_SLOW = 20  # how much longer a rule takes that is more than a scope
 _SPECIAL = re.compile(r"[*?\[\]\\\"]")
 _ESCAPED = re.compile(r"([.^$+{}|()])")
 
@@ -60,7 +61,7 @@ def rename_rules(
             break
         if max(map(len, rule)) > MAX_PATTERN or not missing.keys() & sources[rule]:
             continue
-        work += len(rest)
+        work += len(rest) * (1 if _is_scope(rule) else _SLOW)
         if work > _MOST_WORK:
             return None
         apply = _applying(rule)
@@ -77,10 +78,17 @@ def _applying(rule: Rule) -> Callable[[str], str | None]:
 
     The expressions of this module have one way to match a name, so none of them can backtrack.
     """
+    if _is_scope(rule):
+        old, new = (side.removesuffix("**") for side in rule)
+        return lambda name: new + name[len(old) :] if name.startswith(old) else None
     if not rule[0].startswith(REGEX):
         return compile_rename(*rule).apply
     match, target = re.compile(rule[0].removeprefix(REGEX), re.DOTALL).fullmatch, rule[1]
     return lambda name: found.expand(target) if (found := match(name)) else None
+
+
+def _is_scope(rule: Rule) -> bool:
+    return all(side.endswith("/**") and "*" not in side[:-2] for side in rule)
 
 
 def _is_right(old: str, new: str, pairs: Mapping[str, str], targets: Collection[str]) -> bool:

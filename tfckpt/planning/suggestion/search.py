@@ -19,7 +19,7 @@ from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Suggestion
 from tfckpt.planning.suggestion.adapting import adapt_rules
 from tfckpt.planning.suggestion.leaving import selectors
-from tfckpt.planning.suggestion.pairing import fitting, pair
+from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.units import Unit, holder_of, units
 from tfckpt.planning.suggestion.words import UNUSED
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfckpt.policy.adaptations.operation import PlanContext
 
 _KEYS = (
+    "api",
     "match",
     "rename",
     "adapt",
@@ -80,12 +81,13 @@ class _Search:
             return None
         pairing = self._pairing(base)
         changes, plan = self._placed(base, pairing)
-        if pairing.choices:
-            choices = tuple(pairing.choices)
-            return Suggestion(changes, None, None, choices, gave_up=pairing.gave_up)
+        moved = sum(old != new for old, new in pairing.names.items())
+        if moved and not changes:
+            gave_up = f"{moved:,} values have other names, for which no few rules were found"
+            return Suggestion({}, gave_up=gave_up)
         changes, plan = self._cast(changes, plan)
         changes, plan = self._with_optimizer(changes, plan)
-        if choices := self._open(plan):
+        if choices := pairing.choices or self._open(plan):
             return Suggestion(changes, choices=choices, gave_up=pairing.gave_up)
         changes, plan, left = self._without_rest(changes, plan)
         if not plan.ok or not self._is_same_model(plan):
@@ -201,7 +203,7 @@ class _Search:
                     path = holder_of(entry.name)
                     side.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
         stored, live = ([Unit(path, values) for path, values in side.items()] for side in left)
-        return tuple(fitting(stored, live))
+        return candidates(stored, live)
 
     def _without_rest(
         self, changes: dict[str, Any], plan: Plan
@@ -213,9 +215,9 @@ class _Search:
                 new.add(step.name)
             elif step.live is None and step.stored is not None:
                 unused.add(step.source)
-        new = {name for name in new if not is_save_counter(self._live.entries[name])}
-        whole = _whole_layers(new, self._live, plan)
-        rest: dict[str, Any] = {}
+        counter = {name for name in new if is_save_counter(self._live.entries[name])}
+        whole = _whole_layers(new - counter, self._live)
+        rest: dict[str, Any] = {"api": "read"} if counter else {}
         if whole:
             rest["exclude"] = selectors(whole, self._live.entries.keys() - whole)
         if unused:
@@ -266,7 +268,7 @@ def _weights(plan: Plan) -> dict[str, str]:
     }
 
 
-def _whole_layers(names: set[str], live: Inventory, plan: Plan) -> set[str]:
+def _whole_layers(names: set[str], live: Inventory) -> set[str]:
     """With the other weights of their layers: a head is restored whole or not at all."""
     weights = {name for name in names if live.entries[name].role is Role.WEIGHT}
     layers = {name.rpartition("/")[0] for name in weights}

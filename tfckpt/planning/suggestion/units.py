@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
@@ -49,7 +50,7 @@ class Unit:
     def root(self) -> str:
         return self.path.partition("/")[0]
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
         """The shapes of its weights without the order of their axes."""
         return tuple(sorted(sorted_shape(entry.shape) for entry in self.values.values()))

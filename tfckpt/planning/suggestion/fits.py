@@ -1,0 +1,114 @@
+"""Which layers of a checkpoint fit which layers of a model, by their weights and classes.
+
+Layers with the same names and shapes of weights fit alike, so they are compared once for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tfckpt.planning.suggestion.words import UNUSED, means
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfckpt.core.inventory import Entry, Shape
+    from tfckpt.planning.suggestion.units import Unit
+
+_INDEX = re.compile(r"(\A|/)vars/\d+\Z")
+
+
+class Rivals:
+    """For each layer of the model, the layers of the checkpoint that fit it."""
+
+    def __init__(self, stored: Iterable[Unit], live: Iterable[Unit]) -> None:
+        self._stored, self._live = _alike(stored), _alike(live)
+        by_sizes: dict[object, list[object]] = {}
+        for key, units in self._stored.items():
+            by_sizes.setdefault(sizes_of(units[0]), []).append(key)
+        self._fitting: dict[object, list[Unit]] = {}
+        self._claims: Counter[object] = Counter()
+        for key, units in self._live.items():
+            keys = [
+                other
+                for other in by_sizes.get(sizes_of(units[0]), ())
+                if fit(self._stored[other][0], units[0]) is not None
+            ]
+            self._fitting[key] = [unit for other in keys for unit in self._stored[other]]
+            self._claims.update(dict.fromkeys(keys, len(units)))
+
+    def of(self, live: Unit) -> Sequence[Unit]:
+        """The layers that fit; the same list for layers that are alike."""
+        return self._fitting[_key(live)]
+
+    def claims(self, stored: Unit) -> int:
+        """How many layers of the model a layer of the checkpoint fits."""
+        return self._claims[_key(stored)]
+
+
+def fit(stored: Unit, live: Unit) -> dict[str, str] | None:
+    """Stored name → live name of the weights of two layers; None if they do not fit."""
+    if stored.kind and live.kind and stored.kind != live.kind:
+        return None
+    if _same_list(stored, live):  # the plan goes by the index
+        return {e.name: live.path + e.name[len(stored.path) :] for e in stored.listed}
+    rest = dict(live.values)
+    found: dict[str, str] = {}
+    left = _used(stored)
+    if len(left) != len(rest):
+        return None
+    if all(map(_INDEX.search, left)):  # as above; in a cell, say
+        same = stored.sizes == live.sizes
+        return {e.name: f"{live.path}/{word}" for word, e in left.items()} if same else None
+    for word in left.keys() & rest.keys():
+        if _shapes_fit(left[word].shape, rest[word].shape):
+            found[left.pop(word).name] = rest.pop(word).name
+    for word, entry in list(left.items()):
+        fits = [
+            other
+            for other, new in rest.items()
+            if _shapes_fit(entry.shape, new.shape) and means(_last(word), _last(other))
+        ]
+        if len(fits) == 1:
+            found[entry.name] = rest.pop(fits[0]).name
+            del left[word]
+    return None if left else found
+
+
+def _alike(units: Iterable[Unit]) -> dict[object, list[Unit]]:
+    groups: dict[object, list[Unit]] = {}
+    for unit in units:
+        groups.setdefault(_key(unit), []).append(unit)
+    return groups
+
+
+def _key(unit: Unit) -> object:
+    """The same for layers that fit the same layers."""
+    shapes = sorted((word, entry.shape or ()) for word, entry in unit.values.items())
+    return unit.kind, tuple(shapes), tuple(entry.shape for entry in unit.listed)
+
+
+def sizes_of(unit: Unit) -> object:
+    """The shapes of its weights, without the order of their axes; equal for layers that fit."""
+    return tuple(sorted(tuple(sorted(entry.shape or ())) for entry in _used(unit).values()))
+
+
+def _used(unit: Unit) -> dict[str, Entry]:
+    """Without the values that only other libraries keep."""
+    return {word: entry for word, entry in unit.values.items() if _last(word) not in UNUSED}
+
+
+def _same_list(stored: Unit, live: Unit) -> bool:
+    old, new = ([entry.shape for entry in unit.listed] for unit in (stored, live))
+    return bool(old) and old == new
+
+
+def _shapes_fit(old: Shape | None, new: Shape | None) -> bool:
+    """Whether the shapes are the same but for the order of the axes."""
+    return old is not None and new is not None and sorted(old) == sorted(new)
+
+
+def _last(word: str) -> str:
+    return word.replace(".", "/").rpartition("/")[2]
