@@ -1,4 +1,4 @@
-"""``from_config``, ``restore``, ``plan`` and ``inventory``.
+"""``from_config``, ``restore``, ``plan``, ``suggest`` and ``inventory``.
 
 ``restore`` and ``plan`` take a config, or the path of a checkpoint with a policy, since the first
 thing that people write is ``restore("runs/digits/ckpt-18", model=model)``. What exists at a path

@@ -117,3 +117,16 @@ def test_policy_suggest_where_none_is_needed_or_found(saved: Any, flavour: Any) 
     fine = command_line.run("policy", "suggest", "ckpt-1", "--model", "same:build")
     assert fine.status == 0
     assert fine.out.startswith("no policy is needed: ")
+
+
+def test_a_run_that_counts_its_saves_is_told_to_read(saved: Any, flavour: Any) -> None:
+    """The checkpoint has no counter, and says so itself; the head is another one as well."""
+    path = tfckpt.Checkpoint(model=saved).write("written")
+    run = tfckpt.from_config({"version": 1, "restore": {"path": path}}, build(flavour, "body", 5))
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        run.restore()
+    assert [line.strip() for line in str(refused.value).splitlines()[-2:]] == [
+        "api: read",
+        'exclude: ["model/head/**"]',
+    ]
+    assert refused.value.suggestion.api == "read"

@@ -147,7 +147,7 @@ class Resumption:
 
         live, stored = keras.__version__, self._versions.get("keras", "")
         old = [version.startswith("3.1.") for version in (live, stored)]
-        among = any(isinstance(each, keras.Model) for each in self._to_restore().values())
+        among = any(isinstance(each, keras.Model) for each in self._objects.values())
         if among and stored and old[0] != old[1] and self.position and not self.position.ended:
             logging.warning(
                 "%s: saved within an epoch by Keras %s, which counts the loss of an epoch in "
