@@ -351,7 +351,7 @@ def by_suggestion(start: int, flavor: Any) -> str:
         fresh = second.values()
         try:
             found = tfckpt.suggest(path, second.model)
-        except tfckpt.NotBuiltError:
+        except tfckpt.TfckptError:  # a model without weights, or one that is not built
             return ""
         if found is None or found.policy is None:
             return ""

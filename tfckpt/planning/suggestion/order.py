@@ -115,9 +115,12 @@ class _Order:
                 yield one, other
 
     def _is_elsewhere(self, unit: Unit) -> bool:
-        """Whether a layer of its shapes was added or removed, and the order is of little worth."""
+        """Whether a layer of its shapes was added or removed, so that it may be another one.
+
+        Keras lists the layers of parallel branches by depth: one that is added moves others.
+        """
         old, new = (count[unit.sizes] for count in self._counts)
-        return self._weak and old != new
+        return old != new
 
 
 def _lone(stored: Sequence[Unit], live: Sequence[Unit]) -> list[tuple[int, int]]:

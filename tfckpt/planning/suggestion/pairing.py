@@ -117,8 +117,10 @@ class _Matcher:
             alone = len(fitting) == 1 and rivals.claims(fitting[0]) == 1
             if not opinions and alone and self._unordered(live, fitting[0]):
                 opinions = {fitting[0].path}
-            if len(opinions) == 1 and self._fit(by_path[min(opinions)], live) is not None:
-                chosen[live.path] = by_path[min(opinions)]
+            # None if a part of that layer is matched already
+            one = by_path.get(min(opinions)) if len(opinions) == 1 else None
+            if one is not None and self._fit(one, live) is not None:
+                chosen[live.path] = one
         twice = {path for path, n in Counter(u.path for u in chosen.values()).items() if n > 1}
         chosen = {path: unit for path, unit in chosen.items() if unit.path not in twice}
         names: dict[str, str] = {}
