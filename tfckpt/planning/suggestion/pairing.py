@@ -102,6 +102,7 @@ class _Matcher:
                 gave_up = f"the names of {len(new):,} layers with the same shapes are not compared"
                 continue
             named = self._by_name(old, new) | named
+        named |= self._by_label()
         names, choices = self._decided(rivals, named, ordered)
         return Pairing(names, choices, gave_up)
 
@@ -143,6 +144,25 @@ class _Matcher:
         if pair not in self._fits:
             self._fits[pair] = fit(stored, live)
         return self._fits[pair]
+
+    def _by_label(self) -> dict[str, str]:
+        """Live path → stored path, of layers with the same name of the user, if no other has it.
+
+        One of them may be named by an attribute, an index or a key.
+        """
+        old, new = (
+            [(unit.label or _own_name(unit), unit) for unit in side]
+            for side in (self._stored, self._live)
+        )
+        counts = [Counter(name for name, _ in side) for side in (old, new)]
+        by_name = dict(old)
+        return {
+            unit.path: by_name[name].path
+            for name, unit in new
+            if name and all(count[name] == 1 for count in counts)
+            if unit.label or by_name[name].label
+            if self._fit(by_name[name], unit) is not None
+        }
 
     def _by_ending(self) -> dict[str, str]:
         """Live path → stored path, where the paths end alike, and no others end so."""
@@ -193,6 +213,10 @@ def candidates(
             rule = _rule(fitting[0], unit)
             found.append(Candidates(unit.path, paths, evidence.get(unit.path, _UNKNOWN), rule))
     return tuple(found)
+
+
+def _own_name(unit: Unit) -> str:
+    return "" if unit.automatic else unit.path.rpartition("/")[2]
 
 
 def _rule(stored: Unit, live: Unit) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
+from tfckpt.core.topology import interchangeable
 from tfckpt.errors import PolicyError
 from tfckpt.planning.checks.completeness import is_save_counter
 from tfckpt.planning.checks.step import Status
@@ -25,6 +26,8 @@ from tfckpt.planning.suggestion.units import Unit, holder_of, units
 from tfckpt.planning.suggestion.words import UNUSED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.plan import Plan
     from tfckpt.planning.suggested import Candidates
@@ -128,7 +131,26 @@ class _Search:
             for step in base.steps
             if step.status is Status.SUSPECT and step.stored is not None
         }
-        return pair(old, new, matched, suspects)
+        return pair(old, new, matched, suspects | self._on_branches(new))
+
+    def _on_branches(self, live: Iterable[Unit]) -> set[str]:
+        """The layers that may have come in another order before others were added or removed.
+
+        A record does not say how many layers there were.
+        """
+        found: set[str] = set()
+        for path, graph in self._live.graphs.items():
+            size = self._stored.sizes.get(path)
+            changed = 1 if size is None else min(abs(size - count) for count in graph.sizes)
+            groups: dict[Any, set[str]] = {}
+            below = f"{path}/"
+            for unit in live if changed else ():
+                if unit.path.startswith(below):
+                    layer = unit.path[len(below) :].partition("/")[0]
+                    groups.setdefault(unit.sizes, set()).add(layer)
+            for names in groups.values():
+                found |= {f"{path}/{x}" for x in interchangeable(graph.calls, names, changed)}
+        return found
 
     def _placed(self, base: Plan, pairing: Pairing) -> tuple[dict[str, Any], Plan]:
         """By one rule, or by position if that does the same as the pairs, or by several rules."""

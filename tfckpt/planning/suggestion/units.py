@@ -36,6 +36,7 @@ class Unit:
             models, ``class`` if it counts among the layers of its class only, ``attributes`` if it
             is that of a model's attributes, ``""`` if it is none.
         listed: all its weights, if they are known by their index too; else ().
+        label: the name that the user gave it, if an attribute, an index or a key names it.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Unit:
     at: tuple[int, ...] = ()
     order: str = ""
     listed: tuple[Entry, ...] = ()
+    label: str = ""
 
     @property
     def root(self) -> str:
@@ -77,6 +79,10 @@ def units(inventory: Inventory) -> list[Unit]:
     [('model/a', ['kernel'])]
     """
     places = dict(_places(inventory))
+    labels = {
+        **inventory.labels,
+        **{f"{at}/{x.name}": x.label for at, every in inventory.sequences.items() for x in every},
+    }
     values: dict[str, dict[str, Entry]] = {}
     for name, entry in inventory.entries.items():
         if entry.role is Role.WEIGHT:
@@ -85,6 +91,10 @@ def units(inventory: Inventory) -> list[Unit]:
     found = [
         _unit(path, below, places.get(path), _listed(path, below, inventory))
         for path, below in values.items()
+    ]
+    found = [
+        dataclasses.replace(unit, label=label) if (label := labels.get(unit.path)) else unit
+        for unit in found
     ]
     return sorted(found, key=lambda unit: (not unit.at, unit.at, unit.path))
 
