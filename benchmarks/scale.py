@@ -15,6 +15,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfckpt.stored.commits.stale_listing import as_of_now
+
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.manager.directory import Directory
 from tfckpt.planning import make_plan
@@ -22,7 +24,6 @@ from tfckpt.policy import Keep, Policy
 from tfckpt.stored.commits.discovery import candidates, highest_number
 from tfckpt.stored.commits.record import CommitRecord, parse, render
 from tfckpt.stored.commits.record_file import SUFFIX
-from tfckpt.stored.commits.stale_listing import as_of_now
 from tfckpt.stored.io.files import Handle
 from tfckpt.stored.paths.state_file import CheckpointState
 from tfckpt.stored.paths.state_file import render as render_state

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptError
-from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.private.tensorflow import Trackable
+from tfckpt.live.saving.untracked import checked
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.base.messages import did_you_mean, keys_of, show_value
@@ -159,7 +159,7 @@ def inventory(model: Any = None, /, **objects: Any) -> Inventory:
     ['model/out/bias', 'model/out/kernel']
     """
     objects = _with_model(model, objects)
-    Checkpoint(**objects)  # raises on what it cannot save
+    checked(objects)
     return collect(objects).inventory
 
 
@@ -212,7 +212,7 @@ def _once(
     keys, objects = _policy_keys(objects)
     if path is not None and _is_checkpoint(path):
         config, objects = _config_of(path, _policy(policy, keys)), _objects(call, model, objects)
-        Checkpoint(**objects)  # raises on what it cannot save
+        checked(objects)
         return _Once(config, objects)
     if path is not None and not _has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
@@ -223,7 +223,7 @@ def _once(
         message = f"a config has its own policies, but {what} was passed as well"
         raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
     config, objects = _loaded(call, source), _objects(call, model, objects)
-    counter = Checkpoint(**objects).save_counter
+    counter = checked(objects).save_counter
     if "step" in objects:
         check_step(objects["step"])
     return _Once(config, objects, counter)
@@ -318,7 +318,7 @@ def _policy_keys(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
             message = f"{keyword}: neither an object that can be restored nor a key of a policy"
             problems.append(Problem(message, hint=did_you_mean(keyword, known)))
         else:
-            objects[keyword] = value  # Checkpoint raises if it cannot save it
+            objects[keyword] = value  # refused later if it cannot be saved
     if problems:
         raise PolicyError(_ARGUMENTS, problems)
     return keys, objects

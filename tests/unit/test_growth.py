@@ -12,10 +12,10 @@ from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
 from tfckpt.planning.diff import ValueChecksum, diff
 from tfckpt.policy import Policy
-from tfckpt.stored.bundle import open_bundle
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.commits import record, record_file
+from tfckpt.stored.open import open_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.core.automatic_names import weak_base
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role, weak_base
 from tfckpt.core.names import (
     Names,
     Node,

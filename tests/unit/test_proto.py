@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tfckpt.core.dtypes import DTYPES
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
-from tfckpt.stored.bundles.encoding.index_proto import Extent, parse_entry, parse_header
-from tfckpt.stored.bundles.encoding.wire import WireError
+from tfckpt.stored.bundles.encoding.index_proto import Extent, WireError, parse_entry, parse_header
 
 bundle_pb2 = pytest.importorskip("tensorflow.core.protobuf.tensor_bundle_pb2")
 graph_pb2 = pytest.importorskip("tensorflow.core.protobuf.trackable_object_graph_pb2")

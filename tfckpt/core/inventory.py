@@ -8,11 +8,12 @@ data: this module reads no file and does not import TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tfckpt.core.topology import LayerGraph
 
@@ -179,7 +180,8 @@ class Inventory:
         roots: keyword (``""`` for the root object) → the object passed under it, if known.
         left_out: canonical name of a value that is not among the entries → the reason.
         own_orders: canonical path of a layer or optimizer → its own values, in the order in which
-            Keras 3 writes them. Some files identify a value only by this order.
+            Keras 3 writes them. Some files identify a value only by this order; of live objects it
+            is found only for these.
         deep_orders: canonical path of a layer → its values and those of all layers in it, in the
             order in which Keras 2 writes them.
         members: canonical path of a model that is not functional or sequential → its layers as
@@ -227,6 +229,11 @@ class Inventory:
         default_factory=dict, compare=False
     )
     datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict, compare=False)
+
+    @property
+    def by_position(self) -> bool:
+        """Whether some values are identified only by the order of a layer or an optimizer."""
+        return any((*self.own_orders.values(), *self.deep_orders.values()))
 
     def takes(self, name: str, shape: Shape | None) -> bool:
         """Whether a variable created with an unknown shape can hold a value of this shape.
@@ -315,3 +322,57 @@ def rebased(name: str, heads: Mapping[str, str]) -> str | None:
             return head + name[end:]
         end = name.rfind("/", 0, end)
     return None
+
+
+# Keras 3 names a functional model `functional` by default, tf_keras `model`.
+_SAME_BASE = {"model": "functional"}
+
+
+def snake_case(name: str) -> str:
+    """A class name as Keras turns it into a layer name (keras/src/utils/naming.py).
+
+    >>> snake_case("Conv2DTranspose"), snake_case("LSTM"), snake_case("ReLU")
+    ('conv2d_transpose', 'lstm', 're_lu')
+    """
+    words = re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", re.sub(r"\W", "", name))
+    return words.lower()
+
+
+def unnumbered(name: str) -> str:
+    """A name without the number that makes it unique.
+
+    >>> unnumbered("dense_12"), unnumbered("conv2d")
+    ('dense', 'conv2d')
+    """
+    return re.sub(r"_\d+$", "", name)
+
+
+def name_number(label: str) -> int:
+    """The number at the end of a name, 0 if there is none.
+
+    >>> name_number("dense_12"), name_number("dense")
+    (12, 0)
+    """
+    match = re.search(r"_(\d{1,18})(_preprocessor)?$", label)
+    return int(match[1]) if match else 0
+
+
+def weak_base(label: str, bases: Collection[str]) -> str:
+    """An automatic layer name without its number, ``""`` for a name that the user chose.
+
+    >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
+    ('dense', '')
+    """
+    base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # FeatureSpace adds _preprocessor
+    return _SAME_BASE.get(base, base) if base in bases else ""
+
+
+def given_name(variable: str) -> str:
+    """A variable's name with its scopes, ``""`` if it is automatic or a scope is numbered.
+
+    >>> given_name("encoder/scale"), given_name("dense_1/kernel"), given_name("Variable")
+    ('encoder/scale', '', '')
+    """
+    *scopes, last = variable.split("/")
+    numbered = any(unnumbered(scope) != scope for scope in scopes)
+    return "" if numbered or re.fullmatch(r"[Vv]ariable(_\d+)?", last) else variable

@@ -34,8 +34,8 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core.automatic_names import free_name, given_name, name_number
-from tfckpt.core.inventory import Layer, Role, Traits
+from tfckpt.core.inventory import Layer, Role, Traits, given_name, name_number
+from tfckpt.core.text import free_name
 from tfckpt.errors import NamingError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tfckpt.core.automatic_names import snake_case, unnumbered, without_repeat
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, snake_case, unnumbered
 from tfckpt.core.names import MODEL, OPTIMIZER, NodeKind
+from tfckpt.core.text import without_repeat
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -1,8 +1,9 @@
-"""Formats names, shapes and sizes for messages and reports.
+"""Formats names, shapes and sizes for messages and reports, and makes names unique.
 
 Names come from files that other people wrote and end up in terminals and CI logs, so characters
 that do not print are escaped: an ESC in a layer name cannot change colors or move the
-cursor. Repeated blocks are shown once, ``model/block_{0…11}/kernel``.
+cursor. Repeated blocks are shown once, ``model/block_{0…11}/kernel``. A second value with a name
+that is taken ends with ``~2``, which no layer of Keras can.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tfckpt.core.inventory import Entry, Shape
 
@@ -21,6 +22,7 @@ WIDTH = 80
 _Box = tuple[tuple[int, int], ...]
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _DIGITS = re.compile(r"([0-9]+)")
+_REPEATED = re.compile(r"~\d+$")
 
 
 def printable(text: str) -> str:
@@ -194,3 +196,24 @@ def _merge(boxes: Iterable[_Box], position: int) -> list[_Box]:
             run = low, high
         merged.append((*others[:position], run, *others[position:]))
     return merged
+
+
+def free_name(name: str, taken: Callable[[str], bool]) -> str:
+    """The name, with a number appended if it is taken.
+
+    >>> free_name("model", {"model", "model~2"}.__contains__)
+    'model~3'
+    """
+    free, number = name, 2
+    while taken(free):
+        free, number = f"{name}~{number}", number + 1
+    return free
+
+
+def without_repeat(name: str) -> str:
+    """The name that was taken when :func:`free_name` appended a number to it.
+
+    >>> without_repeat("model~3")
+    'model'
+    """
+    return _REPEATED.sub("", name)

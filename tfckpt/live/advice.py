@@ -16,8 +16,8 @@ from absl import logging
 from tfckpt.core.names import MODEL
 from tfckpt.errors import RefusedError, RestoreError
 from tfckpt.live.objects.collect import is_model
-from tfckpt.planning.checks.completeness import SAVE_COUNTER
-from tfckpt.planning.left_out import (
+from tfckpt.planning.checks.step import SAVE_COUNTER
+from tfckpt.planning.plan import (
     layers_in_part,
     missing,
     slots_by_number,

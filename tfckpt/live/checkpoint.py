@@ -30,7 +30,7 @@ from tfckpt.live.saving.save import (
     as_save_errors,
     write_state,
 )
-from tfckpt.live.saving.untracked import check_arguments, check_attribute
+from tfckpt.live.saving.untracked import RESERVED, check_arguments, check_attribute
 from tfckpt.live.variables.variables import as_int
 from tfckpt.policy import Policy
 from tfckpt.stored.commits.numbering import Ticket, last_in_order
@@ -177,7 +177,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == EXTRA:
-            raise NamingError(f"the keyword {EXTRA!r} is reserved; use another keyword")
+            raise NamingError(RESERVED)
         if type(self) is Checkpoint and has_saver_yet(self) and name[0] != "_":
             check_attribute(name, value)
         super().__setattr__(name, value)

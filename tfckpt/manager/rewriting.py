@@ -12,9 +12,9 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import free_name
 from tfckpt.core.dtypes import LostNumberError, cast, numpy_dtype
 from tfckpt.core.inventory import Restored, Role
+from tfckpt.core.text import free_name
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.checks.step import Status
 from tfckpt.planning.rewrite import structure

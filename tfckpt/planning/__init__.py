@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfckpt.planning.checks.step import Severity, Status, Step
-    from tfckpt.planning.outcome import RestoreReport
-    from tfckpt.planning.plan import Plan
+    from tfckpt.planning.plan import Plan, RestoreReport
     from tfckpt.planning.planner import make_plan
     from tfckpt.planning.report import render_text
     from tfckpt.planning.union import union_of
 
 _LAZY = {
     "Plan": "plan",
-    "RestoreReport": "outcome",
+    "RestoreReport": "plan",
     "Severity": "checks.step",
     "Status": "checks.step",
     "Step": "checks.step",

@@ -3,7 +3,8 @@
 A :class:`Plan` is frozen, comparable, printable and can be written as JSON: read it, review it in
 CI, keep it with the run, apply it. Every live value and every stored value ends in exactly one
 step, harmless ones included. The steps are sorted by name, so plans of the same two inventories are
-equal whatever order those were listed in.
+equal whatever order those were listed in. A :class:`RestoreReport` says what became of a plan, and
+what it left out, in one line, for users who do not read the report.
 
 Making a plan does not raise for what it refuses. It collects all that is wrong (``errors``,
 ``problems`` and ``drift``), and applying it is refused unless ``ok`` is true.
@@ -15,11 +16,15 @@ import dataclasses
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.inventory import Role
+from tfckpt.core.text import listed, printable
 from tfckpt.errors import RefusedError
-from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
+from tfckpt.planning.checks.step import ASSIGNED, SAVE_COUNTER, Severity, Status
+from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
+from tfckpt.planning.matching.optimizers import is_numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
@@ -177,3 +182,197 @@ def _value(entry: Entry | None) -> dict[str, Any] | None:
 def _plain(entry: Entry) -> dict[str, Any]:
     shape = None if entry.shape is None else list(entry.shape)
     return {"dtype": entry.dtype, "shape": shape, "nbytes": entry.nbytes}
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreReport:
+    """What was restored, and from where. Print it, keep it with the run, assert on it.
+
+    Attributes:
+        plan: every value and what happened to it.
+        path: the checkpoint's prefix; ``""`` if none was found and the policy allows that.
+        step: training step of the checkpoint; None if its record does not say.
+        epoch: epochs finished when it was saved; None if its record does not say.
+        metrics: metrics that were saved with it, by name.
+        rejected: checkpoints that were tried before this one, each with the reason.
+        absent: if none was found, what each of the searched paths contains instead.
+        replaced: hyperparameters that had another value in the code: the code's value, and the
+            checkpoint's, which they now have.
+        nothing: why nothing was restored, if so.
+
+    """
+
+    plan: Plan
+    path: str
+    step: int | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    rejected: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    nothing: str = "no checkpoint yet: training starts from the initial values"
+
+    @property
+    def restored(self) -> bool:
+        """Whether any value was assigned."""
+        return bool(self.plan.assignments)
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        return self.plan.counts
+
+    @property
+    def training(self) -> str:
+        """A sentence that says which training state was restored besides the values."""
+        return self.plan.training
+
+    @property
+    def replacements(self) -> str:
+        """The hyperparameters that were replaced, as a sentence; ``""`` if there are none."""
+        if not self.replaced:
+            return ""
+        each = (f"{n} was {old} and is {new}" for n, (old, new) in self.replaced.items())
+        return (
+            f"{', '.join(each)}, as in the checkpoint; a policy with "
+            "`optimizer: {hyperparameters: config}` keeps the values from your code"
+        )
+
+    @property
+    def warnings(self) -> str:
+        """What the policy asks to warn about (``on_missing: warn``); ``""`` for nothing."""
+        return warned_of(self.plan)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report in plain JSON types: the keys of the plan, and those of the report."""
+        return {
+            **self.plan.to_json(),
+            "path": self.path,
+            "step": self.step,
+            "epoch": self.epoch,
+            "metrics": dict(self.metrics),
+            "rejected": list(self.rejected),
+            "absent": list(self.absent),
+            "replaced": [
+                {"name": name, "code": old, "checkpoint": new}
+                for name, (old, new) in self.replaced.items()
+            ],
+        }
+
+    def __str__(self) -> str:
+        result = str(self.plan)
+        if not self.path:
+            result = "\n  ".join([self.nothing, *self.absent])
+        return "\n".join((*self._above(), result))
+
+    def __repr__(self) -> str:
+        from tfckpt.planning.report import verdict  # imports Plan
+
+        recorded = (("step", self.step), ("epoch", self.epoch))
+        details = "".join(f", {word} {value}" for word, value in recorded if value is not None)
+        return f"<RestoreReport: {verdict(self.plan)}{details}>"
+
+    def _repr_html_(self) -> str:
+        from tfckpt.planning.notebook import plan_html
+
+        return plan_html(self.plan, [*self._above(), *self.absent])
+
+    def _above(self) -> list[str]:
+        lines = [f"passed over: {reason}" for reason in self.rejected]
+        return [*lines, self.replacements] if self.replaced else lines
+
+
+_FEW, _MANY = 3, 10
+_OF_MODEL = "not in the checkpoint, unchanged in the model"
+_OF_CHECKPOINT = "in the checkpoint, not used"
+_OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
+_OF_NOBODY = (
+    "in the checkpoint, not used: the file identifies their variables only by position, and the "
+    "model's optimizer has other variables, or the same in another order"
+)
+_OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"
+
+
+def warned_of(plan: Plan) -> str:
+    """What a policy asks to warn about; "" for nothing.
+
+    >>>    >>> from tfckpt.planning.checks.step import Step
+    >>> from tfckpt.core.inventory import Entry
+    >>> bias = Entry("model/head/bias", Role.WEIGHT, "float32", (3,))
+    >>> step = Step(Status.MISSING, bias.name, "", bias, None, Severity.WARN)
+    >>> warned_of(Plan("finetune", "zoo/ckpt-900", (step,)))
+    '1 value not in the checkpoint, unchanged in the model: model/head/bias'
+    """
+    steps = [step for step in plan.steps if step.severity is Severity.WARN]
+    kinds = (
+        (Status.MISSING, _OF_MODEL),
+        (Status.UNEXPECTED, _OF_CHECKPOINT),
+        (Status.MISMATCH, _OTHER_SHAPE),
+    )
+    steps_by_kind = ((what, [s for s in steps if s.status is status]) for status, what in kinds)
+    return "; ".join(_counted("value", what, each) for what, each in steps_by_kind if each)
+
+
+def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
+    """The weights that only the model has, and those that only the checkpoint has.
+
+    "" if only one of the two has any: a part was added, or is not wanted. ``waiting`` are names of
+    stored values whose variables may be created later.
+    """
+    missing = [step for step in _weights(plan) if step.status is Status.MISSING]
+    unused = _unused(plan, waiting)
+    if not missing or not unused:
+        return ""
+    both = _counted("weight", _OF_MODEL, missing), _counted("weight", _OF_CHECKPOINT, unused)
+    return "; ".join(both)
+
+
+def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
+    """Unused weights of layers whose other weights were restored; "" for none."""
+    layers = {_layer(step.source) for step in _weights(plan) if step.status in ASSIGNED}
+    left = [step for step in _unused(plan, waiting) if _layer(step.source) in layers]
+    if not left:
+        return ""
+    adapters = any(is_adapter(step.source) for step in left)
+    return _counted("weight", _OF_LAYER, left) + (f". {ADAPTERS_HINT}" if adapters else "")
+
+
+def slots_by_number(plan: Plan) -> str:
+    """Unused slots whose variables the file identifies only by position; "" for none."""
+    if not any(step.name and step.entry.role is Role.SLOT for step in plan.steps):
+        return ""  # there is no optimizer to restore
+    left = [s for s in plan.steps if s.status is Status.UNEXPECTED and is_numbered(s.entry)]
+    return _counted("slot", _OF_NOBODY, left) if left else ""
+
+
+def missing(plan: Plan) -> str:
+    """The values that a checkpoint does not have; "" for none."""
+    steps = [
+        step
+        for step in plan.steps
+        if step.status is Status.MISSING
+        and step.entry.role is not Role.METRIC
+        and step.name != SAVE_COUNTER
+    ]
+    return _counted("value", _OF_MODEL, steps, _MANY) if steps else ""
+
+
+def _weights(plan: Plan) -> Iterator[Step]:
+    return (step for step in plan.steps if step.entry.role is Role.WEIGHT)
+
+
+def _unused(plan: Plan, waiting: Collection[str]) -> list[Step]:
+    unused = (step for step in _weights(plan) if step.status is Status.UNEXPECTED)
+    return [step for step in unused if step.source not in waiting]
+
+
+def _layer(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _counted(word: str, what: str, steps: Sequence[Step], most: int = _FEW) -> str:
+    plural = "s" * (len(steps) != 1)
+    return f"{len(steps):,} {word}{plural} {what}: {_listed(steps, most)}"
+
+
+def _listed(steps: Iterable[Step], most: int) -> str:
+    return listed([printable(step.entry.name) for step in steps], most)

@@ -22,18 +22,20 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
-from tfckpt.planning.checks.completeness import (
+from tfckpt.planning.checks.step import (
+    ASSIGNED,
     SAVE_COUNTER,
+    Severity,
+    Status,
+    Step,
     counter_left,
     coverage,
     is_save_counter,
 )
-from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, Step
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
 from tfckpt.planning.ema import with_averages
-from tfckpt.planning.matching.renames import Renames
 from tfckpt.planning.matching.routing import Route, Router
-from tfckpt.planning.matching.rules import Rules, also_known, by_role
+from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
 from tfckpt.planning.matching.unnamed_layers import Unnamed
 from tfckpt.planning.plan import Plan
 from tfckpt.policy.adaptations.operation import PlanContext

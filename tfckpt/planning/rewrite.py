@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.core.inventory import Inventory
 from tfckpt.core.optimizer_names import slot_tail
-from tfckpt.planning.checks.completeness import is_save_counter
-from tfckpt.planning.checks.step import Status
+from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
 
 if TYPE_CHECKING:

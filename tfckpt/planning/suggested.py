@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.text import WIDTH, printable, wrap
-from tfckpt.planning.checks.completeness import is_save_counter
-from tfckpt.planning.checks.step import ASSIGNED
+from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,13 +4,20 @@ Errors in the YAML, in its ``${VAR}`` and in its values are collected over the w
 line and column; a mapping made in Python has paths of keys instead. A config from a file remembers
 the line of each rule of its policies, so that later messages about a rule can name it.
 
-Refused, besides what the models and the YAML loader refuse: files that cannot be read. The only
-exception raised is :class:`~tfckpt.errors.PolicyError`.
+``${VAR}`` and ``${VAR:-default}`` are expanded after parsing, so that a variable cannot change the
+structure of the file; once, so that a variable's value is never expanded itself; and not in
+selectors, where ``$`` belongs to regular expressions. An empty variable counts as unset, as with
+``:-`` in a shell: an empty RUN_DIR would make ``${RUN_DIR}/checkpoints`` a directory of the root.
+
+Refused, besides what the models and the YAML loader refuse: files that cannot be read, a variable
+without a value, and a ``$`` that is neither ``${...}`` nor ``$$``. The only exception raised
+is :class:`~tfckpt.errors.PolicyError`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,7 +36,6 @@ from tfckpt.policy.base.messages import (
     show_value,
 )
 from tfckpt.policy.config import Config
-from tfckpt.policy.environment import expand_variables
 from tfckpt.policy.policy import Policy, RuleLocations
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
 
@@ -272,3 +278,38 @@ def _locate_rules(policy: Policy, path: Path, document: Document, file: str) -> 
             rules = (((field, i), (*below, i)) for i in range(count))
             at |= {rule: document.values[key] for rule, key in rules if key in document.values}
     policy._locations = RuleLocations(file, at)
+
+
+_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z0-9_]*))")
+
+
+def expand_variables(text: str, env: Mapping[str, str]) -> str:
+    """The text with its variables expanded.
+
+    Raises:
+        ValueError: a variable has no value, or a ``$`` is neither ``${...}`` nor ``$$``.
+
+    >>> expand_variables("${RUN_DIR}/${NAME:-run}, 5 $$", {"RUN_DIR": "/data"})
+    '/data/run, 5 $'
+
+    """
+
+    def value(match: re.Match[str]) -> str:
+        dollar, name, default, bare = match.groups()
+        if dollar:
+            return "$"
+        if name is None:
+            raise ValueError(
+                "a single `$` is not valid; write an environment variable as "
+                f"`${{{bare or 'NAME'}}}`, or a literal `$` as `$$`"
+            )
+        expanded = env.get(name) or default
+        if expanded is None:
+            state = "empty" if name in env else "not set"
+            raise ValueError(
+                f"the environment variable {name} is {state}; "
+                f"set it, or give a default: ${{{name}:-...}}"
+            )
+        return expanded
+
+    return _DOLLAR.sub(value, text)

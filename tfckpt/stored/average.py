@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Entry, Inventory, Role, Share
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.stored.bundle import refuse_absent
 from tfckpt.stored.bundles.bundle import OPAQUE
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.open import open_checkpoint, refuse_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundle import SAVED_MODEL, open_bundle
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.io.files import LOCAL, Files
 from tfckpt.stored.keras_metadata.saved_model import read_metadata
+from tfckpt.stored.open import SAVED_MODEL, open_bundle
 from tfckpt.stored.paths.wrong_paths import VARIABLES
 
 if TYPE_CHECKING:

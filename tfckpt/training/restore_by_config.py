@@ -35,7 +35,7 @@ from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.absent import absent
 from tfckpt.manager.source_selection import Selection, choice_from_json, choice_to_json
 from tfckpt.planning import Plan, RestoreReport
-from tfckpt.planning.checks.completeness import is_save_counter
+from tfckpt.planning.checks.step import is_save_counter
 from tfckpt.stored.io.files import same_directory
 from tfckpt.training.state.resumption import KEYWORD, Restoration, Resumption, for_fit
 

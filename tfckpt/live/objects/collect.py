@@ -75,14 +75,18 @@ class Live:
         return frozenset(layer.base for layers in both for layer in layers if layer.base)
 
 
-def collect(objects: Mapping[str, Any], root: Any = None) -> Live:
+def collect(objects: Mapping[str, Any], root: Any = None, *, orders: bool = False) -> Live:
     """Name every value of trackables, lists and dicts by keyword.
 
-    ``root`` is an object without a keyword, as in ``tf.train.Checkpoint(root)``.
+    Args:
+        objects: by keyword.
+        root: an object without a keyword, as in ``tf.train.Checkpoint(root)``.
+        orders: whether to find the orders of values, which only some files need.
     """
     given = {"": root, **objects} if root is not None else dict(objects)
     roots = _roots(given)
-    return collect_as({roots[keyword].component: obj for keyword, obj in given.items()}, roots)
+    components = {roots[keyword].component: obj for keyword, obj in given.items()}
+    return collect_as(components, roots, orders=orders)
 
 
 def ungraphed(live: Live, stored: Inventory) -> Live:
@@ -132,7 +136,9 @@ def _all_fit(
     )
 
 
-def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None) -> Live:
+def collect_as(
+    given: Mapping[str, Any], roots: Mapping[str, Root] | None = None, *, orders: bool = False
+) -> Live:
     """Name every value of objects whose first components are known."""
     models = {component: obj for component, obj in given.items() if is_model(obj)}
     tree = Tree()
@@ -149,6 +155,10 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
     wire(tree)
     named = names.assign(nodes, keras_roots=models)
     chosen = given_names(tree)
+    subclassed = any(
+        isinstance(layer, flavor.model) and node.kind is not NodeKind.SEQUENCE
+        for layer, node, flavor in tree.layers
+    )
     labelled = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)
     return Live(
         Inventory(
@@ -159,9 +169,9 @@ def collect_as(given: Mapping[str, Any], roots: Mapping[str, Root] | None = None
             named.optimizers,
             complete=True,
             roots=_with_parts(roots or {}, [n.name for n in named.values]),
-            own_orders=variable_order.own_orders(tree, named),
-            deep_orders=variable_order.deep_orders(tree, named, models.values()),
-            members=variable_order.members(tree, named, chosen),
+            own_orders=variable_order.own_orders(tree, named) if orders else {},
+            deep_orders=variable_order.deep_orders(tree, named, models.values()) if orders else {},
+            members=variable_order.members(tree, named, chosen) if subclassed else {},
             lists=named.lists,
             graphs=graphs(tree, named),
             labels=named.labels({id(n): n.label for n in labelled}),

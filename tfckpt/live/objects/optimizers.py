@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
-from tfckpt.core.automatic_names import snake_case
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, snake_case
 from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
@@ -35,12 +35,15 @@ from tfckpt.core.optimizer_names import (
 from tfckpt.live.private import keras, tf_keras
 from tfckpt.live.private.attributes import OF_OPTIMIZERS
 from tfckpt.live.private.tensorflow import Sharded, Trackable
-from tfckpt.live.variables.distributed import in_parts
+from tfckpt.live.variables.distributed import in_parts, parts
 from tfckpt.live.variables.flavors import flavor_of, has_named_slots, is_optimizer, is_v1
 from tfckpt.live.variables.variables import is_variable, raw
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfckpt.live.objects.tree import Tree
+    from tfckpt.planning import Plan
 
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
@@ -120,7 +123,7 @@ def _leftovers(
 ) -> None:
     """Add variables that no attribute lists by position, by their own names."""
     found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
-    paths = by_slot_path((variable.label, variable) for variable in trained)
+    paths = by_slot_path([(variable.label, variable) for variable in trained])
     for variable in optimizer.variables:
         value = tree.variable(variable, Role.SLOT)
         if id(value) in found:
@@ -192,3 +195,34 @@ def _scalar(tree: Tree, node: Node, attribute: str, variable: Any) -> None:
     child = tree.variable(variable, role)
     if all(known is not child for _, known in node.children):
         node.children.append((name, child))
+
+
+# tf_keras stores the schedule's value at this step, which the code does not set.
+_COMPUTED = "current_learning_rate"
+
+
+def settings_of(plan: Plan, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Name → current value of each hyperparameter that the plan assigns."""
+    return {
+        step.name: _number(variables[step.name])
+        for step in plan.assignments
+        if step.live is not None
+        and step.live.role is Role.HYPERPARAMETER
+        and step.live.shape == ()
+        and not step.name.endswith(f"/{_COMPUTED}")
+    }
+
+
+def replaced(before: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Name → old and new value of those that have changed."""
+    pairs = {name: (value, _number(variables[name])) for name, value in before.items()}
+    return {
+        name: (float(str(old)), float(str(new)))  # 0.1 of float32 is 0.1
+        for name, (old, new) in pairs.items()
+        if not np.array_equal(old, new, equal_nan=True)
+    }
+
+
+def _number(variable: Any) -> Any:
+    first = next(iter(parts(raw(variable))))
+    return np.asarray(first.read_value())[()]

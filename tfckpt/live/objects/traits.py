@@ -15,7 +15,7 @@ import types
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.automatic_names import name_number, unnumbered
+from tfckpt.core.inventory import name_number, unnumbered
 from tfckpt.core.names import holds_weights
 from tfckpt.core.topology import (
     Graph,
@@ -174,7 +174,9 @@ def _settings(layer: Any) -> str:
         for name, value in vars(layer).items()
         if not name.startswith("_") and name not in _OF_EACH
     }
-    return digest(f"{name} {value!r}" for name, value in sorted(settings.items()) if _plain(value))
+    return digest(
+        [f"{name} {value!r}" for name, value in sorted(settings.items()) if _plain(value)]
+    )
 
 
 def _plain(value: Any) -> bool:

@@ -12,8 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfckpt.core.automatic_names import snake_case, weak_base
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind, escaped
 from tfckpt.live.objects import optimizers
 from tfckpt.live.private import either_keras, tf_keras
@@ -248,9 +247,10 @@ class Tree:
         unnamed = [found for found in generators if found is not None and id(found) not in below]
         for index, found in enumerate(unnamed):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
-        for words in vocabularies(layer, flavor):
-            value = Node(NodeKind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
-            node.children.append((words.name, value))
+        if isinstance(layer, (flavor.lookups, flavor.bins)):
+            for words in vocabularies(layer, flavor):
+                value = Node(NodeKind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
+                node.children.append((words.name, value))
 
     def _model(self, model: Any, node: Node, flavor: Flavor) -> None:
         optimizer = getattr(model, "optimizer", None)

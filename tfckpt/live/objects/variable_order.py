@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.automatic_names import name_number
-from tfckpt.core.inventory import Layer, Ordered, Traits
+from tfckpt.core.inventory import Layer, Ordered, Traits, name_number
 from tfckpt.core.names import NodeKind
 from tfckpt.live.private import keras, tf_keras
 from tfckpt.live.private.either_keras import layers_of, others_of, trainable_of

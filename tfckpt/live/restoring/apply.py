@@ -30,10 +30,9 @@ from absl import logging
 from tfckpt.errors import RestoreError
 from tfckpt.live.distribution.agreement import ALONE
 from tfckpt.live.io import tf_restore
-from tfckpt.live.objects.thread_lock import assigning
+from tfckpt.live.objects.thread_lock import assigning, interrupt_waits
 from tfckpt.live.restoring import buffers
 from tfckpt.live.restoring.incoming import Incoming, cast_for, limit
-from tfckpt.live.restoring.interrupts import interrupt_waits
 from tfckpt.live.variables.distributed import parts, pieces
 from tfckpt.live.variables.sharded import assignable
 from tfckpt.live.variables.variables import raw

@@ -12,8 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Restored, Role
-from tfckpt.planning.checks.completeness import is_save_counter
-from tfckpt.planning.checks.step import ASSIGNED
+from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 from tfckpt.stored.io.files import absolute, same_directory
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.live.building import build
-from tfckpt.live.building.hyperparameters import replaced, settings_of
 from tfckpt.live.building.initial_values import initial_values
 from tfckpt.live.distribution.agreement import ALONE
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import Live, collect, ungraphed
+from tfckpt.live.objects.optimizers import replaced, settings_of
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.restoring.adapt import plan_context
 from tfckpt.live.restoring.apply import Undo, apply, check_values
@@ -30,11 +30,10 @@ from tfckpt.live.variables.derived import derive_again
 from tfckpt.live.variables.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.lock import drift
-from tfckpt.planning.matching.slot_positions import name_slots_by_position
+from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
-from tfckpt.stored.bundle import refuse_absent
-from tfckpt.stored.open import StoredCheckpoint, open_checkpoint
+from tfckpt.stored.open import StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.tf1.creation_order import renumbered_like
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Prepared:
     live: Live
     parts: tuple[Part, ...]
     settings: Mapping[str, Any]
-    unbuilt: Unbuilt
+    unbuilt: Unbuilt | None
 
     @property
     def stored(self) -> StoredCheckpoint:
@@ -155,11 +154,16 @@ def prepare(
         live = named(objects, root)
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
+        if any(stored.inventory.by_position for stored in opened):
+            named = partial(collect, orders=True)
+            live = named(objects, root)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
         parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
-        unbuilt = build.build_optimizers(live, build.waiting_slots(plan))
-        stack.callback(unbuilt.put_back)
+        unbuilt = None
+        if slots := build.waiting_slots(plan):
+            unbuilt = build.build_optimizers(live, slots)
+            stack.callback(unbuilt.put_back)
         if unbuilt:
             live = named(objects, root)
             parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
@@ -345,7 +349,8 @@ def carry_out(
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
         )
-    prepared.unbuilt.keep()
+    if prepared.unbuilt is not None:
+        prepared.unbuilt.keep()
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)

@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from tfckpt.errors import UntrackedError
+from tfckpt.errors import NamingError, UntrackedError
 from tfckpt.live.private.tensorflow import Trackable, wrap
+from tfckpt.stored.graphs.keys import EXTRA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 _ARRAYS = (np.ndarray, tf.Tensor)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _SHOWN = 40
+RESERVED = f"the keyword {EXTRA!r} is reserved; use another keyword"
 _HINT = (
     "pass variables, Keras models, layers and optimizers, tf.Modules, iterators, or lists and "
     "dicts of them"
@@ -38,13 +40,28 @@ def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
     """Refuse arguments of a checkpoint that TensorFlow does not track.
 
     Raises:
+        NamingError: a keyword is reserved.
         UntrackedError: with what to write instead.
     """
+    if EXTRA in objects:
+        raise NamingError(RESERVED)
     for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
         obj = argument() if isinstance(argument, weakref.ref) else argument
         if not isinstance(wrap(obj), _TRACKED):
             raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_instead(f"{name}=", obj))
         _check_inside(name, obj)
+
+
+def checked(objects: Mapping[str, Any]) -> Any:
+    """A checkpoint of TensorFlow's of the same objects, if all can be saved.
+
+    Raises:
+        NamingError: a keyword is reserved.
+        UntrackedError: as :func:`check_arguments`.
+        ValueError: an object is not trackable.
+    """
+    check_arguments(None, objects)
+    return tf.train.Checkpoint(**objects)
 
 
 def check_attribute(name: str, value: Any) -> None:

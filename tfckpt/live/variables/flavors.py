@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import snake_case
 from tfckpt.live.private import either_keras
 from tfckpt.live.private import keras as private_keras
 from tfckpt.live.private import tf_keras as private_tf_keras

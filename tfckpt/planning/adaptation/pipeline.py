@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory, Shape
-    from tfckpt.planning.matching.renames import Renames
     from tfckpt.planning.matching.routing import Route
-    from tfckpt.planning.matching.rules import Aliases
+    from tfckpt.planning.matching.rules import Aliases, Renames
     from tfckpt.policy import Policy
     from tfckpt.policy.adaptations.kinds import Adapt
     from tfckpt.policy.adaptations.operation import Done, PlanContext

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Dataset, Entry, Inventory
     from tfckpt.planning.adaptation.change import Change
     from tfckpt.planning.adaptation.pipeline import Adaptations
-    from tfckpt.planning.matching.renames import Renames
     from tfckpt.planning.matching.routing import Route
+    from tfckpt.planning.matching.rules import Renames
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 

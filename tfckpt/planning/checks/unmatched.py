@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.completeness import is_save_counter
-from tfckpt.planning.checks.step import Severity, Status, Step
+from tfckpt.planning.checks.step import Severity, Status, Step, is_save_counter
 from tfckpt.planning.checks.vocabularies import NOT_SAVED
 from tfckpt.planning.matching.rules import Rules
 from tfckpt.planning.matching.seeds import Seeds

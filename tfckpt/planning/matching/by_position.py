@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.automatic_names import unnumbered, without_repeat
-from tfckpt.core.inventory import rebased
+from tfckpt.core.inventory import rebased, unnumbered
+from tfckpt.core.text import without_repeat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

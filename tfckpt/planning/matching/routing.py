@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.matching.renames import Moved, Renames
+    from tfckpt.planning.matching.rules import Moved, Renames
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 

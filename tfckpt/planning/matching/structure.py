@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory, Shape
-    from tfckpt.planning.matching.renames import Renames
+    from tfckpt.planning.matching.rules import Renames
     from tfckpt.planning.matching.unnamed_layers import Unnamed
 
     Alike = Callable[[Layer, Layer], bool]

@@ -71,8 +71,7 @@ class Unnamed:
         }
         self._unknown = {path: layers for path, layers in unnamed.items() if layers}
         self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
-        orders = (*stored.own_orders.values(), *stored.deep_orders.values())
-        self.silent = not self._unknown and not any(orders)
+        self.silent = not self._unknown and not stored.by_position
         self._differences: dict[_Pair, str] = {}
         self._agreements: dict[_Pair, bool] = {}
         # live sequence → path of a live layer, `""` for all; stored sequence; why

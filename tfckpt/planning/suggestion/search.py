@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.inventory import Role
 from tfckpt.core.topology import interchangeable
 from tfckpt.errors import PolicyError
-from tfckpt.planning.checks.completeness import is_save_counter
-from tfckpt.planning.checks.step import Status
+from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Suggestion
 from tfckpt.planning.suggestion.adapting import adapt_rules

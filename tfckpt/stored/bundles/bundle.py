@@ -32,7 +32,7 @@ from tfckpt.stored.bundles.encoding.table import FOOTER_BYTES, looks_like_table
 from tfckpt.stored.bundles.index import Index, read_index, resolve, slice_key
 from tfckpt.stored.bundles.parallel_read import Request, transfer
 from tfckpt.stored.io.files import LOCAL, Files, Handle, reading
-from tfckpt.stored.paths.wrong_paths import LFS_HINT, is_lfs_pointer, not_found
+from tfckpt.stored.paths.wrong_paths import LFS_HINT, LFS_POINTER, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ class Bundle:
                         absent[shard] = _MISSING
                         continue
                     handles[shard] = handle
-                    if is_lfs_pointer(handle):
+                    if _is_lfs_pointer(handle):
                         handles.pop(shard).close()
                         absent[shard] = _POINTER
             digest = hashlib.sha256(data).hexdigest()
@@ -310,6 +310,10 @@ class Bundle:
                     raise DamagedCheckpointError(message, path=path, name=key)
 
 
+def _is_lfs_pointer(handle: Handle) -> bool:
+    return handle.pread(0, len(LFS_POINTER)) == LFS_POINTER
+
+
 def _index_bytes(prefix: str, files: Files) -> bytes:
     path = index_path(prefix)
     with reading(path):
@@ -319,7 +323,7 @@ def _index_bytes(prefix: str, files: Files) -> bytes:
             raise not_found(prefix, files) from None
         with contextlib.closing(opened) as handle:
             size = handle.size
-            if is_lfs_pointer(handle):
+            if _is_lfs_pointer(handle):
                 raise CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
             tail = handle.pread(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
             if size > MAX_INDEX_BYTES or not looks_like_table(tail):

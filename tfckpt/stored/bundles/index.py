@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.encoding.index_proto import (
+    INT64,
     BundleEntry,
     BundleHeader,
     Extent,
     Versions,
+    WireError,
     parse_entry,
     parse_header,
+    put_number,
 )
 from tfckpt.stored.bundles.encoding.table import read_table
-from tfckpt.stored.bundles.encoding.wire import INT64, WireError, put_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

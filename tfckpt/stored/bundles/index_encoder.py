@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import NUMBERS
-from tfckpt.stored.bundles.encoding.wire import put_message, put_number, put_text, put_varint
+from tfckpt.stored.bundles.encoding.index_proto import put_message, put_number, put_text, put_varint
 from tfckpt.stored.bundles.index import VERSION
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import google_crc32c
 from tfckpt.core.dtypes import ITEM_BYTES, numpy_dtype
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.encoding.crc import extend
+from tfckpt.stored.bundles.encoding.index_proto import WireError, varint
 from tfckpt.stored.bundles.encoding.table import unmask
-from tfckpt.stored.bundles.encoding.wire import WireError, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

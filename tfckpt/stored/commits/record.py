@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Dataset, Entry, Inventory, Restored, Role, Root
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.commits import lineage, record_entries, record_layers
+from tfckpt.stored.commits import lineage, record_entries
 from tfckpt.stored.paths.wrong_paths import DATA
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def render(record: CommitRecord) -> bytes:
         **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        **record_layers.plain(inventory.sequences),
+        **record_entries.layers_to_json(inventory.sequences),
         "labels": dict(inventory.labels),
         "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
@@ -234,6 +234,7 @@ class _RecordReader:
         if self.get(tree, "format", int) != FORMAT:
             message = f"the commit record has format {tree['format']} of a newer tfckpt"
             raise UnsupportedCheckpointError(message, path=self.path, hint="Upgrade tfckpt.")
+        restored = self.get(tree, "lineage", list)
         return CommitRecord(
             number=self.natural(tree, "number"),
             inventory=self.inventory(tree, prefix, values),
@@ -250,7 +251,7 @@ class _RecordReader:
             run_first=self.position(tree, "run_first"),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
-            lineage=lineage.parse(self.get(tree, "lineage", list), self.damaged),
+            lineage=lineage.parse(restored, self.damaged) if restored else (),
             adopted=self.get(tree, "adopted", bool),
         )
 
@@ -323,7 +324,7 @@ class _RecordReader:
         return Inventory(
             prefix,
             entries,
-            record_layers.parse(sequences, made, traits, self.damaged),
+            record_entries.layers_from_json(sequences, made, traits, self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),

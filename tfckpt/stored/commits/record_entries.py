@@ -1,28 +1,34 @@
-"""The values of a commit record, which are most of its content.
+"""The values of a commit record, which are most of its content, and the layers.
 
 There are tens of thousands of them in every save and restore. Writing joins texts of repeated
 parts; reading checks all values in one loop. Where that loop finds anything invalid it returns
 None, and the record's reader finds out which value it is; the loop accepts nothing that the reader
 would refuse.
+
+Layers are stored in three fields because older readers know only the first, or the first two.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import Entry, Role
-from tfckpt.stored.bundles.encoding.wire import INT64
+from tfckpt.core.inventory import Entry, Layer, Role, Traits
+from tfckpt.stored.bundles.encoding.index_proto import INT64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Shape
+    from tfckpt.errors import DamagedCheckpointError
 
 _END, _LINE = b"\n]", b",\n"
 _PIECE = 1 << 16
 FIELDS = frozenset(Entry._fields)
+_SHORT, _LONG = [str, str], [str, str, str, bool]
+_TRAITS = [str, str, str, bool]
 _ROLES: dict[str, Role] = {role.value: role for role in Role}
 
 
@@ -117,3 +123,55 @@ def _is_shape(sizes: Any) -> bool:
         if type(size) is not int or not 0 <= size < INT64:
             return False
     return True
+
+
+def layers_to_json(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
+    """The three fields as plain JSON types."""
+    return {
+        "stacks": {path: [_short(layer) for layer in layers] for path, layers in sequences.items()},
+        "made": {
+            path: [[layer.kind, layer.number] for layer in layers]
+            for path, layers in sequences.items()
+        },
+        "traits": {
+            path: [[*layer.traits] for layer in layers]
+            for path, layers in sequences.items()
+            if any(layer.traits != Traits() for layer in layers)
+        },
+    }
+
+
+def _short(layer: Layer) -> list[str | bool]:
+    """The two fields that most layers need, or all four."""
+    usual = not layer.label and layer.named
+    return [layer.name, layer.base, *(() if usual else (layer.label, layer.named))]
+
+
+def layers_from_json(
+    sequences: Mapping[str, list[Any]],
+    made: Mapping[str, list[Any]],
+    traits: Mapping[str, list[Any]],
+    damaged: Callable[[str], DamagedCheckpointError],
+) -> dict[str, tuple[Layer, ...]]:
+    """Path → layers, from these fields; ``damaged`` makes the error for an invalid one."""
+    result = {}
+    for path, items in sequences.items():
+        if any(_types(item) not in (_SHORT, _LONG) for item in items):
+            raise damaged("'stacks' contains an invalid layer")
+        layers = [Layer(*item) for item in items]
+        if (stored := made.get(path)) is not None:
+            if len(stored) != len(layers) or any(_types(item) != [str, int] for item in stored):
+                raise damaged(f"'made' does not match 'stacks' for {path!r}")
+            pairs = zip(layers, stored, strict=True)
+            layers = [dataclasses.replace(layer, kind=kind, number=n) for layer, (kind, n) in pairs]
+        if (stored := traits.get(path)) is not None:
+            if len(stored) != len(layers) or any(_types(item) != _TRAITS for item in stored):
+                raise damaged(f"'traits' does not match 'stacks' for {path!r}")
+            both = zip(layers, stored, strict=True)
+            layers = [dataclasses.replace(layer, traits=Traits(*item)) for layer, item in both]
+        result[path] = tuple(layers)
+    return result
+
+
+def _types(item: Any) -> list[type]:
+    return [type(part) for part in item] if type(item) is list else []

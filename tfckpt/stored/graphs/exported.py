@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.core import names
-from tfckpt.core.automatic_names import unnumbered, weak_base
-from tfckpt.core.inventory import Inventory, Ordered
+from tfckpt.core.inventory import Inventory, Ordered, unnumbered, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.stored.keras_metadata.layers import attributes
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import free_name, unnumbered
-from tfckpt.core.inventory import Root
+from tfckpt.core.inventory import Root, unnumbered
 from tfckpt.core.names import MODEL, OPTIMIZER
+from tfckpt.core.text import free_name
 from tfckpt.stored.graphs.graph_layers import sequence_names
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import weak_base
+from tfckpt.core.inventory import weak_base
 from tfckpt.stored.graphs.layer_names import Scope, layer_names, slashed_names
 
 if TYPE_CHECKING:

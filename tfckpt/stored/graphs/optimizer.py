@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import snake_case
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, snake_case
 from tfckpt.core.names import OPTIMIZER, Node, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,

@@ -21,8 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.core import names
-from tfckpt.core.automatic_names import weak_base
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, promote_optimizer
 from tfckpt.stored.graphs import find_model

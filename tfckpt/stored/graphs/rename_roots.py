@@ -16,10 +16,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import free_name
 from tfckpt.core.inventory import rebased
 from tfckpt.core.names import METRICS, MODEL, OPTIMIZER, SEED
 from tfckpt.core.optimizer_names import slot_tail
+from tfckpt.core.text import free_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

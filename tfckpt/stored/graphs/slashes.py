@@ -11,9 +11,9 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import without_repeat
 from tfckpt.core.inventory import rebased
 from tfckpt.core.names import escaped
+from tfckpt.core.text import without_repeat
 from tfckpt.stored.graphs.keys import EXTRA, edges
 from tfckpt.stored.graphs.rename_roots import Move
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import free_name
+from tfckpt.core.text import free_name
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits.writer_lock import lock_of
 from tfckpt.stored.inspection.listing import parts

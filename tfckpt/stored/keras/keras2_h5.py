@@ -17,8 +17,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
-from tfckpt.core.automatic_names import snake_case, weak_base
-from tfckpt.core.inventory import Inventory, Ordered
+from tfckpt.core.inventory import Inventory, Ordered, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.keras.model import entry

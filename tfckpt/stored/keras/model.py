@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
-from tfckpt.core.automatic_names import snake_case
-from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
+from tfckpt.core.inventory import Entry, Inventory, Ordered, Role, snake_case
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class
 from tfckpt.stored.keras import optimizers

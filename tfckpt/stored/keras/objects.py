@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.automatic_names import snake_case, weak_base
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.stored.keras_metadata.config import mapping, text
 from tfckpt.stored.keras_metadata.layers import (

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.automatic_names import snake_case
-from tfckpt.core.inventory import Role
+from tfckpt.core.inventory import Role, snake_case
 from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,

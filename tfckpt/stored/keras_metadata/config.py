@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import snake_case
 from tfckpt.core.names import NodeKind, holds_weights, walk
 from tfckpt.core.topology import Graph, LayerCall, Tensor, wires
 from tfckpt.stored.keras_metadata.layers import holds_values

@@ -13,11 +13,17 @@ import json
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import snake_case
 from tfckpt.core.names import OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_class
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.bundles.encoding.wire import WireError, as_message, as_number, as_text, fields
+from tfckpt.stored.bundles.encoding.index_proto import (
+    WireError,
+    as_message,
+    as_number,
+    as_text,
+    fields,
+)
 from tfckpt.stored.io.files import content, join
 from tfckpt.stored.keras_metadata.config import mapping, text
 

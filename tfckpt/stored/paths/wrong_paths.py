@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
 
 from tfckpt.errors import (
     CheckpointError,
@@ -19,9 +18,6 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.io.files import Files, join, reading
-
-if TYPE_CHECKING:
-    from tfckpt.stored.io.files import Handle
 
 LFS_POINTER = b"version https://git-lfs"
 LFS_HINT = "Its content was not downloaded; `git lfs pull` fetches it."
@@ -35,10 +31,6 @@ SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 _SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
 _SHOWN = 5
 _GZIP = b"\x1f\x8b"
-
-
-def is_lfs_pointer(handle: Handle) -> bool:
-    return handle.pread(0, len(LFS_POINTER)) == LFS_POINTER
 
 
 def not_found(prefix: str, files: Files) -> CheckpointError:

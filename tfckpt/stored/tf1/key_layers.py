@@ -14,8 +14,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tfckpt.core.automatic_names import name_number, weak_base
-from tfckpt.core.inventory import Layer
+from tfckpt.core.inventory import Layer, name_number, weak_base
 from tfckpt.stored.graphs.reader import KERAS_BASES
 
 if TYPE_CHECKING:

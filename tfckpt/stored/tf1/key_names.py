@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tfckpt.core.automatic_names import free_name
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.names import MODEL, OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_value, slot_tail
+from tfckpt.core.text import free_name
 from tfckpt.stored.tf1.key_layers import DEEPEST, KeyLayers
 from tfckpt.stored.tf1.key_slots import SlotKey, Solver, class_of, find_slots
 

@@ -18,7 +18,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.automatic_names import snake_case
+from tfckpt.core.inventory import snake_case
 from tfckpt.core.optimizer_names import OPTIMIZERS, slot_name
 from tfckpt.stored.tf1.key_layers import DEEPEST
 

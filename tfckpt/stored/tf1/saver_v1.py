@@ -26,12 +26,16 @@ from tfckpt.errors import (
 )
 from tfckpt.stored.bundles.encoding.index_proto import (
     Extent,
+    WireError,
+    as_message,
+    as_number,
+    as_text,
+    fields,
     parse_shape,
     parse_slice,
     parse_versions,
 )
 from tfckpt.stored.bundles.encoding.table import TableFile
-from tfckpt.stored.bundles.encoding.wire import WireError, as_message, as_number, as_text, fields
 from tfckpt.stored.bundles.index import (
     check_tiles,
     check_version,

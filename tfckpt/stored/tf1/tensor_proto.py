@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import numpy_dtype
-from tfckpt.stored.bundles.encoding.wire import WireError, as_message, fields
+from tfckpt.stored.bundles.encoding.index_proto import WireError, as_message, fields
 from tfckpt.stored.bundles.index import element_count
 
 if TYPE_CHECKING:

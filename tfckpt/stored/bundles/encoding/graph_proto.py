@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.encoding.wire import (
+from tfckpt.stored.bundles.encoding.index_proto import (
     INT32,
     WireError,
     as_message,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import google_crc32c
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.encoding.wire import WireError, varint
+from tfckpt.stored.bundles.encoding.index_proto import WireError, varint
 from tfckpt.stored.io.files import reading
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
+from tfckpt.stored.bundles.encoding.index_proto import put_varint
 from tfckpt.stored.bundles.encoding.table import FOOTER_BYTES, MAGIC, RAW
-from tfckpt.stored.bundles.encoding.wire import put_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.stored.bundles.bundle import data_path
+from tfckpt.stored.bundles.parallel_read import Parallel, cores
 from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes, Shard
-from tfckpt.stored.io.parallel import Parallel, cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
