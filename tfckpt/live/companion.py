@@ -1,4 +1,9 @@
-"""What tfckpt keeps of a checkpoint, and a save from the snapshot to the commit."""
+"""What tfckpt keeps of a checkpoint, and one save from the snapshot to the commit.
+
+A save claims the directory and takes a ticket (``Checkpoint.save``, ``CheckpointManager.save``).
+:meth:`Companion.save` takes the snapshot; ``write`` stages, writes, reads back and commits; then
+the ticket is kept, and the caller's last step deletes what no rule keeps or writes the state file.
+"""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _check(inventory: Inventory, bundle: Bundle) -> Inventory:
 
 
 _PEEK = 16
-_KERAS = (".h5", ".hdf5", ".keras", ".weights.json")
+KERAS_SUFFIXES = (".h5", ".hdf5", ".keras", ".weights.json")
 
 
 def detect(path: str, files: Files) -> Format:
@@ -213,7 +213,7 @@ def detect(path: str, files: Files) -> Format:
     if SUFFIX.search(path):
         return Format.BUNDLE
     content = _ends(path, files)
-    if content == (b"", b"") and path.endswith(_KERAS):
+    if content == (b"", b"") and path.endswith(KERAS_SUFFIXES):
         hint = "The writer may have been interrupted; save or copy the file again."
         raise DamagedCheckpointError("is an empty file", path=path, hint=hint)
     content = content or _ends(next(iter(shards_of(path, files)), ""), files)

@@ -33,7 +33,7 @@ from tfckpt.planning.lock import drift
 from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
-from tfckpt.stored.open import StoredCheckpoint, open_checkpoint, refuse_absent
+from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.tf1.creation_order import renumbered_like
 
 if TYPE_CHECKING:
@@ -151,11 +151,14 @@ def prepare(
         stack.enter_context(live_objects())
         for choice in choices:
             build.build_models(given, choice.policy.build)
+        ordered = partial(collect, orders=True)
+        if any(str(choice.place).endswith(KERAS_SUFFIXES) for choice in choices):
+            named = ordered  # once, not again below
         live = named(objects, root)
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
-        if any(stored.inventory.by_position for stored in opened):
-            named = partial(collect, orders=True)
+        if named is not ordered and any(each.inventory.by_position for each in opened):
+            named = ordered
             live = named(objects, root)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())

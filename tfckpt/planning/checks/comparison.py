@@ -5,6 +5,11 @@ the policy must allow the cast; strings, bools and numbers are never converted i
 complex numbers into real ones. A seed takes a wider integer as it is: Keras stored uint32, and
 stores int64 now. Finally `matching.structure` and `matching.optimizers` check whether
 the values really are the same, although their names match.
+
+An iterator's position is only valid for the dataset that it was saved with. A lookup layer creates
+its table once, and anything traced with the layer, such as a ``tf.data`` pipeline, keeps using that
+table. So an existing vocabulary is never replaced. Vocabularies are compared by the checksum in the
+checkpoint's index.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import can_cast, castable
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks import datasets, vocabularies
 from tfckpt.planning.checks.step import Severity, Status, Step
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
 from tfckpt.planning.matching.structure import Layers
@@ -31,6 +35,19 @@ if TYPE_CHECKING:
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
+_INFINITE, _UNKNOWN = -1, -2  # tf.data.INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+_DATASET_HINT = (
+    "build the dataset as it was when it was saved; to start the data from the beginning, "
+    "exclude the iterator in a policy, or do not pass it to the checkpoint"
+)
+_BUILT_DIFFERENTLY = (
+    "its dataset was built from other data or with other operations when it was saved, so the next "
+    "elements may not be those that would have followed"
+)
+_VOCABULARY_HINT = (
+    "build the layer with the entries in the checkpoint (`tfckpt inspect --name` shows them), or "
+    "exclude them in the policy to keep the model's"
+)
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
 _OPTIMIZERS = frozenset({Role.SLOT, Role.HYPERPARAMETER})
 _EXCLUDE = "exclude it to keep the model's value"
@@ -88,8 +105,8 @@ class Comparison:
         route, stored = routes[0], routes[0].stored
         parts = tuple(other.stored for other in routes[1:])
         error, subject = Severity.ERROR, (live.name, stored.name, live, stored)
-        if live.role is Role.VOCABULARY and (conflict := vocabularies.ambiguity(stored, live)):
-            return Step(Status.SUSPECT, *subject, error, conflict, vocabularies.HINT, parts=parts)
+        if live.role is Role.VOCABULARY and (conflict := _other_vocabulary(stored, live)):
+            return Step(Status.SUSPECT, *subject, error, conflict, _VOCABULARY_HINT, parts=parts)
         try:
             changes = () if (adapt := self._adaptations) is None else adapt.changes(routes, live)
         except Impossible as why:
@@ -108,9 +125,9 @@ class Comparison:
         notes = *map(str, changes), cast, origin, route.unnamed, trusted
         reason = "; ".join(filter(None, notes))
         severity = Severity.NOTE if changes or cast or trusted or route.unnamed else Severity.OK
-        if datasets.built_differently(*self._both(stored, live)):
+        if _built_differently(*self._both(stored, live)):
             reason, severity = (
-                "; ".join(filter(None, (datasets.BUILT_DIFFERENTLY, reason))),
+                "; ".join(filter(None, (_BUILT_DIFFERENTLY, reason))),
                 Severity.WARN,
             )
         status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
@@ -147,7 +164,7 @@ class Comparison:
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
             return self._optimizers.ambiguity(stored, live), SLOTS_HINT
         if live.role is Role.ITERATOR:
-            return datasets.ambiguity(*self._both(stored, live)), datasets.HINT
+            return _other_dataset(*self._both(stored, live)), _DATASET_HINT
         if live.role is Role.HYPERPARAMETER and not explicit:
             return self._optimizers.ambiguity_of_setting(stored, live), SETTING_HINT
         return "", ""
@@ -170,3 +187,63 @@ def _shape(entry: Entry | ValueSpec) -> str:
 
 def _dtype(entry: Entry | ValueSpec) -> str:
     return entry.dtype or "not a tensor"
+
+
+def _other_dataset(stored: Dataset | None, live: Dataset | None) -> str:
+    """Why a position in one dataset is not valid in the other; ``""`` if nothing shows that.
+
+    >>> from tfckpt.core.inventory import Dataset
+    >>> ten = Dataset("int64", 10, "1")
+    >>> _other_dataset(ten, Dataset("int64", 100, "2"))
+    'its dataset has 10 elements in the checkpoint and 100 elements in the model'
+    >>> _other_dataset(ten, ten._replace(elements="float32"))
+    'its dataset yields int64 in the checkpoint and float32 in the model'
+    """
+    if stored is None or live is None:
+        return ""
+    if stored.elements != live.elements:
+        in_checkpoint, in_model = stored.elements, live.elements
+        return f"its dataset yields {in_checkpoint} in the checkpoint and {in_model} in the model"
+    if stored.size != live.size and _UNKNOWN not in (stored.size, live.size):
+        in_checkpoint, in_model = _size(stored.size), _size(live.size)
+        return f"its dataset has {in_checkpoint} in the checkpoint and {in_model} in the model"
+    return ""
+
+
+def _built_differently(stored: Dataset | None, live: Dataset | None) -> bool:
+    """Whether the datasets have different fingerprints; their elements may still be equal."""
+    if stored is None or live is None or "" in (stored.fingerprint, live.fingerprint):
+        return False
+    return stored.fingerprint != live.fingerprint
+
+
+def _size(number: int) -> str:
+    if number == _INFINITE:
+        return "infinitely many elements"
+    return f"{number:,} element{'s' * (number != 1)}" if number else "no elements"
+
+
+def _other_vocabulary(stored: Entry, live: Entry) -> str:
+    """Why a stored vocabulary cannot be restored into the live layer; ``""`` if it can.
+
+    >>> from tfckpt.core.inventory import Entry, Role
+    >>> words = Entry("model/text/vocabulary", Role.VOCABULARY, "string", (3,), crc32c=7)
+    >>> _other_vocabulary(words, words._replace(shape=(0,), crc32c=1))
+    ''
+    >>> _other_vocabulary(words, words._replace(crc32c=1))
+    'the layer has 3 entries; the checkpoint has other entries, or another order'
+    """
+    if stored.dtype != live.dtype:
+        return f"the layer's entries are {live.dtype}, those in the checkpoint are {stored.dtype}"
+    if live.shape == (0,) or None in (stored.crc32c, live.crc32c):
+        return ""  # compared when it is assigned
+    if stored.shape != live.shape:
+        return f"the layer has {_count(live)}, and the checkpoint has {_count(stored)}"
+    if stored.crc32c != live.crc32c:
+        return f"the layer has {_count(live)}; the checkpoint has other entries, or another order"
+    return ""
+
+
+def _count(entry: Entry) -> str:
+    count = entry.shape[0] if entry.shape else 0
+    return f"{count:,} entr{'y' if count == 1 else 'ies'}"

@@ -8,6 +8,10 @@ found by either path, on either side.
 
 Two stored values that map to one live value are both refused; the order of rules does not decide
 between them.
+
+Canonical names drop a leading underscore: ``self._head`` is ``head``, so that a model may make an
+attribute private. But if a class has both and loses one, the other would take its name. So if only
+one side has the underscore, the attributes count as different, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,17 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import rebased
 from tfckpt.core.optimizer_names import slot_head, slot_tail
-from tfckpt.planning.matching.attributes import other_attributes
 from tfckpt.planning.matching.structure import Positions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.matching.rules import Moved, Renames
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
-
 
 _ANOTHER = (
     "{} has a leading underscore in only one of the checkpoint and the model; if it is the same "
@@ -290,3 +292,37 @@ def _by_variable(inventory: Inventory) -> dict[tuple[str, str], Entry]:
             variable = inventory.find(entry.of)
             slots.setdefault((head, variable.name if variable else entry.of), entry)
     return slots
+
+
+def other_attributes(stored: Inventory, live: Inventory) -> Mapping[str, str]:
+    """Stored path → live path of the same attribute, if the paths differ.
+
+    ``""`` if the model only has an attribute that differs by the underscore.
+
+    >>> from tfckpt.core.inventory import Entry, Inventory, Role
+    >>> head = Entry("model/head/kernel", Role.WEIGHT, "float32", (2,))
+    >>> public = Inventory("", {head.name: head}, private={})
+    >>> private = Inventory("", {head.name: head}, private={"model/head": "_head"})
+    >>> other_attributes(private, public), other_attributes(public, private)
+    ({'model/head': ''}, {'model/head': '', 'model/_head': 'model/head'})
+    """
+    if stored.private is None or live.private is None or stored.private == live.private:
+        return {}
+    paths = {"/".join(parts[:end]) for parts in _split(live) for end in range(len(parts) + 1)}
+    live_paths = {}
+    for path in stored.private.keys() - live.private.keys():
+        if path in paths:
+            literal = _literal(path, stored.private[path])
+            live_paths[path] = literal if literal in paths else ""
+    for path in live.private.keys() - stored.private.keys():
+        live_paths[path] = ""
+        live_paths[_literal(path, live.private[path])] = path
+    return live_paths
+
+
+def _literal(path: str, attribute: str) -> str:
+    return f"{path.rpartition('/')[0]}/{attribute}"
+
+
+def _split(inventory: Inventory) -> Iterator[list[str]]:
+    return (name.split("/") for name in inventory.entries)
