@@ -15,10 +15,9 @@ from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for, no_training
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
-from tfckpt.training.saves import Moment, Saves
+from tfckpt.training.saves import Moment, Saves, check_step
 from tfckpt.training.state.fits import Fits
 from tfckpt.training.state.resumption import Restoration, Resumption, check_keywords
-from tfckpt.training.steps import check_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -115,26 +115,10 @@ class Directory:
         self._heads[prefix] = head
         return head
 
-    def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
+    def saved(self, checkpoints: Iterable[Candidate]) -> list[Committed]:
         """Those that tfckpt committed, as the retention rules see them."""
-        result = []
-        for one in checkpoints:
-            head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
-            if head is not None:
-                result.append(
-                    SavedCheckpoint(
-                        one.prefix,
-                        one.number,
-                        head.time,
-                        head.step,
-                        head.metrics,
-                        head.finite,
-                        head.sequence,
-                        head.run_first,
-                        head.mid_epoch,
-                    )
-                )
-        return result
+        committed = (one for one in checkpoints if one.kind is CheckpointKind.COMMITTED)
+        return [_Unread(self, one) for one in committed if self.head(one.prefix) is not None]
 
     def decide(
         self,

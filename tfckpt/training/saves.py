@@ -15,15 +15,16 @@ from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.distribution.agreement import in_cluster, workers_among
+from tfckpt.live.objects.collect import is_model
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.saving.save import RecordMetadata
+from tfckpt.live.variables.flavors import is_optimizer
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import remarks
 from tfckpt.manager.preemption import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
 from tfckpt.training.state.resumption import attached
-from tfckpt.training.steps import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution.workers import Workers
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.policy import Manager
-
 
 _CALLS = 100  # calls of save_if_due after which a `step` that never changed is reported
 
@@ -344,3 +344,30 @@ class Saves:
                 hint="pass the optimizer, a compiled model, or a variable as `step`",
             )
         return step
+
+
+def step_of(objects: Mapping[str, Any]) -> int | None:
+    """The value of ``step`` if passed, else the iterations of the first optimizer in use.
+
+    A model whose ``train_step`` has its own optimizers is compiled with one that never steps.
+    """
+    if (counter := objects.get("step")) is not None:
+        return as_int(counter)
+    compiled = (getattr(obj, "optimizer", None) for obj in objects.values())
+    of_models = (each for obj in objects.values() if is_model(obj) for each in vars(obj).values())
+    candidates = (*objects.values(), *compiled, *filter(is_optimizer, of_models))
+    counts = (as_int(one.iterations) for one in candidates if hasattr(one, "iterations"))
+    if (first := next(counts, None)) is None:
+        return None
+    return first or next(filter(None, counts), 0)
+
+
+def check_step(counter: Any) -> None:
+    """Raise a TfckptError if ``step`` does not hold an integer."""
+    try:
+        as_int(counter)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TfckptError(
+            f"`step` must hold the number of the training step: {error}",
+            hint="pass an object that holds something else by another keyword",
+        ) from None
