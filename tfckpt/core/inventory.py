@@ -8,12 +8,13 @@ data: this module reads no file and does not import TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tfckpt.core.topology import LayerGraph
 
@@ -82,6 +83,11 @@ class Traits(NamedTuple):
     feeds: str = ""
     settings: str = ""
     given: bool = False
+
+
+def digest(parts: Iterable[str]) -> str:
+    """What stands for texts in the traits of a layer."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

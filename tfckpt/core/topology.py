@@ -11,13 +11,13 @@ have unused outputs of a call, so these are ignored in both.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.core.inventory import digest
 from tfckpt.core.names import holds_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from tfckpt.core.names import Node
 
@@ -72,10 +72,6 @@ class Graph(NamedTuple):
 
 
 _Calls = list[tuple[list[Tensor], LayerCall]]
-
-
-def digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 def wires(graph: Graph, nodes: Mapping[Any, Node]) -> dict[int, Wires]:

@@ -16,6 +16,7 @@ neither are its slots: another variable's momentum would be wrong for it.
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.gc_pause import gc_paused
@@ -101,14 +102,9 @@ class _Planning:
             adaptations = Adaptations(policy, self._renames, stored, live, known or PlanContext())
         self._adaptations = adaptations
         self._comparison = Comparison(
-            policy,
-            stored,
-            live,
-            self._unnamed,
-            renames=self._renames,
-            adaptations=adaptations,
+            policy, stored, live, self._unnamed, renames=self._renames, adaptations=adaptations
         )
-        self._unmatched = Unmatched(policy, stored, live, self._unnamed, drop=self._drop)
+        self._expected = Rules(policy, "expect_missing"), Rules(policy, "expect_unexpected")
         self._reset, self._kept = by_role(policy)
         # stored values that go to the live value of the same name, which no other one maps to
         self._straight: dict[str, Entry] = {}
@@ -145,6 +141,11 @@ class _Planning:
         )
         name, source = self._policy.name, self._stored.source
         return Plan(name, source, tuple(self._steps), problems, self._policy.file)
+
+    @cached_property
+    def _unmatched(self) -> Unmatched:
+        rules = self._drop, *self._expected
+        return Unmatched(self._policy, self._stored, self._live, self._unnamed, rules)
 
     def _routes(self) -> list[Route]:
         """Where each stored value goes, except those that are dropped at once.
@@ -276,7 +277,7 @@ class _Planning:
             return
         unmatched, live = self._unmatched, self._live.entries
         hinted = self._policy.on_unexpected == "error" and not unmatched.by_role
-        rules = self._exclude or unmatched.expect_unexpected or not self._include.everything
+        rules = self._exclude or self._expected[1] or not self._include.everything
         ask_each = bool(hinted or rules)
         asked_roles = self._reset.keys() | self._kept.keys() | {Role.METRIC}
         step_by_role: dict[Role, Step] = {}
@@ -324,9 +325,7 @@ class _Planning:
         self._steps.append(Step(status, *names, live, stored, severity, reason, "", target))
 
     def _idle_rules(self, routes: Sequence[Route]) -> Iterator[Problem]:
-        unmatched = self._unmatched
-        expected = unmatched.expect_missing, unmatched.expect_unexpected
-        rules = self._include, self._exclude, self._drop, *expected
+        rules = self._include, self._exclude, self._drop, *self._expected
         if not (any(rule.idle for rule in rules) or self._renames or self._adaptations):
             return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
@@ -339,8 +338,8 @@ class _Planning:
         yield from self._renames.unused(stored, stored_aliases)
         if self._adaptations is not None:
             yield from self._adaptations.unused(live, live_aliases)
-        yield from expected[0].unmet(live, "not missing", live_aliases)
-        yield from expected[1].unmet(stored, "not unexpected", stored_aliases)
+        yield from self._expected[0].unmet(live, "not missing", live_aliases)
+        yield from self._expected[1].unmet(stored, "not unexpected", stored_aliases)
 
 
 def _with_their_variables(steps: list[Step]) -> list[Step]:

@@ -15,14 +15,13 @@ import types
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import name_number, unnumbered
+from tfckpt.core.inventory import digest, name_number, unnumbered
 from tfckpt.core.names import holds_weights
 from tfckpt.core.topology import (
     Graph,
     LayerCall,
     LayerGraph,
     Tensor,
-    digest,
     named_calls,
     wires,
 )

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import Severity, Status, Step, is_save_counter
-from tfckpt.planning.matching.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.matching.rules import Rules
     from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
@@ -67,7 +67,10 @@ def is_program_state(entry: Entry) -> bool:
 
 
 class Unmatched:
-    """Makes the steps for values without a counterpart; ``drop`` is ``exclude_checkpoint``."""
+    """Makes the steps for values without a counterpart.
+
+    ``rules``: of ``exclude_checkpoint``, ``expect_missing`` and ``expect_unexpected``.
+    """
 
     def __init__(
         self,
@@ -75,16 +78,13 @@ class Unmatched:
         stored: Inventory,
         live: Inventory,
         unnamed: Unnamed,
-        *,
-        drop: Rules,
+        rules: tuple[Rules, Rules, Rules],
     ) -> None:
         self._policy = policy
         self._stored = stored
         self._live = live
         self._unnamed = unnamed
-        self._drop = drop
-        self.expect_missing = Rules(policy, "expect_missing")
-        self.expect_unexpected = Rules(policy, "expect_unexpected")
+        self._drop, self._expect_missing, self._expect_unexpected = rules
 
     def missing(self, live: Entry, moved: Mapping[str, str]) -> Step:
         """The step of a live value without a stored one; ``moved``: stored name → its rule."""
@@ -94,7 +94,7 @@ class Unmatched:
             source(name) for name in dict.fromkeys((variable, live.name)) for source in sources
         )
         ambiguity, hint = next((found for found in ambiguities if found[0]), ("", ""))
-        if ambiguity and self.expect_missing.every(live.name) is None:
+        if ambiguity and self._expect_missing.every(live.name) is None:
             error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
         reason, hint = self._why_missing(live, moved)
@@ -107,7 +107,7 @@ class Unmatched:
             live,
             on_missing,
             reason,
-            self.expect_missing,
+            self._expect_missing,
             unsaved=unsaved or (left_out and live.role is not Role.WEIGHT),
         )
         hint = hint if severity is Severity.ERROR else ""
@@ -139,7 +139,7 @@ class Unmatched:
     def unexpected(self, stored: Entry, reason: str, target: str = "") -> Step:
         """The step of an unused stored value; ``reason`` is ``""`` if its name explains it."""
         severity, why = self._severity(
-            stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self.expect_unexpected
+            stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self._expect_unexpected
         )
         hint = ""
         if severity is Severity.ERROR:
