@@ -295,7 +295,7 @@ _OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"
 def warned_of(plan: Plan) -> str:
     """What a policy asks to warn about; "" for nothing.
 
-    >>>    >>> from tfckpt.planning.checks.step import Step
+    >>> from tfckpt.planning.checks.step import Step
     >>> from tfckpt.core.inventory import Entry
     >>> bias = Entry("model/head/bias", Role.WEIGHT, "float32", (3,))
     >>> step = Step(Status.MISSING, bias.name, "", bias, None, Severity.WARN)
