@@ -116,6 +116,8 @@ class _Matcher:
             fitting = rivals.of(live)
             opinions = {one[live.path] for one in (named, ordered) if live.path in one}
             alone = len(fitting) == 1 and rivals.claims(fitting[0]) == 1
+            if self._one_more(live, named) or (live.path in self._suspects and not alone):
+                opinions, alone = set(), False
             if not opinions and alone and self._unordered(live, fitting[0]):
                 opinions = {fitting[0].path}
             # None if a part of that layer is matched already
@@ -133,6 +135,11 @@ class _Matcher:
         left = [unit for unit in self._stored if unit.path not in used]
         evidence = {unit.path: _evidence(unit.path, named, ordered) for unit in rest}
         return names, candidates(left, rest, evidence)
+
+    def _one_more(self, live: Unit, named: Mapping[str, str]) -> bool:
+        """Whether only an order says who it is, and one side has a layer more that could be it."""
+        old, new = (sum(u.sizes == live.sizes for u in side) for side in self._sides)
+        return live.path not in named and old != new
 
     def _unordered(self, live: Unit, stored: Unit) -> bool:
         """Whether no order of layers could tell that they are two."""
