@@ -18,7 +18,8 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 import tfckpt
-from tfckpt.live.restoring import apply, buffers, incoming
+from tfckpt.live.private import runtime
+from tfckpt.live.restoring import apply, incoming
 from tfckpt.stored.io.files import LocalHandle
 
 if TYPE_CHECKING:
@@ -260,8 +261,7 @@ def bad_assign(request: pytest.FixtureRequest, monkeypatch) -> Callable[[int], A
 
         with monkeypatch.context() as patch:
             if operation:
-                name = "assign_variable_op"
-                patch.setattr(buffers, name, failing(getattr(buffers, name)))
+                patch.setattr(runtime, "assign", failing(runtime.assign))
             else:
                 patch.setattr(VARIABLE, "assign", failing(VARIABLE.assign))
             name = "shape_safe_assign_variable_handle"  # TensorFlow's own restoration
@@ -291,7 +291,7 @@ def keras_trained(request: pytest.FixtureRequest) -> Callable[..., Trained]:
     return lambda seed, **more: Trained(keras, seed, **more)
 
 
-@pytest.mark.parametrize("where", [(VARIABLE, "assign"), (buffers, "assign_variable_op")])
+@pytest.mark.parametrize("where", [(VARIABLE, "assign"), (runtime, "assign")])
 def test_verify_values_finds_a_variable_that_holds_something_else(
     keras_trained, tmp_path, monkeypatch, where
 ) -> None:
@@ -363,9 +363,9 @@ def interrupted(monkeypatch) -> Iterator[Callable[..., Any]]:
                     signal.raise_signal(signal.SIGINT)
             return real(*arguments, **options)
 
-        real = buffers.assign_variable_op
+        real = runtime.assign
         with monkeypatch.context() as patch:
-            patch.setattr(buffers, "assign_variable_op", assign)
+            patch.setattr(runtime, "assign", assign)
             yield struck
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

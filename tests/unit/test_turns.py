@@ -174,7 +174,7 @@ def test_a_restore_in_the_middle_of_a_save(
             other.begin(lambda: by_checkpoint(held, saved[0]))
         pieces.append(1)
 
-    before_each(monkeypatch, tensor_sources, "_read_parallel", begin)
+    before_each(monkeypatch, tensor_sources, "read_alike", begin)
     tfckpt.Checkpoint(**held).write(path)
     other.end()
     fresh = objects(5.0)

@@ -138,7 +138,7 @@ def interchangeable(
 
     >>> calls = [NamedCall("a", ()), NamedCall("b", ()), NamedCall("c", (1,))]
     >>> interchangeable(calls, {"a", "b", "c"}, removed=1)
-    {'b': 'a', 'a': 'c', 'c': 'a'}
+    {'b': 'a', 'a': 'b', 'c': 'a'}
     """
     above = [0] * len(calls)  # the bits of the calls that a call depends on
     for index, call in enumerate(calls):

@@ -56,6 +56,8 @@ class MovedLayers:
     def exchanged(self) -> dict[str, str]:
         """Path of a live layer → another one beside it, if each has the variables of the other."""
         stored, live = (side.entries.keys() for side in self._sides)
+        if stored <= live or live <= stored:
+            return {}
         differ = {name.rpartition("/")[0] for name in stored ^ live}
         old, new = (_variables(side, differ) for side in self._sides)
         before = {(path.rpartition("/")[0], has): path for path, has in old.items()}
