@@ -154,3 +154,17 @@ def test_a_layer_has_got_a_name_that_looks_automatic(tmp_path):
     tf_keras.backend.clear_session()
     new, _ = branches(tf_keras, (None, "dense_2"))
     assert "the name 'dense_2' of one of its class was chosen" in refused(path, new)
+
+
+def test_a_layer_changes_places_with_one_without_weights(flavour, tmp_path):
+    """The first layer feeds now what the second one fed; nobody feeds what the first one did."""
+    layers = flavour.layers
+    inputs = flavour.Input((WIDTH,))
+    first, second = layers.Dense(WIDTH), layers.Dense(WIDTH)
+    outputs = layers.Concatenate()([second(first(inputs)), layers.ReLU()(inputs)])
+    path = tfckpt.Checkpoint(model=flavour.Model(inputs, outputs)).save(str(tmp_path / "ckpt"))
+    inputs = flavour.Input((WIDTH,))
+    second, first = layers.Dense(WIDTH), layers.Dense(WIDTH)
+    outputs = layers.Concatenate()([second(layers.ReLU()(inputs)), first(inputs)])
+    said = refused(path, flavour.Model(inputs, outputs))
+    assert "feeds the layer that model/dense_1 feeds in the checkpoint" in said

@@ -213,10 +213,34 @@ def swapped_traits(
         "feeds": "feeds the layer that {other} feeds in the checkpoint",
         "settings": "has the settings that {other} has in the checkpoint",
     }
+    found = {
+        "fed": _taken_over("fed", pairs, alike),
+        "feeds": _taken_over("feeds", pairs, alike),
+        "settings": _swaps("settings", pairs, alike),
+    }
     return {
         name: f"{path}/{name} in the model {text.format(other=f'{path}/{other}')}"
         for trait, text in texts.items()
-        for name, other in _swaps(trait, pairs, alike).items()
+        for name, other in found[trait].items()
+    }
+
+
+def _taken_over(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
+    """Layer → the one that had its inputs or outputs, and has others now.
+
+    A layer that changed places with one without weights takes over the place of a third.
+    """
+
+    def trait_of(layer: Layer) -> tuple[str, str]:
+        return layer.base or layer.kind, getattr(layer.traits, trait)
+
+    changed = [(old, new) for old, new in pairs if trait_of(old) != trait_of(new)]
+    had = {trait_of(old): old for old, _ in changed if trait_of(old)[1]}
+    others = ((new, had.get(trait_of(new))) for _, new in changed)
+    return {
+        new.name: other.name
+        for new, other in others
+        if other is not None and other.name != new.name and alike(other, new)
     }
 
 
