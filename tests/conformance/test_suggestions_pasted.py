@@ -26,7 +26,7 @@ from safetensors.numpy import save_file
 from zoo.graphs import save, v1
 from zoo.pairs.build import Built, NotAModelError, start_anew
 from zoo.pairs.cases import case
-from zoo.pairs.verdicts import MISPLACED, REFUSED, SUSPECT, _held, _Judging, _save
+from zoo.pairs.verdicts import MISPLACED, REFUSED, SUSPECT, _Judging, _save
 from zoo.variables import inner
 
 import tfckpt
@@ -347,7 +347,7 @@ def by_suggestion(start: int, flavor: Any) -> str:
             second = Built(flavor, pair.second, tokens=pair.tokens, seed=2)
         except NotAModelError:
             return ""
-        judging = _Judging(pair, first, second, _held(path, pair.writer))
+        judging = _Judging(pair, first, second, path)
         fresh = second.values()
         try:
             found = tfckpt.suggest(path, second.model)

@@ -59,6 +59,7 @@ def pair(
     live: Sequence[Unit],
     matched: Mapping[str, str],
     suspects: Collection[str],
+    branching: Collection[str],
 ) -> Pairing:
     """Pair the layers of two inventories.
 
@@ -67,10 +68,11 @@ def pair(
         live: all layers of the model, in order.
         matched: stored name → live name, of the values that the policy restores already.
         suspects: paths of live layers whose order was found to contradict their names.
+        branching: paths of those of which an order says nothing.
     """
     names: dict[str, str] = {}
     while True:
-        found = _Matcher(stored, live, {**matched, **names}, suspects).run()
+        found = _Matcher(stored, live, {**matched, **names}, suspects, branching).run()
         if not found.names:
             return dataclasses.replace(found, names=names)
         names |= found.names  # with these, others may be the only ones left
@@ -83,18 +85,20 @@ class _Matcher:
         live: Sequence[Unit],
         matched: Mapping[str, str],
         suspects: Collection[str],
+        branching: Collection[str],
     ) -> None:
         self._sides = stored, live
         taken = set(matched.values())
         self._stored = [unit for unit in stored if not matched.keys() & _names(unit)]
         self._live = [unit for unit in live if not taken & _names(unit)]
-        self._suspects = suspects
+        self._suspects, self._branching = suspects, branching
         self._matched = matched
         self._fits: dict[tuple[str, str], Mapping[str, str] | None] = {}
 
     def run(self) -> Pairing:
         rivals = Rivals(self._stored, self._live)
-        ordered = by_order(*self._sides, self._matched, self._fit, self._suspects)
+        unsure = {*self._suspects, *self._branching}
+        ordered = by_order(*self._sides, self._matched, self._fit, unsure)
         named, gave_up = self._by_ending(), ""
         for units in _of_same_sizes(self._stored, self._live):
             old, new = map(_groups, units)

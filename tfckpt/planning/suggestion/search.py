@@ -130,7 +130,7 @@ class _Search:
             for step in base.steps
             if step.status is Status.SUSPECT and step.stored is not None
         }
-        return pair(old, new, matched, suspects | self._on_branches(new))
+        return pair(old, new, matched, suspects, self._on_branches(new))
 
     def _on_branches(self, live: Iterable[Unit]) -> set[str]:
         """The layers that may have come in another order before others were added or removed.
