@@ -15,8 +15,6 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfckpt.stored.commits.stale_listing import as_of_now
-
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.manager.directory import Directory
 from tfckpt.planning import make_plan
@@ -188,8 +186,6 @@ def of_a_directory(store: Store) -> None:
     else:  # as an earlier save has left it
         store.write_atomic(f"{PLACE}/checkpoint", state_file(store))
     line("what TensorFlow is told by the next save", partial(told, opened(store)), store)
-    names = store.listdir(PLACE)
-    line("an object store's listing, put right", lambda: as_of_now(names, PLACE, store), store)
 
 
 def state_file(store: Store) -> bytes:

@@ -137,7 +137,7 @@ class Loop:
 
     def batch_ends(self) -> None:
         """After a batch, which may have been passed over."""
-        if self._asked:
+        if self._asked and not self._functions.replaced:
             raise fit.not_called(self._model)
         if self._resumed and self._target is not None:
             with self._before.unchanged():  # the saved values include what they assign

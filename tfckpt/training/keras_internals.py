@@ -38,11 +38,19 @@ class Functions:
     def __init__(self, model: Any) -> None:
         self._model = model
         self.train = own_train_function(model)
+        self._hook: Hook | None = None
         self.evaluate()
 
     def train_by(self, step: Callable[[Any], Any]) -> None:
         """Call a method of another object for each step."""
-        fit.set_train_function(self._model, Hook(step, self.train))
+        self._hook = Hook(step, self.train)
+        fit.set_train_function(self._model, self._hook)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another callback of tfckpt's has the steps of this ``fit``."""
+        now = getattr(self._model, "train_function", None)
+        return isinstance(now, Hook) and now is not self._hook
 
     def evaluate_nothing(self) -> None:
         """Skip the evaluation after each epoch."""
