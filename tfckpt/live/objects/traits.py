@@ -16,7 +16,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import digest, name_number, unnumbered
-from tfckpt.core.names import holds_weights
 from tfckpt.core.topology import (
     Graph,
     LayerCall,
@@ -100,12 +99,11 @@ def graphs(tree: Tree, named: Names) -> dict[str, LayerGraph]:
     found = {}
     for model, node, flavor in _functional(tree):
         if (path := named.paths.get(id(node))) is not None:
-            known = ((id(each), tree.node(each)) for each in model.layers)
-            names: dict[Hashable, str] = {
-                key: named.paths.get(id(inner), "").removeprefix(f"{path}/")
-                for key, inner in known
-                if inner is not None and holds_weights(inner)
+            weighty = {
+                f"{path}/{layer.name}": layer.name for layer in named.sequences.get(path, ())
             }
+            paths = ((id(each), named.paths.get(id(tree.node(each)), "")) for each in model.layers)
+            names: dict[Hashable, str] = {key: weighty[at] for key, at in paths if at in weighty}
             found[path] = LayerGraph(
                 named_calls(_graph(model, flavor), names),
                 (len(model.layers), len(getattr(model, "operations", model.layers))),
