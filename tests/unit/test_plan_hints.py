@@ -4,36 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.core.inventory import Entry, Inventory, Role
+from tests.zoo.entries import OPTIMIZER, slots, weights
+from tfckpt.core.inventory import Inventory
 from tfckpt.planning import make_plan, render_text
 from tfckpt.policy import Policy
-
-
-def weights(**layers):
-    """Layers by path, `__` for a slash; of each the shapes of its variables."""
-    return [
-        Entry(f"{layer.replace('__', '/')}/{variable}", Role.WEIGHT, "float32", shape, 4)
-        for layer, shapes in layers.items()
-        for variable, shape in shapes.items()
-    ]
-
-
-def slots(entries, slot="momentum"):
-    return [
-        e._replace(
-            name=f"optimizer/{slot}/{e.name.removeprefix('model/')}",
-            role=Role.SLOT,
-            slot=slot,
-            of=e.name,
-        )
-        for e in entries
-    ]
-
-
-OPTIMIZER = [
-    Entry("optimizer/iterations", Role.ITERATIONS, "int64", (), 8),
-    Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", (), 4),
-]
 
 
 def inventory(entries, **more):

@@ -8,31 +8,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from tests.zoo.entries import OPTIMIZER, slots, weights
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
-
-
-def weights(**layers):
-    """Layers by path, `__` for a slash; of each the shapes of its variables."""
-    return [
-        Entry(f"{layer.replace('__', '/')}/{variable}", Role.WEIGHT, "float32", shape, 4)
-        for layer, shapes in layers.items()
-        for variable, shape in shapes.items()
-    ]
-
-
-def slots(entries, slot="momentum"):
-    return [
-        e._replace(
-            name=f"optimizer/{slot}/{e.name.removeprefix('model/')}",
-            role=Role.SLOT,
-            slot=slot,
-            of=e.name,
-        )
-        for e in entries
-    ]
 
 
 def inventory(entries, *layers):
@@ -51,10 +31,6 @@ DENSE = {"kernel": (20, 32), "bias": (32,)}
 SQUARE = {"kernel": (8, 8), "bias": (8,)}
 HEAD = {"kernel": (8, 3), "bias": (3,)}
 TORCH = {"weight": (32, 20), "bias": (32,)}
-OPTIMIZER = [
-    Entry("optimizer/iterations", Role.ITERATIONS, "int64", (), 8),
-    Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", (), 4),
-]
 
 
 def both(stored, live):

@@ -256,14 +256,16 @@ class Tree:
         optimizer = getattr(model, "optimizer", None)
         if isinstance(optimizer, flavor.optimizers):
             self.attach(node, "optimizer", optimizer)
-        for metric in model.metrics:
+        # A model's own `metrics` may leave out some that it holds.
+        for metric in (*model.metrics, *either_keras.metrics_of(model)):
             # Keras 3 hides the compiled metrics behind one CompileMetrics.
             for each in getattr(metric, "metrics", None) or (metric,):
                 self._metric(each, node)
 
     def _metric(self, metric: Any, node: Node) -> None:
         if (child := self.node(metric)) is not None and child.children:
-            node.metrics.append((metric.name, child))
+            if all(known is not child for _, known in node.metrics):
+                node.metrics.append((metric.name, child))
 
 
 def _reached(node: Node) -> set[int]:
