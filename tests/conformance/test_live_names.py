@@ -281,3 +281,18 @@ def test_flavours_side_by_side_do_not_meet() -> None:
     new = {name.removeprefix("new/") for name in live.variables if name.startswith("new/")}
     old = {name.removeprefix("old/") for name in live.variables if name.startswith("old/")}
     assert new == old
+
+
+def test_a_metric_that_a_models_own_list_leaves_out_is_named(flavour) -> None:
+    class Net(flavour.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = flavour.metrics.Mean(name="seen")
+            self.extra = flavour.metrics.Sum(name="extra")
+
+        @property
+        def metrics(self) -> list[Any]:
+            return [self.seen]
+
+    names = collect({"model": Net()}).inventory.entries.keys()
+    assert names == {"metrics/seen/count", "metrics/seen/total", "metrics/extra/total"}

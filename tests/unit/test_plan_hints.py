@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from zoo.entries import OPTIMIZER, slots, weights
 
-from tests.zoo.entries import OPTIMIZER, slots, weights
 from tfckpt.core.inventory import Inventory
 from tfckpt.planning import make_plan, render_text
 from tfckpt.policy import Policy

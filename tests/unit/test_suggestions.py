@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from zoo.entries import OPTIMIZER, slots, weights
 
-from tests.zoo.entries import OPTIMIZER, slots, weights
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
