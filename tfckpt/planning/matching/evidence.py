@@ -15,6 +15,7 @@ one branch. A file without connections shows this only by its number of layers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
@@ -231,9 +232,7 @@ def _taken_over(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) 
     A layer that changed places with one without weights takes over the place of a third.
     """
 
-    def trait_of(layer: Layer) -> tuple[str, str]:
-        return layer.base or layer.kind, getattr(layer.traits, trait)
-
+    trait_of = partial(_class_and, trait)
     changed = [(old, new) for old, new in pairs if trait_of(old) != trait_of(new)]
     had = {trait_of(old): old for old, _ in changed if trait_of(old)[1]}
     others = ((new, had.get(trait_of(new))) for _, new in changed)
@@ -244,12 +243,14 @@ def _taken_over(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) 
     }
 
 
+def _class_and(trait: str, layer: Layer) -> tuple[str, str]:
+    return layer.base or layer.kind, getattr(layer.traits, trait)
+
+
 def _swaps(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
     """Layer → the one whose trait it has now, for layers that have swapped a trait."""
 
-    def trait_of(layer: Layer) -> tuple[str, str]:
-        return layer.base or layer.kind, getattr(layer.traits, trait)
-
+    trait_of = partial(_class_and, trait)
     remaining = [
         (old, new) for old, new in pairs if trait_of(new)[1] and trait_of(old) != trait_of(new)
     ]
