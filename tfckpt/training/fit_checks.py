@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _SHOWN = 3
 _ANEW = "start over with start_over=True"
 
-
 UNREAD = (
     "not exact: the dataset has variables, or a shuffle inside a repeat or another shuffle, and an "
     "earlier `fit` that reads it too was finished and is skipped, so they start again; give each "
