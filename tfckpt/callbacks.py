@@ -30,6 +30,7 @@ _OF_KERAS = {
     "period": "`save_freq` is 'epoch' or a number of batches; to save every few epochs, use a "
     "config with `manager: {save: {every_epochs: 2}}` and `run.callback()`",
     "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
+    "restore_best_weights": "`load_best_when_done=True` loads the best weights at the end",
     "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",
     "save_weights_only": "a restart also needs the optimizer; `tfckpt rewrite --drop_optimizer` "
     "makes a copy without it",
@@ -43,6 +44,7 @@ _ARGUMENTS = {
     "manager.keep[1].best": "save_best",
     "manager.keep[1].monitor": "monitor",
     "manager.keep[1].mode": "mode",
+    "manager.load_best_when_done": "load_best_when_done",
     "manager.enable_async": "enable_async",
     "restore.directory": "directory",
     "restore.policy": "policy",
@@ -82,6 +84,7 @@ def resume(
     mode: str = "auto",
     save_best: int = 1,
     max_to_keep: int | None = 3,
+    load_best_when_done: bool = False,
     on_signal: Iterable[str] = (),
     enable_async: bool = False,
     policy: Policy | Mapping[str, Any] | None = None,
@@ -100,6 +103,8 @@ def resume(
         mode: ``min``, ``max``, or ``auto``: as in Keras, by the name of the metric.
         save_best: how many of the best checkpoints to keep besides the newest.
         max_to_keep: how many of the newest to keep; None keeps all.
+        load_best_when_done: whether the model gets the weights of the best checkpoint when ``fit``
+            is done, as by ``EarlyStopping(restore_best_weights=True)``.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
         enable_async: whether files are written in the background.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
@@ -133,9 +138,12 @@ def resume(
             name = str(monitor)
             keep.append({"best": save_best, "monitor": name, "mode": _mode(mode, name)})
     path = os.fspath(directory)
+    manager = {"directory": path, "save": save, "keep": keep, "enable_async": enable_async}
+    if load_best_when_done:
+        manager["load_best_when_done"] = True
     config = {
         "version": 1,
-        "manager": {"directory": path, "save": save, "keep": keep, "enable_async": enable_async},
+        "manager": manager,
         "restore": {
             "directory": path,
             "if_none": "initialize",

@@ -122,12 +122,19 @@ class Run:
         self.checkpoint._tfckpt.background.failure()
         return plan_first(self.config, self._objects, self.checkpoint.save_counter)
 
-    def save(self, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None) -> str:
+    def save(
+        self,
+        *,
+        epoch: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
         """Save now, after a save that is being written in the background.
 
         Args:
             epoch: number of finished epochs.
-            metrics: measured at this step, for the commit record.
+            metrics: measured at this step; ``keep: best`` compares them.
+            metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
 
         Returns:
             The path; the checkpoint is complete and on disk.
@@ -138,12 +145,16 @@ class Run:
             TfckptError: the config has no ``manager`` section.
         """
         epoch = self.epoch if epoch is None else epoch
-        path = self.saves.now(Moment(epoch, metrics, self.training))
+        path = self.saves.now(Moment(epoch, metrics, self.training, metadata))
         self.epoch = as_int(epoch)
         return path
 
     def save_if_due(
-        self, *, metrics: Mapping[str, float] | None = None, steps: int | None = None
+        self,
+        *,
+        metrics: Mapping[str, float] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        steps: int | None = None,
     ) -> str | None:
         """Save if ``manager.save`` says so; call it after each step of a custom loop.
 
@@ -155,7 +166,8 @@ class Run:
         locks the directory, and raises if it is in use, cannot be written or has too little space.
 
         Args:
-            metrics: measured at this step, for the commit record.
+            metrics: measured at this step; ``keep: best`` compares them.
+            metadata: anything else, as JSON values of at most 64 KiB.
             steps: maximum number of steps since the last call, if known: the optimizer is then read
                 only when a save may be due.
 
@@ -171,7 +183,8 @@ class Run:
             TfckptError: the config never makes a save due; or ``on_signal`` is set, but this is not
                 the main thread; or ``every_steps`` is set, but no object counts steps.
         """
-        return self.saves.after_step(steps, Moment(self.epoch, metrics, self.training))
+        moment = Moment(self.epoch, metrics, self.training, metadata)
+        return self.saves.after_step(steps, moment)
 
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None:
         """Like ``save_if_due``, in ``fit``: batches count as steps, unless ``step`` was passed."""
@@ -181,6 +194,15 @@ class Run:
         """Like ``save_if_due``, at the end of an epoch; ``epoch`` counts the finished ones."""
         self.epoch = epoch
         return self.saves.after_epoch(Moment(epoch, metrics, self.training))
+
+    @property
+    def best(self) -> str | None:
+        """The path of the best checkpoint, by the first ``best`` rule; None if none is measured.
+
+        Raises:
+            TfckptError: no rule says by which metric, or the config has no ``manager`` section.
+        """
+        return self.saves.writer.best
 
     def sync(self) -> None:
         """Wait for a save in the background; call it when training is over or pauses.

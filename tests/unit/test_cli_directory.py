@@ -22,13 +22,11 @@ LOSSES = (0.5, 0.1, 0.4, 0.3)
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import tensorflow as tf
 
-    from tfckpt.live.saving.save import RecordMetadata
-
     directory = tmp_path_factory.mktemp("saved")
     checkpoint = tfckpt.Checkpoint(a=tf.Variable(tf.range(9.0)))
     manager = tfckpt.CheckpointManager(checkpoint, directory, None)
     for number, loss in enumerate(LOSSES, 1):
-        manager.save(about=RecordMetadata(step=100 * number, epoch=number, metrics={"loss": loss}))
+        manager.save(step=100 * number, epoch=number, metrics={"loss": loss})
     return directory
 
 
@@ -211,13 +209,11 @@ def test_a_rule_that_goes_by_what_is_not_there_prunes_nothing(
 def test_rules_that_go_by_what_no_save_had_prune_nothing(tmp_path: Path) -> None:
     import tensorflow as tf
 
-    from tfckpt.live.saving.save import RecordMetadata
-
     directory = tmp_path / "unmeasured"
     checkpoint = tfckpt.Checkpoint(a=tf.Variable(1.0))
     manager = tfckpt.CheckpointManager(checkpoint, directory, None)
     for _ in range(3):
-        manager.save(about=RecordMetadata(metrics={"loss": float("nan")}))
+        manager.save(metrics={"loss": float("nan")})
     ended = run("prune", directory, "--keep", "best=1,monitor=loss,mode=min", "--yes")
     assert ended.status == 2
     assert "the metric 'loss' is NaN in every checkpoint so far" in ended.err
@@ -244,10 +240,8 @@ def test_a_config_may_pin_what_is_yet_to_come(runs: Path, tmp_path: Path) -> Non
 def test_prune_keeps_the_newest_of_the_run_before(runs: Path) -> None:
     import tensorflow as tf
 
-    from tfckpt.live.saving.save import RecordMetadata
-
     fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), runs, None)
-    fresh.save(about=RecordMetadata(step=10))
+    fresh.save(step=10)
     found = document("prune", runs, "--keep", "latest=1")
     assert found["kept"][f"{runs}/ckpt-4"] == ["newest of the previous run"]
     assert found["delete"] == [f"{runs}/ckpt-{number}" for number in (1, 2, 3)]

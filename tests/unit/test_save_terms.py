@@ -167,14 +167,13 @@ def test_the_best_survive_a_restart(tmp_path) -> None:
         return [int(path.rpartition("-")[2]) for path in of.checkpoints]
 
     first = manager()
-    about = tfckpt.live.saving.save.RecordMetadata
     for loss in (0.5, 0.9, 0.2, 0.7):
-        first.save(about=about(metrics={"val_loss": loss}))
+        first.save(metrics={"val_loss": loss})
     assert numbers(first) == [1, 2, 3, 4]  # two best, a pinned one, the latest
     second = manager()
     second.restore_or_initialize()
     for loss in (0.4, 0.8):
-        second.save(about=about(metrics={"val_loss": loss}))
+        second.save(metrics={"val_loss": loss})
     assert numbers(second) == [2, 3, 5, 6]
     assert "best 2 by val_loss (0.2)" in second.retention().kept[f"{tmp_path}/ckpt-3"]
 

@@ -217,13 +217,11 @@ def test_a_metric_that_comes_late_is_not_taken_for_misspelt(run, caplog) -> None
 
 
 def test_a_manager_by_itself_keeps_and_says_the_same(tmp_path, caplog) -> None:
-    from tfckpt.live.saving.save import RecordMetadata
-
     keep = [{"latest": 1}, {"best": 1, "monitor": "acuracy", "mode": "max"}]
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
     manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
     for number in range(3):
-        manager.save(about=RecordMetadata(metrics={"accuracy": number / 10}))
+        manager.save(metrics={"accuracy": number / 10})
     assert [Path(path).name for path in manager.checkpoints] == ["ckpt-1", "ckpt-2", "ckpt-3"]
     assert warned(caplog).count("the checkpoints have accuracy; did you mean 'accuracy'?") == 1
 

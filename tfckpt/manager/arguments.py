@@ -7,8 +7,12 @@ save then fails although its files are complete, or writes a record that no read
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import numbers
 import operator
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -18,12 +22,14 @@ from tfckpt.policy import Keep
 from tfckpt.policy.base.messages import problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tfckpt.live.saving.save import RecordMetadata
 
 # The number of digits that are looked for in file names.
 _MAX_NUMBER = 10**18 - 1
+_MAX_DEPTH = 16
+_MAX_BYTES = 1 << 16
 # Counters are 64 bits wide.
 _MAX_COUNT = 2**63 - 1
 
@@ -112,12 +118,52 @@ def record_metadata(metadata: RecordMetadata) -> RecordMetadata:
     """The same, with values that the commit record can hold.
 
     Raises:
-        SaveError: step or epoch is not an integer from 0 on, or a metric is not a number.
+        SaveError: step or epoch is not an integer from 0 on, a metric is not a number, or metadata
+            are not JSON values of at most 64 KiB.
     """
     step = None if metadata.step is None else _natural("step", metadata.step, _MAX_COUNT)
     epoch = None if metadata.epoch is None else _natural("epoch", metadata.epoch, _MAX_COUNT)
     metrics = {_text(name): _metric(name, value) for name, value in metadata.metrics.items()}
-    return dataclasses.replace(metadata, step=step, epoch=epoch, metrics=metrics)
+    own = _json("metadata", metadata.metadata)
+    if not isinstance(own, dict):
+        raise _refused(f"metadata must be a dict, found {metadata.metadata!r}")
+    if (nbytes := len(json.dumps(own).encode())) > _MAX_BYTES:
+        raise _refused(f"metadata have {nbytes:,} bytes, and a record holds {_MAX_BYTES:,}")
+    return dataclasses.replace(metadata, step=step, epoch=epoch, metrics=metrics, metadata=own)
+
+
+def _json(where: str, value: Any, depth: int = 0) -> Any:
+    """A value as JSON, whose NumPy scalars and tuples become numbers and lists."""
+    if depth > _MAX_DEPTH:
+        raise _refused(f"{where} has more than {_MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _encodable(where, value)
+    whole = isinstance(value, numbers.Integral)
+    if whole and abs(int(value)) <= _MAX_COUNT:
+        return int(value)
+    if isinstance(value, numbers.Real) and not whole and math.isfinite(value):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {
+            _encodable(where, _text(key)): _json(f"{where}[{key!r}]", inner, depth + 1)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_json(f"{where}[{at}]", inner, depth + 1) for at, inner in enumerate(value)]
+    raise _refused(
+        f"{where} must be a string, a finite number of 64 bits, a boolean, None, a list or a dict "
+        f"of these, found {value!r}"
+    )
+
+
+def _encodable(where: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _refused(f"{where} has {text!r}, which is not valid Unicode") from None
+    return text
 
 
 def _natural(argument: str, value: Any, most: int) -> int:
@@ -133,7 +179,7 @@ def _natural(argument: str, value: Any, most: int) -> int:
 
 def _text(name: Any) -> str:
     if not isinstance(name, str):
-        raise _refused(f"the name of a metric must be a string, found {name!r}")
+        raise _refused(f"a name must be a string, found {name!r}")
     return name
 
 

@@ -12,6 +12,7 @@ import contextlib
 import copy
 import dataclasses
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +41,15 @@ from tfckpt.live.saving.save import RecordMetadata, SaveOptions, as_save_errors,
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
-from tfckpt.manager.remarks import Remarks
-from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
+from tfckpt.manager.keeper import Keeper
 from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.io.files import absolute, join, same_directory
+from tfckpt.stored.io.files import absolute, join
 from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfckpt.manager.directory import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
 
@@ -75,6 +76,13 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             silently, or ``refuse`` to save.
         on_unsavable: what to do if an object cannot be saved, such as an iterator over a generator:
             ``warn`` and leave it out, or ``error``.
+        on_saved: called with a :class:`SaveReport` after each save; see the attribute.
+
+    Attributes:
+        on_saved: called with a :class:`SaveReport` when a checkpoint is complete and the old ones
+            are deleted, in the thread that wrote it: with ``enable_async`` not the training's. What
+            it raises is logged as a warning, and fails no save. Of several workers, the chief calls
+            it.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -114,6 +122,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if_busy: str = "wait",
         on_nonfinite: str = "warn",
         on_unsavable: str = "warn",
+        on_saved: Callable[[SaveReport], object] | None = None,
     ) -> None:
         # Sets what TensorFlow's constructor sets, which would trust the state file.
         if not isinstance(checkpoint, Checkpoint):
@@ -142,9 +151,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._checkpoint_interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
-        self._own: set[str] = set()  # paths that this manager has saved
-        self._run_began, self._preserved = self._files.history()
-        self._remarks = Remarks(self._rules, self._directory)
+        self.keeper = Keeper(self._files, self._rules, self._directory, checkpoint._tfckpt)
+        self.on_saved = on_saved
 
     @property
     def _latest_checkpoint(self) -> str | None:
@@ -167,7 +175,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         check_interval: bool = True,
         options: Any = None,
         *,
-        about: RecordMetadata | None = None,
+        step: Any = None,
+        epoch: Any = None,
+        metrics: Mapping[str, float] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> str | None:
         """Save, then delete the checkpoints that no rule keeps.
 
@@ -175,7 +186,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             checkpoint_number: a number to use instead of the next one.
             check_interval: whether to skip this save if ``checkpoint_interval`` says so.
             options: ``tf.train.CheckpointOptions``.
-            about: step, epoch and metrics for the commit record.
+            step: of training; by default the optimizer's iterations.
+            epoch: number of finished epochs.
+            metrics: measured at this step; ``keep: best`` compares them.
+            metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
 
         Returns:
             The path; None if no save was due. The checkpoint is complete and on disk; with
@@ -187,9 +201,22 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 save in the background failed. No file of the failed save is left, no counter has
                 changed, and the next call saves.
         """
+        about = RecordMetadata(step, epoch, metrics or {}, metadata or {})
+        return self.save_as(about, checkpoint_number, check_interval, options)
+
+    @in_turn("_checkpoint._tfckpt.background")
+    def save_as(
+        self,
+        about: RecordMetadata,
+        checkpoint_number: Any = None,
+        check_interval: bool = True,
+        options: Any = None,
+    ) -> str | None:
+        """:meth:`save`, with everything that the record says besides the values."""
+        began = time.monotonic()
         with saving(self._checkpoint._tfckpt.workers()) as agreement:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
-            about = arguments.record_metadata(about or RecordMetadata())
+            about = arguments.record_metadata(about)
             background = self._checkpoint._tfckpt.background
             if not background.busy:
                 background.finish()
@@ -218,10 +245,21 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             self._with_async(options),
             self._save_options,
             ticket,
-            metadata=dataclasses.replace(about, run_began=self._run_began),
-            then=partial(self._sweep, target),
+            metadata=about,
+            then=partial(self._saved, target, began),
         )
         return path
+
+    def _saved(self, path: str, began: float) -> None:
+        """A checkpoint is committed, whatever follows."""
+        self.keeper.sweep(path)
+        if self.on_saved is None:
+            return
+        seconds = time.monotonic() - began
+        try:
+            self.on_saved(self._files.save_report(path, self._as_given(path), seconds))
+        except Exception:
+            logging.warning("%s is saved, but on_saved failed", path, exc_info=True)
 
     def claim(self) -> None:
         """Lock the directory for this process, and check that a save is possible.
@@ -237,15 +275,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 self._files.claim_for(needed(self._checkpoint._tfckpt.live().inventory))
             agreement.meet(None)
 
-    def beside(self, step: int | None) -> str:
-        """The warning for a run that starts at this step beside checkpoints of another, if any."""
-        workers = self._checkpoint._tfckpt.workers()
-        begun = self._checkpoint._tfckpt.lineage.goes_on(f"{self._files.prefix}-1")
-        if not self._rules or begun or not (workers is None or workers.chief):
-            return ""
-        before = self._files.run_before(step)
-        return "" if before is None else self._remarks.beside(before.prefix, before.step)
-
     def _begin(
         self, checkpoint_number: int | None, about: RecordMetadata
     ) -> tuple[Ticket | None, RecordMetadata]:
@@ -257,12 +286,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         with as_save_errors(self._checkpoint_prefix):
             recovered = self._files.claim()
             found = self._files.checkpoints()
-            preserved = tuple(sorted(self._decide(found).preserved))
+            about = self.keeper.described(about, found)
             last = self._files.order(found[-1]) if found else (0, -1)
             above, files = max(counter, last[0], recovered), self._save_options.files
             ticket = Ticket.take(self._files.prefix, above, files, checkpoint_number, counter)
         sequence = None if (ticket.value, 0) > last else (last[0], last[1] + 1)
-        return ticket, dataclasses.replace(about, sequence=sequence, preserved=preserved)
+        return ticket, dataclasses.replace(about, sequence=sequence)
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:
@@ -279,54 +308,19 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             check_interval and step < last + (self._checkpoint_interval or 0)
         )
 
+    @property
+    def best(self) -> str | None:
+        """The path of the best checkpoint, by the first ``best`` rule; None if none is measured.
+
+        Raises:
+            TfckptError: no rule says by which metric.
+        """
+        found = self._files.best(*self.keeper.measure)
+        return self._as_given(found[0].prefix) if found else None
+
     def retention(self) -> Decision:
         """A dry run: what the rules keep and why, and what the next save deletes."""
-        return self._files.deletable(self._decide(self._files.checkpoints()))
-
-    def _decide(self, checkpoints: Sequence[Candidate]) -> Decision:
-        return self._files.decide(
-            checkpoints,
-            self._rules,
-            anchor=self._run_began,
-            preserved=self._preserved,
-            in_use=self._in_use(checkpoints),
-        )
-
-    def _in_use(self, checkpoints: Sequence[Candidate]) -> set[str]:
-        """The restored checkpoint, if it was preferred to newer ones that still exist."""
-        source = self._checkpoint._tfckpt.lineage.prefix
-        if source is None or not same_directory(source, self._files.path):
-            return set()
-        name = os.path.split(source)[1]
-        saved = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
-        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
-        order = self._files.order
-        if chosen is None or all(
-            order(one) <= order(chosen) or one.prefix in self._own for one in saved
-        ):
-            return set()
-        return {chosen.prefix}
-
-    def _sweep(self, path: str) -> None:
-        """Delete what no rule keeps; the checkpoint is committed even if this fails."""
-        self._own.add(path)
-        self._files.forget(path)  # a record of the same number may be cached
-        try:
-            found = self._files.checkpoints()
-            decision = self._files.deletable(self._decide(found))
-            self._preserved = decision.preserved
-        except CheckpointError as error:
-            logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
-            return
-        failed = self._files.release(found, decision)
-        for prefix in decision.delete:
-            if prefix in failed:
-                logging.warning("%s: not deleted, the next save tries: %s", prefix, failed[prefix])
-            else:
-                logging.info("deleted %s: no rule keeps it", prefix)
-        staying = [one for one in found if one.prefix not in decision.delete]
-        for remark in self._remarks.after(path, decision, self._files, staying):
-            logging.warning("%s", remark)
+        return self._files.deletable(self.keeper.decide(self._files.checkpoints()))
 
     @in_turn("_checkpoint._tfckpt.background")
     def restore_or_initialize(self) -> str | None:

@@ -14,13 +14,14 @@ import contextlib
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
-from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, run_before
+from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked, run_before
+from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits import discovery, record_file, recovery
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.io.files import Files, join, temporary
@@ -33,6 +34,32 @@ if TYPE_CHECKING:
     from tfckpt.manager.retention import Committed
     from tfckpt.policy import Keep
     from tfckpt.stored.commits.record import CommitRecord
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveReport:
+    """What was saved, for ``on_saved``.
+
+    Attributes:
+        path: of the checkpoint.
+        number: at the end of the path.
+        step: of training; None if unknown.
+        epoch: number of finished epochs; None if unknown.
+        metrics: measured at this step.
+        metadata: the caller's own.
+        nbytes: size of the checkpoint's files.
+        seconds: from the call of ``save`` until the checkpoint was complete and the old ones were
+            deleted.
+    """
+
+    path: str
+    number: int
+    step: int | None
+    epoch: int | None
+    metrics: Mapping[str, float]
+    metadata: Mapping[str, Any]
+    nbytes: int
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +146,33 @@ class Directory:
         """Those that tfckpt committed, as the retention rules see them."""
         committed = (one for one in checkpoints if one.kind is CheckpointKind.COMMITTED)
         return [_Unread(self, one) for one in committed if self.head(one.prefix) is not None]
+
+    def best(self, monitor: str, mode: str) -> list[Committed]:
+        """The checkpoints that have this metric, the best first."""
+        saved = self.saved(self.checkpoints())
+        return ranked(saved, len(saved), monitor, greatest=mode == "max")
+
+    def measure(self) -> tuple[str, str] | None:
+        """The metric and the mode by which the newest save says that the best is chosen."""
+        for one in reversed(self.checkpoints()):
+            if (head := self.head(one.prefix)) is not None and head.best_by is not None:
+                return head.best_by
+        return None
+
+    def save_report(self, prefix: str, path: str, seconds: float) -> SaveReport:
+        """The report of a save; ``path`` is the prefix as the caller spells it."""
+        head = self._readable(prefix)
+        parts = (index_path(prefix), record_file.path_of(prefix), *map(self._file, head.files))
+        return SaveReport(
+            path,
+            head.number,
+            head.step,
+            head.epoch,
+            head.metrics,
+            head.metadata,
+            sum(self.files.status(part)[0] for part in parts),
+            seconds,
+        )
 
     def decide(
         self,

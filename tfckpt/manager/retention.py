@@ -175,7 +175,7 @@ def _kept_by(rule: Keep, saved: list[Committed], anchor: float) -> Iterator[tupl
     elif rule.pin is not None:
         kept, reason = (one for one in saved if one.number in rule.pin), "pinned"
     elif rule.best is not None and rule.monitor is not None:
-        best = _best(saved, rule.best, rule.monitor, greatest=rule.mode == "max")
+        best = ranked(saved, rule.best, rule.monitor, greatest=rule.mode == "max")
         for one in best:
             yield one, f"best {rule.best} by {rule.monitor} ({one.metrics[rule.monitor]:g})"
         if not best and rule.expected:
@@ -221,8 +221,10 @@ def _saves(one: Committed) -> int:
     return one.order[0] - first[0] + 1
 
 
-def _best(saved: list[Committed], count: int, monitor: str, *, greatest: bool) -> list[Committed]:
-    """Of equal values the newer, which was trained longer, first; infinite values last."""
+def ranked(
+    saved: Sequence[Committed], count: int, monitor: str, *, greatest: bool
+) -> list[Committed]:
+    """The best first; of equal values the newer, which was trained longer; infinite ones last."""
     sign = 1.0 if greatest else -1.0
     known = [
         (math.isfinite(value), sign * value, one.order, one.prefix, one)

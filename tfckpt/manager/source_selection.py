@@ -248,6 +248,8 @@ def _candidates(source: Source) -> Iterable[tuple[_Location, str]]:
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
         return directory.restorable()
+    if source.select == "best":
+        return _best(source, directory)
     existing = directory.checkpoints()
     chosen = [(each.prefix, "") for each in existing if each.number == source.select]
     if existing and not chosen:
@@ -258,6 +260,27 @@ def _candidates(source: Source) -> Iterable[tuple[_Location, str]]:
             hint=f"the directory has {numbers}",
         )
     return chosen
+
+
+def _best(source: Source, directory: Directory) -> list[tuple[_Location, str]]:
+    """The checkpoints of a directory that have the metric, the best first."""
+    if not (existing := directory.checkpoints()):
+        return []
+    given = source.monitor and source.mode and (source.monitor, source.mode)
+    if (measure := given or directory.measure()) is None:
+        raise CheckpointNotFoundError(
+            "`select: best`, but no checkpoint says by which metric",
+            path=directory.path,
+            hint="add `monitor` and `mode` beside `select: best`",
+        )
+    if not (found := directory.best(*measure)):
+        metrics = sorted({m for one in directory.saved(existing) for m in one.metrics})
+        raise CheckpointNotFoundError(
+            f"`select: best`, but no checkpoint has the metric {measure[0]!r}",
+            path=directory.path,
+            hint=f"their metrics are {', '.join(metrics)}" if metrics else "none has any metric",
+        )
+    return [(one.prefix, "") for one in found]
 
 
 def _latest(average: Latest) -> Iterator[tuple[_Location, str]]:

@@ -27,6 +27,7 @@ from tfckpt.policy.base.fields import (
     Model,
     PathText,
     Positive,
+    Text,
     fault,
 )
 from tfckpt.policy.base.messages import ABOVE, did_you_mean, show_value
@@ -42,8 +43,8 @@ STRICT = Policy(name="strict")
 
 def _select(value: Any) -> Any:
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if not number and value != "latest":
-        raise fault(f"expected latest or a checkpoint number, found {show_value(value)}")
+    if not number and value not in {"latest", "best"}:
+        raise fault(f"expected latest, best or a checkpoint number, found {show_value(value)}")
     return value
 
 
@@ -117,8 +118,12 @@ class Source(Model):
     """Relative weight of each checkpoint listed in `average`; need not sum to 1."""
     checkpoint_name: FileName = "ckpt"
     """What the names of the checkpoints in the directory begin with: ckpt for ckpt-1."""
-    select: Annotated[Literal["latest"] | int, BeforeValidator(_select)] = "latest"
-    """Which checkpoint of the directory: latest, or its number."""
+    select: Annotated[Literal["latest", "best"] | int, BeforeValidator(_select)] = "latest"
+    """Which checkpoint of the directory: latest, best, or its number."""
+    monitor: Text | None = None
+    """Metric of `select: best`; without it, that of the `best` rule by which the run was saved."""
+    mode: Literal["min", "max"] | None = None
+    """Whether the lowest (min) or the highest (max) value of the metric is the best."""
     policy: Annotated[
         Annotated[str, Tag("\0name")] | Annotated[Policy, Tag("\0inline")],
         Discriminator(lambda v: "\0inline" if isinstance(v, dict | Policy) else "\0name"),
@@ -199,6 +204,25 @@ class Source(Model):
             if error is not None:
                 raise error
         return value
+
+    @model_validator(mode="after")
+    def _best_by(self) -> Source:
+        beside = {"monitor": self.monitor, "mode": self.mode}
+        given = [key for key, value in beside.items() if value is not None]
+        if given and self.select != "best":
+            raise fault(
+                f"`{given[0]}` goes with `select: best`",
+                hint=f"add `select: best`, or remove `{given[0]}`",
+                at=given[0],
+            )
+        if len(given) == 1:
+            raise fault(
+                "`monitor` and `mode` go together",
+                hint="e.g. `monitor: val_loss` and `mode: min`; mode is min if lower is better, "
+                "max if higher is better",
+                at=given[0],
+            )
+        return self
 
 
 class Restore(Model):

@@ -172,6 +172,8 @@ class Manager(Model):
     """Keep the N newest checkpoints; without `max_to_keep` and `keep`, all are kept."""
     keep: Annotated[tuple[Keep, ...], Listed] = ()
     """Retention rules; a checkpoint is kept if any of them keeps it."""
+    load_best_when_done: bool = False
+    """When `fit` is done, load the weights of the best checkpoint, by the first `best` rule."""
     durable: bool = True
     """Wait until the files would survive a power cut; false leaves that to the system."""
     enable_async: bool = False
@@ -198,6 +200,16 @@ class Manager(Model):
                 hint=f"remove one of them; `max_to_keep: {info.data['max_to_keep']}` means "
                 f"`keep: [{{latest: {info.data['max_to_keep']}}}]`",
                 other="max_to_keep",
+            )
+        return value
+
+    @field_validator("load_best_when_done")
+    @classmethod
+    def _says_what_is_best(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not any(rule.best for rule in info.data.get("keep", ())):
+            raise fault(
+                "`load_best_when_done` needs a rule that says which checkpoint is the best",
+                hint="e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`",
             )
         return value
 

@@ -23,6 +23,7 @@ from tfckpt.errors import TfckptError
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.policy.directories import restores_its_own
+from tfckpt.training.best import load_best
 from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
 from tfckpt.training.fit_loop import Loop
 from tfckpt.training.keras_internals import Hook, list_of, with_variables
@@ -193,6 +194,12 @@ def callback_for(  # noqa: C901 (a class of short methods)
             if (later := self._loop.end()) is not None:
                 run.resumption, run.saves.ahead = later, later.prefix
             run.sync()
+            config = run.config.manager
+            if later is None and config and run.manager and config.load_best_when_done:
+                line, warning = load_best(config, run.manager, objects)
+                say(line)
+                if warning:
+                    warn(warning)
             run.training = no_training
             self._left_over.detach()
             if where := _directory(run):

@@ -44,11 +44,13 @@ class Moment(NamedTuple):
         epoch: number of finished epochs.
         metrics: measured at this step.
         training: returns the state of the running ``fit``.
+        metadata: the caller's own.
     """
 
     epoch: Any
     metrics: Mapping[str, float] | None
     training: Callable[[], tuple[dict[str, Any], Any]]
+    metadata: Mapping[str, Any] | None = None
 
 
 class Saves:
@@ -140,7 +142,7 @@ class Saves:
         if message or self._config is None or self._manager is None:
             return "", [f"{message}; {hint}"]
         warnings = [*remarks.out_of_reach(self._config)] if self._in_fit else []
-        if text := self._manager.beside(self._step()):
+        if text := self._manager.keeper.beside(self._step()):
             warnings.append(text)
         return remarks.outlook(self._config), warnings
 
@@ -270,7 +272,7 @@ class Saves:
                 with self._failure_allowed():
                     path = self._save(moment, wait=True)
         names = ", ".join(each.name for each in received)
-        newest = self._writer().latest_checkpoint
+        newest = self.writer.latest_checkpoint
         if self._saved_at == at:
             logging.warning("%s: saved %s", names, newest)
         else:
@@ -296,14 +298,14 @@ class Saves:
 
     def _wait(self) -> None:
         try:
-            self._writer().sync()
+            self.writer.sync()
         except BaseException:
             self._saved_at = None
             raise
 
     @in_turn("_checkpoint._tfckpt.background")
     def _save(self, moment: Moment, *, wait: bool) -> str | None:
-        manager = self._writer()
+        manager = self.writer
         if self.ahead:
             logging.warning("not saved: the next `fit` resumes from %s", self.ahead)
             return self.ahead
@@ -311,9 +313,10 @@ class Saves:
         if wait:
             manager.sync()  # else it might be skipped
         training, held = moment.training()
-        about = RecordMetadata(step, moment.epoch, moment.metrics or {}, training)
+        metrics, metadata = moment.metrics or {}, moment.metadata or {}
+        about = RecordMetadata(step, moment.epoch, metrics, metadata, training=training)
         with attached(self._checkpoint, held):
-            path = manager.save(about=about)
+            path = manager.save_as(about)
         if path is None:
             return None
         if wait:
@@ -322,7 +325,13 @@ class Saves:
         self._triggers.saved(step)
         return path
 
-    def _writer(self) -> CheckpointManager:
+    @property
+    def writer(self) -> CheckpointManager:
+        """The manager.
+
+        Raises:
+            TfckptError: the config has no ``manager`` section.
+        """
         if self._manager is None:
             raise TfckptError(
                 "the config has no `manager` section, so there is nowhere to save",

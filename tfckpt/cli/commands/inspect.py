@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,9 @@ def _head(found: FoundCheckpoint) -> None:
     path, text = f"{printable(checkpoint.prefix)}:", ", ".join(metadata)
     fits = len(f"{path} {text}") <= WIDTH
     print(*([f"{path} {text}"] if fits else [path, *_filled(metadata)]), sep="\n")
+    for key, value in record.metadata.items() if record is not None else ():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        print(f"{_INDENT}{printable(key)}: {printable(text)}")
     for restored in record.lineage if record is not None else ():
         print(*_lineage(restored), sep="\n")
     print()
@@ -186,6 +190,7 @@ def document(found: FoundCheckpoint) -> dict[str, Any]:
         "step": record.step if record else None,
         "epoch": record.epoch if record else None,
         "metrics": dict(record.metrics) if record else {},
+        "metadata": dict(record.metadata) if record else {},
         "lineage": plain(record.lineage) if record else [],
         "nbytes": root.nbytes,
         "totals": {

@@ -12,6 +12,7 @@ from tfckpt.cli.arguments.find_checkpoint import files_of
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import one_line, size
 from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.manager.retention import SavedCheckpoint, ranked
 from tfckpt.stored.inspection.listing import listing
 from tfckpt.stored.paths.lookalikes import Audience, look
 
@@ -57,7 +58,7 @@ def show_listing(found: list[ListedCheckpoint], decision: Decision | None) -> No
     """Print a line for each checkpoint, in the order of `found`."""
     from tfckpt.cli.output.tables import show
 
-    now = time.time()
+    now, best = time.time(), _best(found)
     rows = [
         (
             os.path.split(checkpoint.prefix)[1],
@@ -67,16 +68,33 @@ def show_listing(found: list[ListedCheckpoint], decision: Decision | None) -> No
             age(now - checkpoint.time),
             size(checkpoint.nbytes),
             checkpoint.state,
-            _notes(checkpoint, decision),
+            _notes(checkpoint, decision, best),
         )
         for checkpoint in found
     ]
     show(("checkpoint", "step", "age", "size", "state", "notes"), rows, 1, 2, 3, wraps=True)
 
 
-def _notes(checkpoint: ListedCheckpoint, decision: Decision | None) -> str:
+def _best(found: list[ListedCheckpoint]) -> tuple[str, str]:
+    """The path of the best checkpoint by the rule of the newest that has one, and the metric."""
+    heads = {one.prefix: one.head for one in found if one.head is not None}
+    best_by = next((head.best_by for head in heads.values() if head.best_by), None)
+    if best_by is None:
+        return "", ""
+    saved = [
+        SavedCheckpoint(prefix, head.number, head.time, head.step, head.metrics, head.finite)
+        for prefix, head in heads.items()
+    ]
+    metric, mode = best_by
+    best = ranked(saved, 1, metric, greatest=mode == "max")
+    return (best[0].prefix if best else ""), metric
+
+
+def _notes(checkpoint: ListedCheckpoint, decision: Decision | None, best: tuple[str, str]) -> str:
     parent = os.path.split(checkpoint.prefix)[0]
     notes = [one_line(checkpoint.problem.replace(f"{parent}/", ""))] if checkpoint.problem else []
+    if checkpoint.prefix == best[0]:
+        notes.append(f"the best by {best[1]}")
     if decision is not None:
         if checkpoint.prefix in decision.delete:
             notes.append("no rule keeps it: would be deleted")
@@ -103,6 +121,7 @@ def age(seconds: float) -> str:
 def _document(
     directory: str, found: list[ListedCheckpoint], decision: Decision | None
 ) -> dict[str, Any]:
+    best = _best(found)[0]
     return {
         "version": 1,
         "directory": directory,
@@ -117,6 +136,8 @@ def _document(
                 "step": checkpoint.head.step if checkpoint.head else None,
                 "epoch": checkpoint.head.epoch if checkpoint.head else None,
                 "metrics": dict(checkpoint.head.metrics) if checkpoint.head else {},
+                "metadata": dict(checkpoint.head.metadata) if checkpoint.head else {},
+                "best": checkpoint.prefix == best,
                 "finite": checkpoint.head.finite if checkpoint.head else None,
                 "nbytes": checkpoint.nbytes,
                 "problem": checkpoint.problem or None,

@@ -263,9 +263,10 @@ class Tree:
                 self._metric(each, node)
 
     def _metric(self, metric: Any, node: Node) -> None:
-        if (child := self.node(metric)) is not None and child.children:
-            if all(known is not child for _, known in node.metrics):
-                node.metrics.append((metric.name, child))
+        child = self.node(metric)
+        known = (each for _, each in node.metrics)
+        if child is not None and child.children and all(each is not child for each in known):
+            node.metrics.append((metric.name, child))
 
 
 def _reached(node: Node) -> set[int]:

@@ -56,6 +56,8 @@ class RecordMetadata:
         step: of training; by default the optimizer's iterations.
         epoch: epochs finished.
         metrics: measured at this step.
+        metadata: the caller's own, as JSON values.
+        best_by: metric and mode of the first ``best`` rule.
         training: further state, as JSON values.
         sequence: its position in the order of saves, if its number does not give it; see
             ``CommitRecord``.
@@ -68,6 +70,8 @@ class RecordMetadata:
     step: int | None = None
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    best_by: tuple[str, str] | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     sequence: tuple[int, int] | None = None
     run_began: float | None = None
@@ -165,6 +169,8 @@ def write(
             step=metadata.step,
             epoch=metadata.epoch,
             metrics=metadata.metrics,
+            metadata=metadata.metadata,
+            best_by=metadata.best_by,
             training=metadata.training,
             versions=_versions(),
             finite=not nonfinite,

@@ -231,7 +231,6 @@ def _taken_over(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) 
 
     A layer that changed places with one without weights takes over the place of a third.
     """
-
     trait_of = partial(_class_and, trait)
     changed = [(old, new) for old, new in pairs if trait_of(old) != trait_of(new)]
     had = {trait_of(old): old for old, _ in changed if trait_of(old)[1]}
@@ -249,7 +248,6 @@ def _class_and(trait: str, layer: Layer) -> tuple[str, str]:
 
 def _swaps(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
     """Layer → the one whose trait it has now, for layers that have swapped a trait."""
-
     trait_of = partial(_class_and, trait)
     remaining = [
         (old, new) for old, new in pairs if trait_of(new)[1] and trait_of(old) != trait_of(new)

@@ -14,14 +14,13 @@ import hashlib
 import json
 import math
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Dataset, Entry, Inventory, Restored, Role, Root
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import lineage, record_entries
-from tfckpt.stored.paths.wrong_paths import DATA
+from tfckpt.stored.paths.parts import is_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byt
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-# Defaults of optional fields; the oldest records have none of the last six.
+# Defaults of optional fields; the oldest records have none of the last eight.
 _DEFAULTS = {
     "nbytes": 0,
     "key": "",
@@ -44,6 +43,8 @@ _DEFAULTS = {
     "left_out": {},
     "files": [],
     "adopted": False,
+    "metadata": {},
+    "best_by": None,
     "lineage": [],
     "run_first": None,
     "made": {},
@@ -52,10 +53,6 @@ _DEFAULTS = {
     "datasets": {},
     "private": None,
 }
-_NOT_A_SAVERS = re.compile(
-    rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.deleted|\.before|_temp)",
-    re.DOTALL,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +67,8 @@ class CommitRecord:
         step: training step, None where unknown.
         epoch: training epoch, None where unknown.
         metrics: compared by ``keep: best``.
+        metadata: the caller's own, as JSON values.
+        best_by: metric and mode of the first ``best`` rule at the time.
         training: further training state as JSON values.
         versions: of tfckpt, TensorFlow and Keras.
         finite: whether all weights and slots are finite; None where not checked.
@@ -92,6 +91,8 @@ class CommitRecord:
     step: int | None = None
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    best_by: tuple[str, str] | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     finite: bool | None = None
@@ -148,6 +149,8 @@ def render(record: CommitRecord) -> bytes:
         "preserved": list(record.preserved),
         "files": list(record.files),
         **({"adopted": True} if record.adopted else {}),
+        **({"metadata": dict(record.metadata)} if record.metadata else {}),
+        **({"best_by": list(record.best_by)} if record.best_by else {}),
         **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
@@ -166,24 +169,6 @@ def render(record: CommitRecord) -> bytes:
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
 
 
-def is_part(file: str, base: str) -> bool:
-    """Whether a file is a data file of a checkpoint, or may come from one of its registered savers.
-
-    These receive ``<prefix>-<name of the saver>`` to write to (``registered_saver_filename`` in
-    tensorflow/python/checkpoint/functional_saver.py), or the prefix.
-
-    >>> is_part("ckpt-1.data-00000-of-00001", "ckpt-1"), is_part("../ckpt-1-x", "ckpt-1")
-    (True, False)
-    >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
-    (True, False)
-    """
-    if re.fullmatch(re.escape(base) + DATA, file):
-        return True
-    plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
-    ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
-    return plain and ours and file != base and _NOT_A_SAVERS.fullmatch(file) is None
-
-
 def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitRecord:
     """The record in the content of its file; ``head`` leaves out the values, which are most of it.
 
@@ -200,7 +185,12 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _integer(digits: str) -> int:
+def integer(digits: str) -> int:
+    """An integer of at most ``MAX_DIGITS`` digits.
+
+    Raises:
+        ValueError: it has more.
+    """
     # Python before 3.10.7 converts a million digits, in time that grows with their square.
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
@@ -222,7 +212,7 @@ class _RecordReader:
             raise self.damaged("the commit record is truncated")
         if hashlib.sha256(body).hexdigest().encode() != rest[:-4]:
             raise self.damaged("the commit record does not match its own checksum")
-        number = _integer if _LONG in data.translate(_DIGITS) else None
+        number = integer if _LONG in data.translate(_DIGITS) else None
         before, mark, text = body.partition(_ENTRIES)
         values = record_entries.read(text, number) if mark and not head else None
         if head or values is not None:
@@ -243,6 +233,8 @@ class _RecordReader:
             step=self.natural(tree, "step", optional=True),
             epoch=self.natural(tree, "epoch", optional=True),
             metrics=self.mapping(tree, "metrics", float, int),
+            metadata=self.get(tree, "metadata", dict),
+            best_by=self.best_by(tree),
             training=self.get(tree, "training", dict),
             versions=self.mapping(tree, "versions", str),
             finite=self.get(tree, "finite", bool, type(None)),
@@ -287,6 +279,15 @@ class _RecordReader:
             return None
         if [type(part) for part in value] != [int, int]:
             raise self.damaged(f"{field!r} must be a list of two integers")
+        return value[0], value[1]
+
+    def best_by(self, tree: Any) -> tuple[str, str] | None:
+        """The metric that the best checkpoint is chosen by, and whether to take its minimum."""
+        value = self.get(tree, "best_by", list, type(None))
+        if value is None:
+            return None
+        if [type(part) for part in value] != [str, str] or value[1] not in {"min", "max"}:
+            raise self.damaged("'best_by' must be a metric, and min or max")
         return value[0], value[1]
 
     def numbers(self, tree: Any, field: str) -> tuple[int, ...]:

@@ -20,10 +20,10 @@ from absl import logging
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.record_file import DELETED
 from tfckpt.stored.commits.writer_lock import lock_of
 from tfckpt.stored.io.files import Files, LocalFiles, abandoned, content, join
+from tfckpt.stored.paths.parts import is_part
 from tfckpt.stored.paths.state_file import STATE_FILE
 from tfckpt.stored.paths.wrong_paths import DATA
 

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.recovery import (
     BEFORE,
     MARKER,
@@ -38,6 +37,7 @@ from tfckpt.stored.commits.recovery import (
     used_shards,
 )
 from tfckpt.stored.io.files import Files, content, join, temporary
+from tfckpt.stored.paths.parts import is_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

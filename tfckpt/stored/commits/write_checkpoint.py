@@ -15,9 +15,9 @@ from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter, spread
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.record import is_part
 from tfckpt.stored.commits.staging import staged
 from tfckpt.stored.io.files import LOCAL, Files, absolute
+from tfckpt.stored.paths.parts import is_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

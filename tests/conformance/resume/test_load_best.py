@@ -1,0 +1,106 @@
+"""`load_best_when_done`: after `fit`, the model has the weights of the best epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfckpt
+import tfckpt.callbacks
+
+
+@pytest.fixture
+def trained(flavour) -> Any:
+    """Fits a model; returns it and, for each epoch, its ``val_loss`` and weights then."""
+
+    class Watch(flavour.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.epochs: list[tuple[float, list[Any]]] = []
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.epochs.append((logs.get("val_loss"), self.model.get_weights()))
+
+    def fit(directory: Any, *, epochs: int = 5, validation: float = 0.25, **given: Any) -> Any:
+        flavour.utils.set_random_seed(3)
+        layers = [flavour.layers.Dense(8), flavour.layers.BatchNormalization()]
+        model = flavour.Sequential([flavour.Input((4,)), *layers, flavour.layers.Dense(1)])
+        model.compile(flavour.optimizers.Adam(0.3), "mse")
+        x = np.random.default_rng(5).random((64, 4)).astype("float32")
+        callback = tfckpt.callbacks.resume(model, directory, load_best_when_done=True, **given)
+        watch = Watch()
+        model.fit(
+            x,
+            x.sum(1),
+            validation_split=validation,
+            epochs=epochs,
+            verbose=0,
+            callbacks=[callback, watch],
+        )
+        return model, watch.epochs
+
+    return fit
+
+
+def same(model: Any, weights: list[Any]) -> bool:
+    return all(map(np.array_equal, model.get_weights(), weights))
+
+
+def test_the_weights_of_the_best_epoch_are_loaded_and_the_optimizer_stays(
+    trained, tmp_path, capsys
+) -> None:
+    model, epochs = trained(tmp_path)
+    losses = [loss for loss, _ in epochs]
+    best = int(np.argmin(losses))
+    assert best < 4, "the last epoch is the best: nothing is seen"
+    assert same(model, epochs[best][1])
+    assert int(model.optimizer.iterations) == 10
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == (
+        f"loaded the weights of the best checkpoint, {tmp_path}/ckpt-{best + 1}: "
+        f"val_loss {losses[best]:g} of epoch {best + 1}"
+    )
+
+
+def test_a_program_that_is_started_again_has_them_too(trained, tmp_path) -> None:
+    first, epochs = trained(tmp_path)
+    again, trained_again = trained(tmp_path)
+    assert trained_again == []
+    assert same(again, first.get_weights())
+    longer, more = trained(tmp_path, epochs=7)
+    losses = [loss for loss, _ in (*epochs, *more)]
+    assert len(losses) == 7
+    assert same(longer, (*epochs, *more)[int(np.argmin(losses))][1])
+
+
+def test_without_the_metric_the_model_keeps_its_weights_and_it_is_said(
+    trained, tmp_path, capsys
+) -> None:
+    model, epochs = trained(tmp_path, validation=0.0)
+    assert same(model, epochs[-1][1])
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"load_best_when_done: no checkpoint in {tmp_path} has the metric 'val_loss'; "
+        "the model keeps the weights that it has"
+    )
+
+
+def test_a_damaged_best_one_is_passed_over(trained, flavour, tmp_path) -> None:
+    _, epochs = trained(tmp_path, max_to_keep=5)
+    order = np.argsort([loss for loss, _ in epochs])
+    for data in tmp_path.glob(f"ckpt-{order[0] + 1}.data-*"):
+        data.write_bytes(bytes(data.stat().st_size))
+    layers = [flavour.layers.Dense(8), flavour.layers.BatchNormalization()]
+    model = flavour.Sequential([flavour.Input((4,)), *layers, flavour.layers.Dense(1)])
+    source = {"directory": str(tmp_path), "select": "best", "policy": {"include": ["model/**"]}}
+    report = tfckpt.restore({"version": 1, "restore": source}, model)
+    assert report.path == f"{tmp_path}/ckpt-{order[1] + 1}"
+    assert len(report.rejected) == 1
+    assert same(model, epochs[order[1]][1])
+
+
+def test_a_config_needs_a_rule_that_says_what_is_best() -> None:
+    manager = {"directory": "runs/x", "max_to_keep": 3, "load_best_when_done": True}
+    with pytest.raises(tfckpt.PolicyError, match="needs a rule that says which checkpoint"):
+        tfckpt.from_config({"version": 1, "manager": manager}, model=[])

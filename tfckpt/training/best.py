@@ -1,0 +1,51 @@
+"""Loads the weights of the best checkpoint when a training is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.live.objects.collect import collect, is_model
+from tfckpt.policy import Config
+from tfckpt.training.restore_by_config import restore_first
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfckpt.manager.checkpoint_manager import CheckpointManager
+    from tfckpt.policy import Manager
+
+
+def load_best(
+    config: Manager, manager: CheckpointManager, objects: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Restore the weights of the models from the best checkpoint of a run, and nothing else.
+
+    Returns:
+        What was restored, and a warning if nothing was; one of them is "".
+    """
+    monitor, mode = manager.keeper.measure
+    if manager.best is None:
+        return "", (
+            f"load_best_when_done: no checkpoint in {config.directory} has the metric {monitor!r}; "
+            "the model keeps the weights that it has"
+        )
+    models = {keyword: obj for keyword, obj in objects.items() if is_model(obj)}
+    roots = collect(models).roots
+    source = {
+        "directory": config.directory,
+        "checkpoint_name": config.checkpoint_name,
+        "select": "best",
+        "monitor": monitor,
+        "mode": mode,
+        "policy": {
+            "name": "load_best_when_done",
+            "api": "read",
+            "include": [f"{roots[keyword].component}/**" for keyword in models],
+        },
+    }
+    found = Config.model_validate({"version": 1, "restore": source})
+    report = restore_first(found, models).report
+    epoch = "" if report.epoch is None else f" of epoch {report.epoch}"
+    measured = f"{monitor} {report.metrics[monitor]:g}{epoch}"
+    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
+    return f"{passed_over}loaded the weights of the best checkpoint, {report.path}: {measured}", ""
