@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ AUTOMATIC = {
     "net": "net",
     "block": "block",
 }
+_NUMBERED = re.compile(rf"(?:{'|'.join(AUTOMATIC.values())})(?:_[0-9]+)?")
 WEIGHTY = ("dense", "conv", "batch_norm", "layer_norm", "separable", "prelu")
 WEIGHTLESS = ("relu", "dropout")
 MERGES = ("add", "subtract", "concat")
@@ -144,6 +146,23 @@ def _name(item: Item, counts: Counter[str]) -> None:
             _name(each, counts)
 
 
+def seen(item: Item) -> Item:
+    """The description without names that Keras may have chosen, as far as its objects show.
+
+    Those look automatic, at attributes or keys of their own, and so do all names beside them: if
+    Keras has counted none of them in this process, its counts may have been reset since.
+    """
+    plain = copied(item)
+    for parent in walk(plain):
+        if parent.op in ATTRIBUTED:
+            names = [parent.name, *(each.name for each in parent.inside)]
+            judged = [name for name in names if name is None or _NUMBERED.fullmatch(name)]
+            for each in parent.inside:
+                if None not in judged and each.name in judged and each.form != "list":
+                    each.name = None
+    return plain
+
+
 def intended(
     old: Item, new: Item, unknown: Collection[str] | None, *, anew: bool
 ) -> dict[int, int]:
@@ -160,7 +179,8 @@ def intended(
     made = [named_by_keras(each, counts.copy()) for each in (old, new)]
     if program(made[0]) == program(made[1]):
         old, new = made
-    if program(old, unknown) == program(new, unknown):
+    as_seen = [program(seen(each), unknown) for each in (old, new)]
+    if program(old, unknown) == program(new, unknown) or as_seen[0] == as_seen[1]:
         return {n.uid: o.uid for o, n in zip(leaves(old), leaves(new), strict=True)}
     known = {each.uid: each.op for each in leaves(old)}
     return {each.uid: each.uid for each in leaves(new) if known.get(each.uid) == each.op}
