@@ -12,6 +12,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
 from tfckpt.live.objects.change_detection import Watch
+from tfckpt.live.private import keras as private_keras
 from tfckpt.live.program_state import random_state
 
 
@@ -131,6 +132,21 @@ def test_the_global_seed_generator_is_found_under_its_name() -> None:
     keras.random.uniform(())
     state = keras.src.random.seed_generator.global_seed_generator().state
     assert random_state.take()["keras"] == state.numpy().tolist()
+
+
+def test_the_look_for_the_global_seed_generator_leaves_no_variable() -> None:
+    """In the scope of a strategy, all workers would have to make it together."""
+    keras.utils.clear_session()
+    private_keras._check_found.cache_clear()
+    made: list[Any] = []
+
+    def note(create: Any, **kwargs: Any) -> Any:
+        made.append(kwargs)
+        return create(**kwargs)
+
+    with tf.variable_creator_scope(note):
+        assert "keras" not in random_state.take()
+    assert made == []
 
 
 def test_what_repeats_is_known_by_its_class() -> None:

@@ -11,6 +11,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import tensorflow as tf
+
+import tfckpt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,3 +164,15 @@ def test_what_is_spread_over_devices_is_saved_and_restored_whole(
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_without_dtensor_all_else_is_saved_and_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(tf.experimental, "dtensor")
+    variable = tf.Variable([1.0, 2.0])
+    checkpoint = tfckpt.Checkpoint(v=variable)
+    path = checkpoint.save(tmp_path / "ckpt")
+    variable.assign([0.0, 0.0])
+    checkpoint.restore(path).assert_consumed()
+    assert variable.numpy().tolist() == [1.0, 2.0]

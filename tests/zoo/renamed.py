@@ -82,7 +82,7 @@ class Renamed(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _Loader(fullname, spec.loader.path, self)
+            spec.loader = SourceLoader(fullname, spec.loader.path, self)
         return spec
 
     def other(self, path: str, source: str) -> str:
@@ -93,8 +93,10 @@ class Renamed(importlib.abc.MetaPathFinder):
         return source
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, renamed: Renamed) -> None:
+class SourceLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module from another source than its file's, if a finder has one."""
+
+    def __init__(self, fullname: str, path: str, renamed: Any) -> None:
         super().__init__(fullname, path)
         self._renamed = renamed
 

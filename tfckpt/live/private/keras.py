@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.private.parts import changed, needed, optional, required
@@ -15,7 +16,6 @@ from tfckpt.live.private.parts import changed, needed, optional, required
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SEEDS = "keras.src.random.seed_generator"
 # Attributes of functional and sequential models that list their layers again.
 SEQUENCE_ATTRIBUTES = frozenset(
     {"_functional", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth"}
@@ -89,19 +89,20 @@ def _found() -> Any:
 
 @functools.cache
 def _check_found() -> None:
-    """Raise if a generator that exists is not found; tried once, on one that is dropped."""
+    """Raise if a generator that exists is not found; tried once, on one that is dropped.
+
+    Keras's state is of a thread, and so is the scope of a strategy, in which the generator would be
+    a variable that all workers make together: Keras 3.1's, of ``uint32``, cannot be.
+    """
+    with ThreadPoolExecutor(1) as other:
+        other.submit(_try_found).result()
+
+
+def _try_found() -> None:
     before = random.getstate()
     try:
         made = _make_generator()
         if _found() is not made:
             raise changed("keras", "the global seed generator, under its name")
     finally:
-        _drop()
         random.setstate(before)  # Keras draws its seed from it
-
-
-def _drop() -> None:
-    from keras.src.random import seed_generator
-
-    name = getattr(seed_generator, "GLOBAL_SEED_GENERATOR", "global_seed_generator")
-    seed_generator.global_state.set_global_attribute(name, None)

@@ -39,7 +39,8 @@ def refuse_spread(variables: Mapping[str, Any], error: type[TfckptError]) -> Non
 
 
 def _is_dtensor(variable: Any) -> bool:
-    return isinstance(variable, tf.experimental.dtensor.DVariable)
+    dtensor = getattr(tf.experimental, "dtensor", None)  # experimental: it may go
+    return isinstance(variable, getattr(dtensor, "DVariable", ()))
 
 
 def _is_spread(mesh: Any) -> bool:
