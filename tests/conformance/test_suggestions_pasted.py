@@ -182,6 +182,37 @@ def test_a_backbone_into_a_classifier_of_ones_own(name: str, nested: bool, tmp_p
     np.testing.assert_equal(model.get_layer("mine").get_weights(), head)
 
 
+# --- layers that Keras's files number, and layers on attributes
+
+
+class Normed(keras.Model):
+    def __init__(self, **kept: Any) -> None:
+        super().__init__()
+        for name, each in kept.items():
+            setattr(self, name, each)
+        self.body = LAYERS.Dense(3)
+        self.built = True
+        for layer in self._flatten_layers(include_self=False):
+            layer.build((None, 3))
+
+    def call(self, x: Any) -> Any:
+        return x
+
+
+def test_a_layer_moves_from_an_attribute_into_a_list(tmp_path: Any) -> None:
+    """The file has its weights by number alone."""
+    first = Normed(scaling=LAYERS.LayerNormalization(name="a"))
+    first.set_weights(
+        [np.random.default_rng(n).random(v.shape) for n, v in enumerate(first.weights)]
+    )
+    path = str(tmp_path / "first.weights.h5")
+    first.save_weights(path)
+    second = Normed(norms=[LAYERS.LayerNormalization(name="b")])
+    pasted(path, second)
+    equal(first.scaling.weights, second.norms[0].weights)
+    equal(first.body.weights, second.body.weights)
+
+
 # --- TF1's Saver
 
 

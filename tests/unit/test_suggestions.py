@@ -5,11 +5,13 @@ Each policy that is suggested is read and planned anew, as it would be after it 
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import yaml
 from zoo.entries import OPTIMIZER, slots, weights
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Traits
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
@@ -174,6 +176,16 @@ def test_the_second_of_two_alike_may_be_called_as_the_first_was():
     assert ("model/dense/kernel", "model/dense/kernel") not in {(s.source, s.name) for s in steps}
 
 
+def test_a_name_that_somebody_chose_speaks_against_the_order_if_it_looks_automatic():
+    """The branches may have been written down the other way round."""
+    stored = inventory(weights(model__dense=DENSE, model__left=DENSE), "dense*", "left")
+    live = inventory(weights(model__mid=DENSE, model__dense=DENSE), "mid", "dense*")
+    chosen = dataclasses.replace(live.sequences["model"][1], traits=Traits(given=True))
+    live.sequences["model"] = (live.sequences["model"][0], chosen)
+    either = ("model/dense", "model/left")
+    assert choices(stored, live) == {"model/mid": either, "model/dense": either}
+
+
 def test_two_renamed_blocks_are_told_by_how_their_paths_end():
     stored = weights(model__old__a__dense=DENSE, model__old__b__dense=DENSE)
     live = weights(model__new__a__dense=DENSE, model__new__b__dense=DENSE)
@@ -215,6 +227,80 @@ def test_a_square_kernel_goes_as_the_others_do():
     square = {"weight": (8, 8), "bias": (8,)}
     found = suggested(torch(a=TORCH, b=square), weights(model__a=DENSE, model__b=SQUARE))
     assert found["adapt"] == TRANSPOSED
+
+
+PYTORCH = {"weight": (8, 8), "bias": (8,)}
+
+
+def test_kernels_that_are_all_square_may_be_transposed_or_not():
+    """They would go in either way, and half of the files have them the other way round."""
+    stored, live = torch(fc=PYTORCH), weights(model__fc=SQUARE)
+    assert list(choices(stored, live)) == ["model/fc/kernel"]
+    text = " ".join(str(suggest(Policy(), *both(stored, live))).split())
+    assert "(in, out) in it, as in Keras: nothing more" in text
+    assert 'as in PyTorch: adapt: [{model: "**/kernel", how: transpose}]' in text
+
+
+def test_the_answer_of_how_kernels_were_kept_makes_the_policy_whole():
+    stored, live = torch(a=PYTORCH, b=PYTORCH), weights(model__a=SQUARE, model__b=SQUARE)
+    found = suggest(Policy(adapt=TRANSPOSED), *both(stored, live))
+    assert found.plan.ok
+    assert {len(s.changes) for s in found.plan.assignments if s.name.endswith("kernel")} == {1}
+
+
+def test_kernels_named_as_in_keras_are_as_in_keras():
+    stored, live = weights(model__x=SQUARE), weights(model__y=SQUARE)
+    assert suggested(stored, live) == rename(("model/x/**", "model/y/**"))
+
+
+def test_depthwise_kernels_of_pytorch_have_an_order_of_their_own():
+    stored = torch(a={"weight": (8, 3, 5, 7)}, b={"weight": (8, 1, 5, 7)})
+    live = weights(model__a={"kernel": (5, 7, 3, 8)}, model__b={"depthwise_kernel": (5, 7, 8, 1)})
+    assert suggested(stored, live)["adapt"] == [
+        {"model": "**/kernel", "how": "transpose", "axes": [2, 3, 1, 0]},
+        {"model": "**/depthwise_kernel", "how": "transpose", "axes": [2, 3, 0, 1]},
+    ]
+
+
+HEADS = {"kernel": (20, 4, 8), "bias": (4, 8)}
+
+
+@pytest.mark.parametrize(("stored", "live"), [(DENSE, HEADS), (HEADS, DENSE)])
+def test_an_axis_of_heads_is_merged_or_not(stored, live):
+    found = suggested(
+        weights(model__q=stored, model__up=CONV), weights(model__q=live, model__up=CONV)
+    )
+    assert found == {"adapt": [{"model": "model/q/**", "how": "reshape"}]}
+
+
+def test_axes_that_are_no_neighbors_are_not_merged():
+    stored = weights(model__q={"kernel": (6, 6)}, model__up=CONV)
+    live = weights(model__q={"kernel": (2, 6, 3)}, model__up=CONV)
+    assert suggested(stored, live) == {"exclude": ["model/q/**"]}
+
+
+def test_a_flattened_convolution_is_none():
+    """PyTorch flattens channels first, Keras last."""
+    stored = torch(a={"weight": (8, 12)}, b=TORCH)
+    live = inventory(weights(model__a={"kernel": (3, 4, 8)}, model__b=DENSE), "a", "b")
+    live.sequences["model"] = (Layer("a", kind="conv1d"), Layer("b", kind="dense"))
+    assert suggested(inventory(stored), live)["exclude"] == ["model/a/**"]
+
+
+def test_the_parts_of_a_layer_are_paired_with_layers_of_a_file_that_knows_none():
+    stored = torch(self__q=PYTORCH, self__v=PYTORCH, up=TORCH)
+    part = {"kernel": (8, 2, 4), "bias": (2, 4)}
+    live = inventory(
+        weights(model__mha__query=part, model__mha__value=part, model__up=DENSE), "mha", "up"
+    )
+    found = suggested(inventory(stored), live)
+    assert found["adapt"] == [
+        {"model": "**/kernel", "how": "transpose"},
+        {"model": "model/mha/**", "how": "reshape"},
+    ]
+    assert {"checkpoint": "model/self.q.weight", "model": "model/mha/query/kernel"} in found[
+        "rename"
+    ]
 
 
 def test_numbered_blocks_are_one_rule_for_each_kind():

@@ -24,17 +24,40 @@ _PLAIN = re.compile(r"[A-Za-z_]+|0|[1-9][0-9]*")
 class Candidates(NamedTuple):
     """A layer of the model that may be one of several, or none, of the checkpoint.
 
+    Or a value that may have been kept in one of several ways.
+
     Attributes:
         live: its path.
         stored: the paths that it may have in the checkpoint.
         evidence: what is known of them.
         rename: the rule, as (checkpoint, model), that says that it is the first of them.
+        adapt: each way, in words, and the rules that it needs; () where it is open which layer.
     """
 
     live: str
     stored: tuple[str, ...]
     evidence: str
     rename: tuple[str, str]
+    adapt: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
+
+    @property
+    def question(self) -> str:
+        fits = " or ".join(self.stored[:_SHOWN])
+        return f"{self.live} may be {fits}{'' if self.adapt else ', or new'}: {self.evidence}"
+
+    @property
+    def answers(self) -> list[str]:
+        """Each with what it adds to the policy."""
+        if self.adapt:
+            return [
+                f"if {how}: " + (f"adapt: {_flow(rules)}" if rules else "nothing more")
+                for how, rules in self.adapt
+            ]
+        old, new = map(_flow, self.rename)
+        return [
+            f"if they are the same: rename: [{{checkpoint: {old}, model: {new}}}]",
+            f'if it is new: exclude: ["{self.live}/**"]',
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +84,9 @@ class Suggestion:
     def lead(self) -> str:
         """What the lines do, in one sentence."""
         if self.plan is None:
-            return self.gave_up or "a policy can restore it once you decide which layer is which:"
+            how = all(choice.adapt for choice in self.choices)
+            what = "how values were kept" if how else "which layer is which"
+            return self.gave_up or f"a policy can restore it once you decide {what}:"
         live = [s for s in self.plan.steps if s.live is not None and not is_save_counter(s.live)]
         restored = sum(step.status in ASSIGNED for step in live)
         count = f"{restored:,} of {len(live):,} values"
@@ -94,17 +119,10 @@ class Suggestion:
     def _decisions(self) -> list[str]:
         lines = []
         for choice in self.choices[:_SHOWN]:
-            fits = " or ".join(choice.stored[:_SHOWN])
-            lines += wrap(f"{choice.live} may be {fits}, or new: {choice.evidence}", "  ")
+            lines += wrap(choice.question, "  ")
         if more := len(self.choices) - _SHOWN:
             lines += [f"  … and {more:,} more"] * (more > 0)
-        first = self.choices[0]
-        old, new = map(_flow, first.rename)
-        return [
-            *lines,
-            f"    → if they are the same: rename: [{{checkpoint: {old}, model: {new}}}]",
-            f'    → if it is new: exclude: ["{first.live}/**"]',
-        ]
+        return [*lines, *(f"    → {answer}" for answer in self.choices[0].answers)]
 
 
 def _yaml_lines(changes: Mapping[str, Any]) -> list[str]:

@@ -1,53 +1,132 @@
-"""``adapt`` rules for weights that another library keeps with its axes in another order.
+"""``adapt`` rules for weights that another library keeps in another shape.
 
-A dense kernel is (out, in) in PyTorch, that of a convolution (out, in, rows, columns). A square
-kernel fits either way: it is transposed if all others of its rank are.
+A dense kernel is (out, in) in PyTorch, that of a convolution (out, in, rows, columns). Keras's
+attention keeps an axis of heads, which others have merged with that of features.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import itertools
+import operator
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.core.selectors import REGEX
 from tfckpt.planning.suggestion.leaving import selectors
+from tfckpt.planning.suggestion.words import last_word, template
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tfckpt.core.inventory import Inventory, Shape
 
-# By rank, as PyTorch's layers differ from Keras's.
-_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0), 5: (2, 3, 4, 1, 0)}
+    Axes = tuple[int, ...]
+
+# By the variable and its rank, as PyTorch's layers differ from Keras's.
+_AXES = {
+    ("kernel", 2): (1, 0),
+    ("kernel", 3): (2, 1, 0),
+    ("kernel", 4): (2, 3, 1, 0),
+    ("kernel", 5): (2, 3, 4, 1, 0),
+    ("depthwise_kernel", 3): (2, 0, 1),
+    ("depthwise_kernel", 4): (2, 3, 0, 1),
+}
+# What libraries of either order call a kernel; those that say `kernel` have Keras's.
+_EITHER_WAY = "weight"
+_DIGITS = re.compile(r"\d+")
 
 
-def adapt_rules(
-    pairs: Mapping[str, str], stored: Inventory, live: Inventory
-) -> list[dict[str, Any]]:
-    """Rules that transpose what must be transposed; none if a value fits in no such way."""
-    rules: list[dict[str, Any]] = []
-    for rank, axes in _AXES.items():
-        kernels = {
-            new: (stored.entries[old].shape or (), live.entries[new].shape or ())
-            for old, new in pairs.items()
-            if len(stored.entries[old].shape or ()) == rank and new.endswith("kernel")
-        }
-        if not any(old != new for old, new in kernels.values()):
+class Adapting(NamedTuple):
+    """What is to be adapted.
+
+    Attributes:
+        rules: as in a policy.
+        either_way: live names of kernels that fit transposed too, and no other shows the order.
+    """
+
+    rules: list[dict[str, Any]]
+    either_way: list[str]
+
+
+def merges(old: Shape, new: Shape) -> bool:
+    """Whether one has two neighboring axes of the other as one.
+
+    >>> merges((8, 8), (8, 2, 4)), merges((6, 8), (2, 3, 8)), merges((8, 8), (4, 8, 2))
+    (True, True, False)
+    """
+    short, long = sorted((old, new), key=len)
+    if len(long) - len(short) != 1 or min(long, default=0) < 2:
+        return False
+    ends = [set(itertools.accumulate(shape, operator.mul)) for shape in (short, long)]
+    return max(ends[0], default=0) == max(ends[1]) and ends[0] < ends[1]
+
+
+def adapting(
+    pairs: Mapping[str, str], stored: Inventory, live: Inventory, *, transposed: bool = False
+) -> Adapting:
+    """What makes the stored values of the pairs fit the live ones; no rules if nothing does.
+
+    Args:
+        pairs: stored name → live name.
+        stored: the checkpoint.
+        live: the model.
+        transposed: whether kernels that fit either way are transposed.
+    """
+    shapes = {
+        new: (stored.entries[old].shape or (), live.entries[new].shape or ())
+        for old, new in pairs.items()
+        if new in live.entries  # not if it is an index
+    }
+    groups: dict[tuple[str, Axes], dict[str, Shape]] = {}
+    for old, new in pairs.items():
+        shape = shapes[new][0] if new in shapes else ()
+        if axes := _AXES.get((last_word(new), len(shape))):
+            turned = groups.setdefault((last_word(old), axes), {})
+            turned[new] = tuple(shape[axis] for axis in axes)
+    found = Adapting([], [])
+    for (word, axes), turned in groups.items():
+        if not all(_becomes(shape, shapes[name][1]) for name, shape in turned.items()):
             continue
-        if all(_moved(old, axes) == new for old, new in kernels.values()):
-            others = live.entries.keys() - kernels.keys()
-            rules += [
-                {"model": text, "how": "transpose"} | ({"axes": list(axes)} if rank > 2 else {})
-                for text in _selectors(kernels, others)
-            ]
-    return rules
+        either_way = all(_becomes(*shapes[name]) for name in turned)
+        if either_way and word == _EITHER_WAY:
+            found.either_way.extend(turned)
+        if transposed if either_way and word == _EITHER_WAY else not either_way:
+            rule = {"how": "transpose"} | ({"axes": list(axes)} if len(axes) > 2 else {})
+            found.rules.extend(_rules(turned, live, rule))
+            shapes |= {name: (shape, shapes[name][1]) for name, shape in turned.items()}
+    merged = {name for name, (old, new) in shapes.items() if merges(old, new)}
+    found.rules.extend(_rules(merged, live, {"how": "reshape"}))
+    return found
 
 
-def _moved(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    return tuple(shape[axis] for axis in axes)
+def _becomes(old: Shape, new: Shape) -> bool:
+    return old == new or merges(old, new)
 
 
-def _selectors(names: Collection[str], others: Collection[str]) -> list[str]:
-    """By the variable's name alone, if nothing else has it."""
+def _rules(
+    names: Collection[str], live: Inventory, rule: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The rule, for as few selectors as can be."""
+    others = live.entries.keys() - names
     words = {name.rpartition("/")[2] for name in names}
-    if not any(other.rpartition("/")[2] in words for other in others):
-        return [f"**/{word}" for word in sorted(words)]
-    return selectors(names, others)
+    if any(other.rpartition("/")[2] in words for other in others):
+        texts = _numbered(selectors(names, others), others)
+    else:  # nothing else has these names
+        texts = [f"**/{word}" for word in sorted(words)]
+    return [{"model": text, **rule} for text in texts]
+
+
+def _numbered(texts: Iterable[str], others: Collection[str]) -> list[str]:
+    """One selector for scopes that differ in their numbers alone."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(template(text), []).append(text)
+    found = []
+    for each in groups.values():
+        pattern = _DIGITS.sub(r"\\d+", re.escape(each[0].removesuffix("**")))
+        pattern += ".*" * each[0].endswith("/**")
+        if len(each) == 1 or any(re.fullmatch(pattern, other) for other in others):
+            found += each
+        else:
+            found.append(REGEX + pattern)
+    return found

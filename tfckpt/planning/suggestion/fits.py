@@ -5,18 +5,21 @@ Layers with the same names and shapes of weights fit alike, so they are compared
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfckpt.planning.suggestion.words import UNUSED, means
+from tfckpt.planning.suggestion.adapting import merges
+from tfckpt.planning.suggestion.words import UNUSED, last_word, means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfckpt.core.inventory import Entry, Shape
+    from tfckpt.core.inventory import Entry
     from tfckpt.planning.suggestion.units import Unit
 
+_KERAS = ("kernel", "bias")
 _INDEX = re.compile(r"(\A|/)vars/\d+\Z")
 
 
@@ -63,13 +66,13 @@ def fit(stored: Unit, live: Unit) -> dict[str, str] | None:
         same = stored.sizes == live.sizes
         return {e.name: f"{live.path}/{word}" for word, e in left.items()} if same else None
     for word in left.keys() & rest.keys():
-        if _shapes_fit(left[word].shape, rest[word].shape):
+        if _values_fit(left[word], rest[word], live):
             found[left.pop(word).name] = rest.pop(word).name
     for word, entry in list(left.items()):
         fits = [
             other
             for other, new in rest.items()
-            if _shapes_fit(entry.shape, new.shape) and means(_last(word), _last(other))
+            if _values_fit(entry, new, live) and means(last_word(word), last_word(other))
         ]
         if len(fits) == 1:
             found[entry.name] = rest.pop(fits[0]).name
@@ -91,13 +94,13 @@ def _key(unit: Unit) -> object:
 
 
 def sizes_of(unit: Unit) -> object:
-    """The shapes of its weights, without the order of their axes; equal for layers that fit."""
-    return tuple(sorted(tuple(sorted(entry.shape or ())) for entry in _used(unit).values()))
+    """How many numbers each of its weights has; equal for layers that fit."""
+    return tuple(sorted(math.prod(entry.shape or ()) for entry in _used(unit).values()))
 
 
 def _used(unit: Unit) -> dict[str, Entry]:
     """Without the values that only other libraries keep."""
-    return {word: entry for word, entry in unit.values.items() if _last(word) not in UNUSED}
+    return {word: entry for word, entry in unit.values.items() if last_word(word) not in UNUSED}
 
 
 def _same_list(stored: Unit, live: Unit) -> bool:
@@ -105,10 +108,15 @@ def _same_list(stored: Unit, live: Unit) -> bool:
     return bool(old) and old == new
 
 
-def _shapes_fit(old: Shape | None, new: Shape | None) -> bool:
-    """Whether the shapes are the same but for the order of the axes."""
-    return old is not None and new is not None and sorted(old) == sorted(new)
+def _values_fit(old: Entry, new: Entry, layer: Unit) -> bool:
+    """Whether the shapes are the same but for the order of the axes, or for axes that are merged.
 
-
-def _last(word: str) -> str:
-    return word.replace(".", "/").rpartition("/")[2]
+    Those of a convolution are not: libraries merge them in different orders.
+    """
+    if old.shape is None or new.shape is None:
+        return False
+    if sorted(old.shape) == sorted(new.shape):
+        return True
+    merged = merges(old.shape, new.shape) or merges(old.shape[::-1], new.shape)
+    apart = len(old.shape) < len(new.shape) or last_word(old.name) in _KERAS
+    return merged and apart and "conv" not in layer.kind

@@ -106,7 +106,7 @@ class _Matcher:
                 gave_up = f"the names of {len(new):,} layers with the same shapes are not compared"
                 continue
             named = self._by_name(old, new) | named
-        named |= self._by_label()
+        named |= self._by_label() | self._by_path()
         names, choices = self._decided(rivals, named, ordered)
         return Pairing(names, choices, gave_up)
 
@@ -116,9 +116,11 @@ class _Matcher:
         """The pairs that nothing speaks against; and the rest, for a person."""
         by_path = {unit.path: unit for unit in self._stored}
         chosen: dict[str, Unit] = {}
+        claims: Counter[str] = Counter()
         for live in self._live:
             fitting = rivals.of(live)
             opinions = {one[live.path] for one in (named, ordered) if live.path in one}
+            claims.update(opinions)
             alone = len(fitting) == 1 and rivals.claims(fitting[0]) == 1
             if self._one_more(live, named) or (live.path in self._suspects and not alone):
                 opinions, alone = set(), False
@@ -128,8 +130,7 @@ class _Matcher:
             one = by_path.get(min(opinions)) if len(opinions) == 1 else None
             if one is not None and self._fit(one, live) is not None:
                 chosen[live.path] = one
-        twice = {path for path, n in Counter(u.path for u in chosen.values()).items() if n > 1}
-        chosen = {path: unit for path, unit in chosen.items() if unit.path not in twice}
+        chosen = {path: unit for path, unit in chosen.items() if claims[unit.path] <= 1}
         names: dict[str, str] = {}
         for live in self._live:
             if live.path in chosen:
@@ -173,6 +174,16 @@ class _Matcher:
             if name and all(count[name] == 1 for count in counts)
             if unit.label or by_name[name].label
             if self._fit(by_name[name], unit) is not None
+        }
+
+    def _by_path(self) -> dict[str, str]:
+        """Live path → stored path, of layers with one path that is no automatic one in both."""
+        old = {unit.path: unit for unit in self._stored}
+        return {
+            unit.path: unit.path
+            for unit in self._live
+            if unit.path in old and not (unit.automatic and old[unit.path].automatic)
+            if self._fit(old[unit.path], unit) is not None
         }
 
     def _by_ending(self) -> dict[str, str]:

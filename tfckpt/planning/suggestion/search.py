@@ -12,24 +12,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
+from tfckpt.core.selectors import Selector
 from tfckpt.core.topology import interchangeable
 from tfckpt.errors import PolicyError
 from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
-from tfckpt.planning.suggested import Suggestion
-from tfckpt.planning.suggestion.adapting import adapt_rules
+from tfckpt.planning.suggested import Candidates, Suggestion
+from tfckpt.planning.suggestion.adapting import adapting
 from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
-from tfckpt.planning.suggestion.units import Unit, holder_of, units
+from tfckpt.planning.suggestion.units import Unit, holder_of, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
+from tfckpt.policy.adaptations.operation import OfVariable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.suggested import Candidates
+    from tfckpt.planning.suggestion.adapting import Adapting
     from tfckpt.planning.suggestion.pairing import Pairing
     from tfckpt.policy import Policy
     from tfckpt.policy.adaptations.operation import PlanContext
@@ -73,6 +75,10 @@ class _Search:
         self._stored = stored
         self._live = live
         self._known = known
+        self._adapted = [
+            Selector(rule.model) for rule in policy.adapt if isinstance(rule, OfVariable)
+        ]
+        self._either_way: tuple[Candidates, ...] = ()
 
     def run(self) -> Suggestion | None:
         if len(self._stored.entries) + len(self._live.entries) > _MOST_VALUES:
@@ -89,7 +95,9 @@ class _Search:
             return Suggestion({}, gave_up=gave_up)
         changes, plan = self._cast(changes, plan)
         changes, plan = self._with_optimizer(changes, plan)
-        if choices := pairing.choices or self._open(plan):
+        if choices := pairing.choices or self._open(plan) or self._either_way:
+            if self._either_way:
+                changes.pop("adapt", None)  # part of the answers
             return Suggestion(changes, choices=choices, gave_up=pairing.gave_up)
         changes, plan, left = self._without_rest(changes, plan)
         if not plan.ok or not self._is_same_model(plan):
@@ -130,7 +138,10 @@ class _Search:
             for step in base.steps
             if step.status is Status.SUSPECT and step.stored is not None
         }
-        return pair(old, new, matched, suspects, self._on_branches(new))
+        branching = self._on_branches(new)
+        if not any(unit.kind for unit in old):
+            new = [part for unit in new for part in parts(unit)]
+        return pair(old, new, matched, suspects, branching)
 
     def _on_branches(self, live: Iterable[Unit]) -> set[str]:
         """The layers that may have come in another order before others were added or removed.
@@ -168,10 +179,18 @@ class _Search:
         changes: dict[str, Any] = {}
         if names:
             changes["rename"] = [{"checkpoint": old, "model": new} for old, new in names]
-        if rules := adapt_rules(wanted, self._stored, self._live):
-            changes["adapt"] = rules
+        left = {old: new for old, new in wanted.items() if not self._is_adapted(new)}
+        adapted = adapting(left, self._stored, self._live)
+        if adapted.rules:
+            changes["adapt"] = adapted.rules
         plan = self._planned(changes)
+        if adapted.either_way and plan is not None:
+            turned = adapting(left, self._stored, self._live, transposed=True)
+            self._either_way = _ways(left, adapted, turned)
         return (changes, plan) if plan is not None else ({}, base)
+
+    def _is_adapted(self, name: str) -> bool:
+        return any(selector.matches(name) for selector in self._adapted)
 
     def _seeds(self, base: Plan) -> dict[str, str]:
         """Stored seed → live seed, of the layer of the same name, if it is the only one."""
@@ -223,7 +242,9 @@ class _Search:
                 if entry is not None and entry.role is Role.WEIGHT:
                     path = holder_of(entry.name)
                     side.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
-        stored, live = ([Unit(path, values) for path, values in side.items()] for side in left)
+        if not all(left):
+            return ()
+        stored, live = map(_units, left, (self._stored, self._live))
         return candidates(stored, live)
 
     def _without_rest(
@@ -276,8 +297,37 @@ class _Search:
         return restored > 0 and restored >= _LEAST_SHARE * min(sides)
 
 
+def _units(values: Mapping[str, dict[str, Entry]], inventory: Inventory) -> list[Unit]:
+    """A unit for each path, of the class of the layer that it is in."""
+    kinds = {e.name: unit.kind for unit in units(inventory) for e in unit.values.values()}
+    return [
+        Unit(path, below, kinds[next(iter(below.values())).name]) for path, below in values.items()
+    ]
+
+
 def _faults(plan: Plan) -> int:
     return len(plan.errors) + len(plan.faults)
+
+
+def _ways(
+    pairs: Mapping[str, str], plain: Adapting, transposed: Adapting
+) -> tuple[Candidates, ...]:
+    """Kernels that fit as they are and transposed, for a person."""
+    answers = (
+        ("a kernel is (in, out) in it, as in Keras", tuple(plain.rules)),
+        ("it is (out, in), as in PyTorch", tuple(transposed.rules)),
+    )
+    names = {new: old for old, new in pairs.items()}
+    return tuple(
+        Candidates(
+            new,
+            (f"{names[new]} as it is", "transposed"),
+            "it is square, and no other kernel shows the order of its axes",
+            (names[new], new),
+            answers,
+        )
+        for new in plain.either_way
+    )
 
 
 def _weights(plan: Plan) -> dict[str, str]:

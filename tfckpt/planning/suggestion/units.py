@@ -99,6 +99,27 @@ def units(inventory: Inventory) -> list[Unit]:
     return sorted(found, key=lambda unit: (not unit.at, unit.at, unit.path))
 
 
+def parts(unit: Unit) -> list[Unit]:
+    """What holds the variables of a layer, each for itself, as files have it that know no layers.
+
+    >>> from tfckpt.core.inventory import Entry
+    >>> names = "query/kernel", "query/bias", "value/kernel"
+    >>> values = {name: Entry(f"model/mha/{name}", Role.WEIGHT, "float32", (2,)) for name in names}
+    >>> [(part.path, list(part.values)) for part in parts(Unit("model/mha", values))]
+    [('model/mha/query', ['kernel', 'bias']), ('model/mha/value', ['kernel'])]
+    """
+    found: dict[str, dict[str, Entry]] = {}
+    for entry in unit.values.values():
+        path = holder_of(entry.name)
+        found.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
+    if len(found) == 1:
+        return [unit]
+    return [
+        dataclasses.replace(unit, path=path, values=values, at=(*unit.at, index), listed=())
+        for index, (path, values) in enumerate(found.items())
+    ]
+
+
 def _listed(path: str, values: Mapping[str, Entry], inventory: Inventory) -> tuple[Entry, ...]:
     listed = [each.name for each in inventory.own_orders.get(path, ())]
     everything = sorted(listed) == sorted(entry.name for entry in values.values())
@@ -111,7 +132,8 @@ def _unit(
     if place is None:
         return Unit(path, values, listed=listed)
     layer = place.layer
-    automatic = not place.attribute and (bool(layer.base) or not layer.named)
+    numbered = bool(layer.base) and not layer.traits.given
+    automatic = not place.attribute and (numbered or not layer.named)
     return Unit(path, values, layer.base or layer.kind, automatic, place.at, place.order, listed)
 
 
@@ -126,12 +148,12 @@ def _unit_of(name: str, places: Mapping[str, _Place]) -> str:
 
 
 def holder_of(name: str) -> str:
-    """What holds a value, by its name; PyTorch separates levels by dots.
+    """What holds a value, by its name; PyTorch separates levels by dots, Keras's files number.
 
-    >>> holder_of("model/dense/kernel"), holder_of("model/encoder.layer.0.query.weight")
+    >>> holder_of("model/dense/vars/0"), holder_of("model/encoder.layer.0.query.weight")
     ('model/dense', 'model/encoder.layer.0.query')
     """
-    return re.split(r"[/.][^/.]*\Z", name)[0]
+    return re.split(r"/vars/\d+\Z|[/.][^/.]*\Z", name)[0]
 
 
 def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:

@@ -85,6 +85,15 @@ def means(stored: str, live: str) -> bool:
     )
 
 
+def last_word(name: str) -> str:
+    """What a variable is called, in names with levels or with dots.
+
+    >>> last_word("model/dense/kernel"), last_word("model/encoder.layer.0.query.weight")
+    ('kernel', 'weight')
+    """
+    return name.replace(".", "/").rpartition("/")[2]
+
+
 def numbers(path: str) -> tuple[int, ...]:
     """The numbers in a path.
 
