@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,46 @@ def test_a_run_that_counts_its_saves_is_told_to_read(saved: Any, flavour: Any) -
         'exclude: ["model/head/**"]',
     ]
     assert refused.value.suggestion.api == "read"
+
+
+def test_policy_suggest_as_json(saved: Any, flavour: Any) -> None:
+    found = command_line.document("policy", "suggest", "ckpt-1", "--model", "script:build")
+    assert found["ok"] is False
+    moved = [("model/body/bias", "model/stem/bias"), ("model/body/kernel", "model/stem/kernel")]
+    assert [(one["checkpoint"], one["model"]) for one in found["restored"]] == moved
+    assert {one["model"] for one in found["left"]} == {
+        *("model/head/bias", "model/head/kernel"),
+        None,  # the save counter, which only the checkpoint has
+    }
+    assert (found["choices"], found["gave_up"]) == ([], "")
+    model = build(flavour, "stem", 5)
+    tfckpt.restore("ckpt-1", model, policy=found["policy"])
+    holds(model, saved)
+
+
+ALIKE = """
+import {keras} as keras
+
+def build(names=("a", "b")):
+    layers = [keras.layers.Dense(8, name=name) for name in names]
+    return keras.Sequential([keras.Input((8,)), *layers])
+"""
+
+
+def test_policy_suggest_as_json_where_a_person_must_decide(
+    flavour: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "alike", raising=False)
+    Path("alike.py").write_text(ALIKE.format(keras=flavour.__name__))
+    tfckpt.Checkpoint(model=importlib.import_module("alike").build("xy")).write("two")
+    arguments = "policy", "suggest", "two", "--model", "alike:build"
+    found = command_line.document(*arguments, status=1)
+    assert (found["policy"], found["restored"]) == (None, [])
+    assert len(found["left"]) == 8
+    assert {one["model"]: one["checkpoint"] for one in found["choices"]} == {
+        "model/a": ["model/x", "model/y"],
+        "model/b": ["model/x", "model/y"],
+    }
+    assert found["choices"][0]["rename"] == {"checkpoint": "model/x/**", "model": "model/a/**"}

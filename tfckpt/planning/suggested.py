@@ -59,6 +59,15 @@ class Candidates(NamedTuple):
             f'if it is new: exclude: ["{self.live}/**"]',
         ]
 
+    def to_json(self) -> dict[str, Any]:
+        old, new = self.rename
+        return {
+            "model": self.live,
+            "checkpoint": list(self.stored),
+            "evidence": self.evidence,
+            "rename": {"checkpoint": old, "model": new},
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class Suggestion:

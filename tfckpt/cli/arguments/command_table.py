@@ -71,11 +71,14 @@ COMMANDS = (
         "PATH|DIR",
         "Show the contents of a checkpoint.",
         "Lists its values by canonical name, with role, type, size, and totals for each subtree. "
-        "For a directory, shows the newest readable checkpoint. Does not import TensorFlow.",
+        "For a directory, shows the newest readable checkpoint. With --model, shows beside each "
+        "name the one that it goes to in the model, and what only one side has. Only --model "
+        "imports TensorFlow.",
         (
             "inspect runs/flowers/checkpoints",
             "inspect zoo/imagenet/ckpt-900 --values",
             "inspect zoo/imagenet/ckpt-900 --name 'model/**/bias' --slice 0:5",
+            "inspect zoo/imagenet/ckpt-900 --model train:build_model",
             "inspect zoo/imagenet/ckpt-900 --json | jq .nbytes",
         ),
         (
@@ -92,6 +95,7 @@ COMMANDS = (
             ),
             Flag("keys", "", "Show the checkpoint key of each value."),
             Flag("graph", "", "Show TensorFlow's object graph."),
+            _MODEL,
         ),
     ),
     Command(
@@ -243,12 +247,12 @@ COMMANDS = (
         (
             "policy suggest zoo/imagenet/ckpt-900 --model train:build_model",
             "policy suggest zoo/vit.h5 --model train:build --write vit.yaml",
+            "policy suggest zoo/vit.h5 --model train:build --json | jq .policy",
         ),
         (
             _MODEL,
             Flag("write", "FILE", "Write a config with the policy; the file must not exist."),
         ),
-        has_json=False,
     ),
     Command(
         "completion",

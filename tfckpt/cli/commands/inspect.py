@@ -1,7 +1,8 @@
-"""`tfckpt inspect`: show the contents of a checkpoint, without TensorFlow."""
+"""`tfckpt inspect`: show the contents of a checkpoint; only --model imports TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,15 +24,17 @@ if TYPE_CHECKING:
     from tfckpt.cli.arguments.find_checkpoint import FoundCheckpoint
     from tfckpt.core.inventory import Restored
     from tfckpt.core.name_tree import TreeRow
+    from tfckpt.planning import Plan
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
 
 _INDENT = "  "
+_VIEWS = ("name", "values", "keys", "graph", "model")
 
 
 def run(arguments: Arguments) -> int:
     """Show a checkpoint; returns 1 if part of it, or a newer one beside it, is unreadable."""
     path = arguments.single("the path of a checkpoint or a directory of them")
-    modes = [mode for mode in ("name", "values", "keys", "graph") if arguments.flags[mode]]
+    modes = [mode for mode in _VIEWS if arguments.flags[mode]]
     if len(modes) > 1:
         raise UsageError(f"--{modes[0]} and --{modes[1]} are different views; use only one of them")
     if arguments.text("slice") is not None and modes != ["name"]:
@@ -63,7 +66,20 @@ def _view_document(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[s
         from tfckpt.cli.commands.inspect_graph import graph_document
 
         return {"graph": graph_document(checkpoint)}
+    if (target := arguments.text("model")) is not None:
+        from tfckpt.cli.output.name_pairs import pairs_document
+
+        plan = _plan(checkpoint, target)
+        return {"model": pairs_document(plan, checkpoint, target)}
     return {}
+
+
+def _plan(checkpoint: StoredCheckpoint, target: str) -> Plan:
+    """What a restore without a policy would do to the model."""
+    from tfckpt.cli.commands.plan import plan_for  # imports TensorFlow
+
+    with contextlib.redirect_stdout(sys.stderr):
+        return plan_for(checkpoint.prefix, target)
 
 
 def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
@@ -83,6 +99,10 @@ def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
         from tfckpt.cli.commands.inspect_graph import show_graph
 
         show_graph(checkpoint)
+    elif (target := arguments.text("model")) is not None:
+        from tfckpt.cli.output.name_pairs import show_pairs
+
+        show_pairs(_plan(checkpoint, target), checkpoint)
     elif arguments.switch("keys"):
         from tfckpt.cli.output.tables import show
 

@@ -13,6 +13,7 @@ from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import printable
 from tfckpt.errors import PolicyError, TfckptError
 from tfckpt.manager.remarks import nothing_saved
+from tfckpt.planning.pairs import paired
 from tfckpt.planning.report import verdict
 from tfckpt.policy.directories import directory_mismatch
 from tfckpt.policy.load import CONFIGS, load_config
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from tfckpt.cli.arguments.command import Arguments
     from tfckpt.errors import Problem
+    from tfckpt.planning import Plan
+    from tfckpt.planning.suggested import Suggestion
     from tfckpt.policy import Config, Policy
 
 
@@ -82,17 +85,45 @@ def run_suggest(arguments: Arguments) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         plan = plan_for(source, target)
         found = plan.suggestion
-    if plan.ok:
+    policy = found.policy if found is not None else None
+    file = arguments.text("write") if policy is not None else None
+    if arguments.json:
+        show_json(_suggestion(plan, found))
+    elif plan.ok:
         print(f"no policy is needed: {verdict(plan)}")
     elif found is None:
         print(f"{plan}\n\nno policy was found that would restore it")
     else:
         print(found)
-    policy = found.policy if found is not None else None
-    if (file := arguments.text("write")) is not None and policy is not None:
+    if file is not None and policy is not None:
         _write_config(file, source, policy)
-        print(f"\nwritten to {printable(file)}")
+        if not arguments.json:
+            print(f"\nwritten to {printable(file)}")
     return 0 if plan.ok or policy is not None else 1
+
+
+def _suggestion(plan: Plan, found: Suggestion | None) -> dict[str, Any]:
+    """The JSON document of what was found for a plan."""
+    policy = found.policy if found is not None else None
+    carried_out = plan if plan.ok else found and found.plan
+    restored, *left = paired(carried_out or plan)
+    if carried_out is None:
+        left, restored = [restored, *left], []
+    return {
+        "version": 1,
+        "source": plan.source,
+        "ok": plan.ok,
+        "policy": _keys(policy) if policy is not None else {} if plan.ok else None,
+        "suggestion": dict(found.changes) if found else {},
+        "restored": [pair.to_json() for pair in restored],
+        "left": [pair.to_json() for pairs in left for pair in pairs],
+        "choices": [choice.to_json() for choice in (found.choices if found else ())],
+        "gave_up": found.gave_up if found else "",
+    }
+
+
+def _keys(policy: Policy) -> dict[str, Any]:
+    return policy.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
 
 
 def _write_config(file: str, source: str, policy: Policy) -> None:
@@ -107,7 +138,7 @@ def _write_config(file: str, source: str, policy: Policy) -> None:
     if source.endswith(CONFIGS):
         raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
     kind = "directory" if os.path.isdir(source) else "path"  # noqa: PTH112  as it was typed
-    keys = policy.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    keys = _keys(policy)
     keys = {"api": "read", **keys}  # a run has a save counter, which this plan had not
     restore = {kind: source.replace("$", "$$"), "policy": "suggested"}
     config = {"version": 1, "restore": restore, "policies": {"suggested": keys}}
