@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.live.restoring.registered_functions import register_adaptation
     from tfckpt.manager.checkpoint_manager import CheckpointManager
-    from tfckpt.manager.directory import SaveReport
+    from tfckpt.manager.keeper import SaveReport
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
@@ -52,7 +52,7 @@ _LAZY = {
     "RestoreReport": "tfckpt.planning",
     "Role": "tfckpt.core.inventory",
     "Run": "tfckpt.run",
-    "SaveReport": "tfckpt.manager.directory",
+    "SaveReport": "tfckpt.manager.keeper",
     "Status": "tfckpt.planning",
     "from_config": "tfckpt.calls",
     "inventory": "tfckpt.calls",

@@ -73,6 +73,10 @@ def _restore(subject: Subject, max_to_keep: int, *, fixed: bool) -> int | None:
 def _recovered(
     library: str, directory: str, state: State, max_to_keep: int, *, fixed: bool
 ) -> Subject:
+    if library == "tfckpt" and (Path(directory) / "checkpoint").exists():
+        found = tf.train.latest_checkpoint(directory)
+        assert found is not None, "plain TensorFlow finds no checkpoint"
+        assert plain_step(found) in state.ever, f"plain TensorFlow finds {found}"
     subject = Subject(library, directory)
     step = _restore(subject, max_to_keep, fixed=fixed)
     assert step in state.allowed, f"step {step} is restored, not one of {state.allowed}"

@@ -159,6 +159,93 @@ def test_an_interrupt_while_a_save_is_undone_loses_neither_version(
     assert not list(tmp_path.glob("*.tmp"))
 
 
+# The state file, by which plain TensorFlow finds checkpoints
+
+
+@pytest.fixture
+def state_fails(monkeypatch) -> list[int]:
+    """``[errno]`` of the next tries to write the state file; all succeed where it is empty."""
+    fails: list[int] = []
+    genuine = LocalFiles.write_atomic
+
+    def write_atomic(self: LocalFiles, path: str, data: bytes) -> None:
+        if Path(path).name == "checkpoint" and fails:
+            raise OSError(fails[0], os.strerror(fails[0]), path)
+        genuine(self, path, data)
+
+    monkeypatch.setattr(LocalFiles, "write_atomic", write_atomic)
+    return fails
+
+
+def found_by_tensorflow(directory: Path) -> int:
+    path = tf.train.latest_checkpoint(str(directory))
+    assert path is not None
+    return int(tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("in_background", [False, True])
+def test_what_the_state_file_names_stays_until_it_is_written_again(
+    manager, value, tmp_path, state_fails, code, in_background, caplog
+) -> None:
+    one = manager(1, enable_async=in_background)
+    for step in (1, 2, 3, 4):
+        value.assign(step)
+        state_fails[:] = [code] if step in (2, 3) else []
+        one.save()
+        one._checkpoint.sync()  # the manager's own would try again
+        assert found_by_tensorflow(tmp_path / "run") == {2: 1, 3: 1}.get(step, step)
+        assert numbers(one) == {2: [1, 2], 3: [1, 3]}.get(step, [step])
+    assert "could not write the state file" in caplog.text
+    assert "ckpt-1: not deleted, the next save tries" in caplog.text
+
+
+def test_sync_writes_the_state_file_that_a_save_could_not(
+    manager, value, tmp_path, state_fails
+) -> None:
+    one = manager(1)
+    one.save()
+    state_fails.append(errno.ENOSPC)
+    value.assign(2)
+    one.save()
+    one.sync()
+    assert found_by_tensorflow(tmp_path / "run") == 0
+    state_fails.clear()
+    one.sync()
+    assert found_by_tensorflow(tmp_path / "run") == 2
+    assert numbers(one) == [2]
+
+
+def test_the_end_of_a_training_writes_it_too(tmp_path, state_fails) -> None:
+    value = tf.Variable(1)
+    manager = {"directory": str(tmp_path / "run"), "keep": [{"latest": 1}]}
+    config = {"version": 1, "manager": manager}
+    run = tfckpt.from_config(config, value=value)
+    run.save()
+    state_fails.append(errno.EIO)
+    value.assign(2)
+    run.save()
+    assert found_by_tensorflow(tmp_path / "run") == 1
+    state_fails.clear()
+    run.sync()
+    assert found_by_tensorflow(tmp_path / "run") == 2
+
+
+def test_a_state_file_that_cannot_be_read_either_lets_nothing_be_deleted(
+    manager, value, tmp_path, state_fails
+) -> None:
+    one = manager(1)
+    one.save()
+    state = tmp_path / "run" / "checkpoint"
+    written = state.read_bytes()
+    state.write_bytes(written[:9])
+    state_fails.append(errno.EIO)
+    one.save()
+    assert numbers(one) == [1, 2]
+    state.write_bytes(written)
+    assert found_by_tensorflow(tmp_path / "run") == 0
+
+
 # What lies in the directory
 
 

@@ -49,7 +49,7 @@ from tfckpt.stored.paths.lookalikes import Audience, look
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfckpt.manager.directory import SaveReport
+    from tfckpt.manager.keeper import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
 
@@ -250,6 +250,16 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         )
         return path
 
+    @in_turn("_checkpoint._tfckpt.background")
+    def sync(self) -> None:
+        """Wait for a background save, and write the state file if that has failed.
+
+        Raises:
+            SaveError: the background save failed.
+        """
+        super().sync()
+        self.keeper.catch_up()
+
     def _saved(self, path: str, began: float) -> None:
         """A checkpoint is committed, whatever follows."""
         self.keeper.sweep(path)
@@ -257,7 +267,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             return
         seconds = time.monotonic() - began
         try:
-            self.on_saved(self._files.save_report(path, self._as_given(path), seconds))
+            self.on_saved(self.keeper.report(path, self._as_given(path), seconds))
         except Exception:
             logging.warning("%s is saved, but on_saved failed", path, exc_info=True)
 

@@ -14,52 +14,25 @@ import contextlib
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked, run_before
-from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits import discovery, record_file, recovery
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
-from tfckpt.stored.io.files import Files, join, temporary
+from tfckpt.stored.io.files import Files, join, same_directory, temporary
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, read_state, render
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.manager.retention import Committed
     from tfckpt.policy import Keep
     from tfckpt.stored.commits.record import CommitRecord
-
-
-@dataclasses.dataclass(frozen=True)
-class SaveReport:
-    """What was saved, for ``on_saved``.
-
-    Attributes:
-        path: of the checkpoint.
-        number: at the end of the path.
-        step: of training; None if unknown.
-        epoch: number of finished epochs; None if unknown.
-        metrics: measured at this step.
-        metadata: the caller's own.
-        nbytes: size of the checkpoint's files.
-        seconds: from the call of ``save`` until the checkpoint was complete and the old ones were
-            deleted.
-    """
-
-    path: str
-    number: int
-    step: int | None
-    epoch: int | None
-    metrics: Mapping[str, float]
-    metadata: Mapping[str, Any]
-    nbytes: int
-    seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +43,12 @@ class Directory:
     checkpoint_name: str
     files: Files
     _heads: dict[str, CommitRecord | None] = dataclasses.field(default_factory=dict, repr=False)
+    _unwritten: set[str] = dataclasses.field(default_factory=set, repr=False)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last try to write the state file has failed."""
+        return bool(self._unwritten)
 
     @property
     def prefix(self) -> str:
@@ -159,21 +138,6 @@ class Directory:
                 return head.best_by
         return None
 
-    def save_report(self, prefix: str, path: str, seconds: float) -> SaveReport:
-        """The report of a save; ``path`` is the prefix as the caller spells it."""
-        head = self._readable(prefix)
-        parts = (index_path(prefix), record_file.path_of(prefix), *map(self._file, head.files))
-        return SaveReport(
-            path,
-            head.number,
-            head.step,
-            head.epoch,
-            head.metrics,
-            head.metadata,
-            sum(self.files.status(part)[0] for part in parts),
-            seconds,
-        )
-
     def decide(
         self,
         checkpoints: Iterable[Candidate],
@@ -207,6 +171,24 @@ class Directory:
             raise _UnreadableError
         return head
 
+    def in_use(
+        self, checkpoints: Iterable[Candidate], source: str | None, own: Collection[str]
+    ) -> set[str]:
+        """The restored checkpoint, ``source``, if it was preferred to newer ones that still exist.
+
+        Checkpoints that the run has saved itself, ``own``, do not count.
+        """
+        if source is None or not same_directory(source, self.path):
+            return set()
+        name = os.path.split(source)[1]
+        saved = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
+        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
+        if chosen is None or all(
+            self.order(one) <= self.order(chosen) or one.prefix in own for one in saved
+        ):
+            return set()
+        return {chosen.prefix}
+
     def history(self) -> tuple[float, frozenset[int]]:
         """Unix time at which the run began, and the numbers that `every_n_hours` keeps for good."""
         preserved: frozenset[int] | None = None
@@ -221,22 +203,41 @@ class Directory:
         return time.time(), preserved or frozenset()
 
     def release(self, checkpoints: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
-        """Write the state file, then delete what no rule keeps; prefix → why it is not deleted."""
-        deleted = set(decision.delete)
+        """Write the state file, then delete what no rule keeps; prefix → why it is not deleted.
+
+        What the state file on disk names is never deleted: plain TensorFlow would look for it.
+        """
+        failed: dict[str, OSError] = {}
         try:
-            kept = [each for each in checkpoints if each.prefix not in deleted]
+            kept = [each for each in checkpoints if each.prefix not in {*decision.delete}]
             self.write_state(kept, decision.last_preserved)
+            self._unwritten.clear()
         except OSError as error:
+            self._unwritten.add(STATE_FILE)
             logging.warning(
-                "could not write the state file `checkpoint` for TensorFlow's tools: %s", error
+                "could not write the state file `checkpoint` for TensorFlow's tools; the next save "
+                "or `sync` tries again, and what the old one names is kept until then: %s",
+                error,
             )
-        failed = {}
+            failed = dict.fromkeys(filter(self._may_be_named(), decision.delete), error)
         for prefix in decision.delete:
+            if prefix in failed:
+                continue
             try:
                 self.delete(prefix)
-            except OSError as error:  # noqa: PERF203 (one failure does not stop the others)
+            except OSError as error:
                 failed[prefix] = error
         return failed
+
+    def _may_be_named(self) -> Callable[[str], bool]:
+        """Whether the state file on disk names a checkpoint, as far as it can be read."""
+        try:
+            state = read_state(self._file(STATE_FILE), self.files)
+        except CheckpointError:
+            return lambda prefix: True
+        paths = (state.model_checkpoint_path, *state.all_model_checkpoint_paths) if state else ()
+        named = {os.path.split(path)[1] for path in paths}
+        return lambda prefix: os.path.split(prefix)[1] in named
 
     def run_before(self, step: int | None) -> Committed | None:
         """The checkpoint of a previous run that is kept if a run begins now, at this step."""

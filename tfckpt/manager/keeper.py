@@ -1,26 +1,53 @@
-"""What a manager keeps: by which rules, since when, and what is deleted after a save."""
+"""What a manager keeps, by which rules and since when; what is deleted and said after a save."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import CheckpointError, TfckptError
 from tfckpt.manager.remarks import Remarks
-from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
-from tfckpt.stored.io.files import same_directory
+from tfckpt.stored.bundles.bundle import index_path
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.io.files import join
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfckpt.live.companion import Companion
     from tfckpt.live.saving.save import RecordMetadata
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
+    from tfckpt.stored.commits.discovery import Candidate
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveReport:
+    """What was saved, for ``on_saved``.
+
+    Attributes:
+        path: of the checkpoint.
+        number: at the end of the path.
+        step: of training; None if unknown.
+        epoch: number of finished epochs; None if unknown.
+        metrics: measured at this step.
+        metadata: the caller's own.
+        nbytes: size of the checkpoint's files.
+        seconds: from the call of ``save`` until the checkpoint was complete and the old ones were
+            deleted.
+    """
+
+    path: str
+    number: int
+    step: int | None
+    epoch: int | None
+    metrics: Mapping[str, float]
+    metadata: Mapping[str, Any]
+    nbytes: int
+    seconds: float
 
 
 class Keeper:
@@ -33,7 +60,7 @@ class Keeper:
         self._rules = rules
         self._directory = directory
         self._companion = companion
-        self._own: set[str] = set()  # paths that this manager has saved
+        self._own: dict[str, None] = {}  # paths that this manager has saved, in this order
         self._run_began, self._preserved = files.history()
         self._remarks = Remarks(rules, directory)
 
@@ -80,27 +107,12 @@ class Keeper:
             self._rules,
             anchor=self._run_began,
             preserved=self._preserved,
-            in_use=self._in_use(checkpoints),
+            in_use=self._files.in_use(checkpoints, self._companion.lineage.prefix, self._own),
         )
-
-    def _in_use(self, checkpoints: Sequence[Candidate]) -> set[str]:
-        """The restored checkpoint, if it was preferred to newer ones that still exist."""
-        source = self._companion.lineage.prefix
-        if source is None or not same_directory(source, self._files.path):
-            return set()
-        name = os.path.split(source)[1]
-        saved = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
-        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
-        order = self._files.order
-        if chosen is None or all(
-            order(one) <= order(chosen) or one.prefix in self._own for one in saved
-        ):
-            return set()
-        return {chosen.prefix}
 
     def sweep(self, path: str) -> None:
         """Delete what no rule keeps; the checkpoint is committed even if this fails."""
-        self._own.add(path)
+        self._own[path] = None
         self._files.forget(path)  # a record of the same number may be cached
         try:
             found = self._files.checkpoints()
@@ -118,3 +130,31 @@ class Keeper:
         staying = [one for one in found if one.prefix not in decision.delete]
         for remark in self._remarks.after(path, decision, self._files, staying):
             logging.warning("%s", remark)
+
+    def catch_up(self) -> None:
+        """Write the state file, and delete what it kept, if that has failed after the last save."""
+        if self._files.is_behind:
+            self.sweep(next(reversed(self._own)))
+
+    def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
+        """The report of a save; ``path`` is the prefix as the caller spells it.
+
+        Raises:
+            CheckpointError: the record cannot be read.
+            OSError: a file is missing.
+        """
+        head = record_file.read_head(record_file.path_of(prefix), prefix, self._files.files)
+        if head is None:
+            raise CheckpointError("the commit record is missing", path=prefix)
+        own = (join(self._files.path, name) for name in head.files)
+        parts = (index_path(prefix), record_file.path_of(prefix), *own)
+        return SaveReport(
+            path,
+            head.number,
+            head.step,
+            head.epoch,
+            head.metrics,
+            head.metadata,
+            sum(self._files.files.status(part)[0] for part in parts),
+            seconds,
+        )

@@ -231,7 +231,9 @@ def _with_source_metadata(stored: StoredCheckpoint, plan: Plan, new: CommitRecor
     whole = len(plan.assignments) == len(stored.inventory.entries)
     if Status.CAST in plan.counts or not whole:
         return new
-    return dataclasses.replace(new, metrics=old.metrics, metadata=old.metadata, training=old.training)
+    return dataclasses.replace(
+        new, metrics=old.metrics, metadata=old.metadata, training=old.training
+    )
 
 
 def _finite(array: np.ndarray) -> bool:
