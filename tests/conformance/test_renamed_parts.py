@@ -32,7 +32,7 @@ FEW = [
 IN_KERAS = [
     *("_trainable_variables", "_initial_epoch", "_should_eval", "_value", "Functional"),
     *("train_function", "epoch_iterator", "_distributed_dataset", "_current_iterator"),
-    *("seed_generator", "global_seed_generator"),
+    *("seed_generator", "global_seed_generator", "get_global_attribute"),
 ]
 IN_TF_KERAS = [
     *("train_function", "_should_eval", "data_handler", "_training_state", "_index_dict"),
