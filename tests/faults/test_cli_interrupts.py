@@ -60,7 +60,7 @@ def trials(source: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
 
 
 def contents(directory: Path) -> list[bytes]:
-    files = (file for file in directory.rglob("ckpt-*") if file.is_file())
+    files = (f for f in directory.rglob("ckpt-*") if f.is_file() and f.suffix != ".moved")
     return sorted(file.read_bytes() for file in files)
 
 

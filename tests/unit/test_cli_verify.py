@@ -67,9 +67,15 @@ def test_quarantine_moves_what_is_damaged_and_nothing_else(runs: Path) -> None:
     moved = [one["quarantine"] for one in found["checkpoints"]]
     assert moved == [f"{runs}/quarantine/ckpt-3", f"{runs}/quarantine/ckpt-2", None]
     after = {file.name: file.read_bytes() for file in runs.rglob("*") if file.is_file()}
-    after.pop(".tfckpt.lock")
-    before.pop(".tfckpt.lock", None)
+    for changed in ("checkpoint", ".tfckpt.lock"):
+        after.pop(changed)
+        before.pop(changed, None)
     assert after == before
+    import tensorflow as tf
+
+    state = tf.train.get_checkpoint_state(str(runs))
+    assert tf.train.latest_checkpoint(str(runs)) == f"{runs}/ckpt-1"
+    assert state.all_model_checkpoint_paths == [f"{runs}/ckpt-1"]
     assert sorted(file.name for file in runs.glob("ckpt-*")) == [
         "ckpt-1.data-00000-of-00001",
         "ckpt-1.index",

@@ -15,7 +15,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord
-from tfckpt.stored.inspection.listing import parts
+from tfckpt.stored.commits.recovery import parts
 from tfckpt.stored.inspection.statistics import statistics
 from tfckpt.stored.io.files import LOCAL
 from tfckpt.stored.open import open_checkpoint

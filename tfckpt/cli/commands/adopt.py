@@ -10,7 +10,7 @@ from tfckpt.cli.output.progress import progress
 from tfckpt.core.text import one_line, printable, size
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError
 from tfckpt.manager.adoption import adopt
-from tfckpt.stored.commits.writer_lock import lock_of
+from tfckpt.stored.commits.recovery import claim
 from tfckpt.stored.inspection.listing import listing
 from tfckpt.stored.io.files import LOCAL
 
@@ -25,7 +25,7 @@ def run(arguments: Arguments) -> int:
     directory = arguments.single("a directory of checkpoints")
     if not LOCAL.exists(directory):
         raise CheckpointNotFoundError("the directory does not exist", path=directory)
-    lock_of(directory).acquire()
+    claim(directory, None, LOCAL)
     unrecorded = [checkpoint for checkpoint in listing(directory) if checkpoint.head is None]
     adopted: list[tuple[ListedCheckpoint, CommitRecord]] = []
     refused: list[tuple[ListedCheckpoint, str]] = []

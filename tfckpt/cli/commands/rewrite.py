@@ -32,7 +32,7 @@ from tfckpt.core.text import all_printable, listed
 from tfckpt.manager.rewriting import StepReader, rewrite
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.policy import Config, Policy, Restore, Source
-from tfckpt.stored.commits.write_checkpoint import refuse_taken
+from tfckpt.stored.commits.write_checkpoint import claim_name
 from tfckpt.stored.formats.export import write_npz, write_safetensors
 from tfckpt.stored.io.files import LOCAL, absolute
 from tfckpt.stored.io.new_file import new_file, new_file_by_name, refuse_existing
@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
     """Write the checkpoint; returns 1 if the plan has errors."""
     source, target = arguments.pair("a checkpoint and the prefix of the new one")
     limit = _bytes(arguments.text("shard_size"))
-    refuse_taken(absolute(target), LOCAL)  # before anything is read
+    claim_name(absolute(target), LOCAL)  # before anything is read
     with open_source(arguments, source) as stored, progress(target) as advance:
         plan = plan_selection(arguments, stored)
         reader = StepReader(stored, plan, advance)

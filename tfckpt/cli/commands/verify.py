@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -29,6 +30,12 @@ def run(arguments: Arguments) -> int:
     path = arguments.single("the path of a checkpoint or a directory of them")
     moved: dict[str, str] = {}
     verdicts = []
+    if arguments.switch("quarantine"):
+        from tfckpt.stored.commits.recovery import sweep
+
+        directory = os.path.split(path)[0] if is_checkpoint(path) else path
+        with contextlib.suppress(OSError):  # an error only where a checkpoint is to be moved
+            sweep(directory, files_of(path))
     for verdict in _verdicts(path):
         verdicts.append(verdict)
         if verdict.faults and verdict.damaged and arguments.switch("quarantine"):

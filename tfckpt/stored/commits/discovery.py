@@ -5,8 +5,8 @@ checkpoint is *committed* where tfckpt's commit record lies beside its index, an
 plain TensorFlow wrote it. A record and data without an index are *damaged*: leaving such a
 checkpoint out would make the run start from scratch. Data alone is *torn*: plain TensorFlow was
 interrupted while it saved or deleted. Unfinished saves of tfckpt have names of their own
-(:mod:`tfckpt.stored.commits.staging`) and are not listed. No file is opened, and no name is treated
-as a glob pattern.
+(:mod:`tfckpt.stored.commits.staging`) and are not listed, nor is what is being moved away. No file
+is opened, and no name is treated as a glob pattern.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from enum import Enum
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.stored.commits.record_file import DELETED, OUT_OF_ORDER, SUFFIX
+from tfckpt.stored.commits.record_file import DELETED, MOVED, OUT_OF_ORDER, SUFFIX
 from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
 from tfckpt.stored.paths.wrong_paths import DATA
 
@@ -24,7 +24,7 @@ from tfckpt.stored.paths.wrong_paths import DATA
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
 _STAGED = ".tmp"
-_SUFFIXES = (_INDEX, SUFFIX, DELETED, OUT_OF_ORDER)
+_SUFFIXES = (_INDEX, SUFFIX, DELETED, MOVED, OUT_OF_ORDER)
 _ENDS = "|".join(map(re.escape, _SUFFIXES))
 _PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
 
@@ -70,7 +70,7 @@ def candidates(
     # Data beside a staged save is being written, beside a deletion being removed.
     data_alone = parts[""] - indexed - (parts[_STAGED] - recorded) - parts[DELETED]
     result = []
-    for base in indexed | data_alone:
+    for base in (indexed | data_alone) - parts[MOVED]:
         match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
             continue

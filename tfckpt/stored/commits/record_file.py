@@ -27,6 +27,8 @@ SUFFIX = ".tfckpt.json"
 OUT_OF_ORDER = ".tfckpt.order"
 # The suffix of a record while its checkpoint is being deleted.
 DELETED = ".tfckpt.deleted"
+# Of a file that names the directory into which a checkpoint is being moved.
+MOVED = ".tfckpt.moved"
 # A million values, at about 200 bytes each.
 MAX_BYTES = 1 << 28
 

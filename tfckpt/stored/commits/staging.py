@@ -29,14 +29,14 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.recovery import (
     BEFORE,
     MARKER,
-    may_be_left,
+    recover,
     remove_strays,
     remove_tree,
-    resolve,
     shards_of,
     used_shards,
 )
 from tfckpt.stored.io.files import Files, content, join, temporary
+from tfckpt.stored.io.shared_directory import writing
 from tfckpt.stored.paths.parts import is_part
 
 if TYPE_CHECKING:
@@ -52,13 +52,9 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
     """
     parent, name = os.path.split(prefix)
     files.makedirs(parent or ".")
-    names = files.listdir(parent)
-    if left := [other for other in names if other.startswith(name) and may_be_left(other)]:
-        for other in left:
-            resolve(other, parent, lambda of: of == name, files)
-        names = files.listdir(parent)
+    names = recover(prefix, files)
     counts = {shards for other in names if (shards := shards_of(other, name))}
-    with temporary(prefix) as directory:
+    with writing(parent), temporary(prefix) as directory:
         staging = Staging(prefix, directory, frozenset(counts), files)
         done_with = True
         try:

@@ -15,6 +15,7 @@ from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter, spread
 from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.recovery import recover
 from tfckpt.stored.commits.staging import staged
 from tfckpt.stored.io.files import LOCAL, Files, absolute
 from tfckpt.stored.paths.parts import is_part
@@ -69,14 +70,14 @@ def write_checkpoint(
         OSError: a file cannot be written; partial files were removed.
     """
     if not replace:
-        refuse_taken(prefix, files)
+        claim_name(prefix, files)
     with staged(prefix, files) as staging:
         written = write(staging)
         with Bundle.open(staging.inner, files) as bundle:
             record = describe(bundle, written, staging.files())
         record_file.write(staging.inner, record, files)
         if not replace:  # another process may have written it meanwhile
-            refuse_taken(prefix, files, data=files.renames)
+            _refuse_taken(prefix, files, data=files.renames)
         staging.publish()
     return record
 
@@ -112,7 +113,18 @@ def write_values(
         return write_checkpoint(absolute(prefix), write, describe, files, replace=False)
 
 
-def refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
+def claim_name(prefix: str, files: Files) -> None:
+    """Recover what an interrupted writer left of a checkpoint, and check that it is none.
+
+    Raises:
+        SaveError: a file of it exists.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        recover(prefix, files)
+    _refuse_taken(prefix, files)
+
+
+def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
     try:

@@ -15,7 +15,8 @@ from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
-from tfckpt.stored.commits.recovery import shards_of
+from tfckpt.stored.commits.record_file import MOVED
+from tfckpt.stored.commits.recovery import parts
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.stored.paths.lookalikes import SHARD_OF_KERAS, SINGLE_FILES
@@ -74,7 +75,8 @@ def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     indices = [name.removesuffix(".index") for name in names - indexed if name.endswith(".index")]
     single = [name for name in names if name.endswith(SINGLE_FILES)]
     whole = [name for name in single if not SHARD_OF_KERAS.search(name)]
-    return [join(directory, name) for name in sorted(indices) + sorted(whole)]
+    found = [name for name in sorted(indices) + sorted(whole) if name + MOVED not in names]
+    return [join(directory, name) for name in found]
 
 
 def _names(directory: str, files: Files) -> set[str]:
@@ -82,17 +84,6 @@ def _names(directory: str, files: Files) -> set[str]:
         return set(files.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return set()
-
-
-def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
-    """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
-    name = os.path.split(prefix)[1]
-    first = [record_file.path_of(name), index_path(name), *([name] if name else [])]
-    rest = {file for file in names if shards_of(file, name) is not None}
-    with contextlib.suppress(CheckpointError):
-        if (head := record_file.read_head(record_file.path_of(prefix), prefix, files)) is not None:
-            rest |= names & {*head.files}
-    return [*(file for file in first if file in names), *sorted(rest - {*first})]
 
 
 def _listed(

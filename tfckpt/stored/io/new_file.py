@@ -1,7 +1,7 @@
 """Writes one new file completely or not at all, and never over an existing one.
 
-The file is written under a temporary name, synced, and renamed when it is complete; an interruption
-leaves nothing behind.
+The file is written under a temporary name, synced, and renamed when it is complete. What a killed
+process left under such a name is removed by the next one that writes the file, or saves beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointError, SaveError
-from tfckpt.stored.io.files import LOCAL, Files, absolute, join, temporary
+from tfckpt.stored.io.files import (
+    LOCAL,
+    Files,
+    abandoned,
+    absolute,
+    join,
+    temporary,
+)
+from tfckpt.stored.io.shared_directory import alone, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +55,7 @@ def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
     Raises:
         SaveError: the name exists, or the file cannot be written.
     """
-    with _published(path, LOCAL) as unfinished:
-        directory = f"{unfinished}.dir"
+    with _published(path, LOCAL) as unfinished, temporary(_unfinished(path)) as directory:
         try:
             LOCAL.makedirs(directory)
             made = join(directory, f"new{suffix}")
@@ -63,9 +70,11 @@ def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
 def _published(path: str, files: Files) -> Iterator[str]:
     """A temporary name; the file under it is synced and renamed at the end of the block."""
     final = absolute(path)
+    parent = os.path.split(final)[0]
     refuse_existing(path, files)
+    _remove_leftovers(path, files)
     try:
-        with temporary(final) as unfinished:
+        with writing(parent), temporary(_unfinished(path)) as unfinished:
             made = unfinished
             try:
                 yield unfinished
@@ -73,7 +82,7 @@ def _published(path: str, files: Files) -> Iterator[str]:
                 refuse_existing(path, files)  # another process may have created it meanwhile
                 files.rename(unfinished, final)
                 made = final
-                files.fsync_dir(os.path.split(final)[0])
+                files.fsync_dir(parent)
             except BaseException:
                 with contextlib.suppress(OSError):
                     files.remove(made)
@@ -83,6 +92,21 @@ def _published(path: str, files: Files) -> Iterator[str]:
     except OSError as error:
         message = f"{path}: could not be written: {error.strerror or error}"
         raise SaveError(message, hint="the partial file was removed") from error
+
+
+def _unfinished(path: str) -> str:
+    """What temporary names are made of, which no other program uses."""
+    return f"{absolute(path)}.tfckpt.new"
+
+
+def _remove_leftovers(path: str, files: Files) -> None:
+    """Remove what a dead process has left of this file."""
+    parent, name = os.path.split(_unfinished(path))
+    with contextlib.suppress(OSError):
+        if left := [other for other in files.listdir(parent) if abandoned(other) == name]:
+            with alone(parent) as unused:
+                for other in left if unused else ():
+                    files.remove_tree(join(parent, other))
 
 
 def refuse_existing(path: str, files: Files = LOCAL) -> None:
