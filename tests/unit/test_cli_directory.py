@@ -122,6 +122,17 @@ def test_what_is_damaged_torn_or_foreign_is_told_apart(runs: Path, foreign: Path
     assert run("list", runs).status == 1
 
 
+def test_what_is_written_without_a_number_is_committed_and_never_pruned(runs: Path) -> None:
+    import tensorflow as tf
+
+    tfckpt.Checkpoint(a=tf.Variable(1)).write(runs / "best")
+    listed = document("list", runs)["checkpoints"]
+    [best] = [one for one in listed if one["number"] is None]
+    assert (best["path"], best["state"]) == (f"{runs}/best", "committed")
+    assert run("prune", runs, "--keep", "latest=1", "--yes").status == 0
+    assert {file.stem.partition(".")[0] for file in runs.glob("*.index")} == {"best", "ckpt-4"}
+
+
 def test_an_empty_directory_is_no_list(tmp_path: Path) -> None:
     ended = run("list", tmp_path)
     assert (ended.status, ended.out) == (1, "")

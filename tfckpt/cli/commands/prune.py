@@ -78,7 +78,8 @@ def decide_for(
         UsageError: the directory has checkpoints of several names, or none of that name.
         CheckpointNotFoundError: it has no checkpoint that tfckpt committed.
     """
-    names = sorted({_name(checkpoint) for checkpoint in found if checkpoint.state == "committed"})
+    numbered = [one for one in found if one.state == "committed" and one.number is not None]
+    names = sorted({_name(checkpoint) for checkpoint in numbered})
     if not names:
         message, hint = "has no checkpoint that tfckpt committed", ""
         if found:

@@ -64,8 +64,11 @@ def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
         _listed(candidate.prefix, candidate.number, candidate.kind, names, files)
         for candidate in numbered
     ]
-    others = without_number(directory, files)
-    return result + [_listed(path, None, CheckpointKind.FOREIGN, names, files) for path in others]
+    for path in without_number(directory, files):
+        recorded = record_file.path_of(os.path.split(path)[1]) in names
+        kind = CheckpointKind.COMMITTED if recorded else CheckpointKind.FOREIGN
+        result.append(_listed(path, None, kind, names, files))
+    return result
 
 
 def without_number(directory: str, files: Files = LOCAL) -> list[str]:
