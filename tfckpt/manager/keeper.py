@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -81,6 +82,16 @@ class Keeper:
     def _measure(self) -> tuple[str, str] | None:
         rules = ((rule.monitor, rule.mode) for rule in self._rules)
         return next(((name, mode) for name, mode in rules if name and mode), None)
+
+    def is_best(self, metrics: Mapping[str, float]) -> bool:
+        """Whether a save with these metrics is the best so far, by the first ``best`` rule."""
+        monitor, mode = self.measure
+        value = metrics.get(monitor, math.nan)
+        found = self._files.best(monitor, mode)
+        if not found or not math.isfinite(value):
+            return math.isfinite(value)
+        best = found[0].metrics[monitor]
+        return value >= best if mode == "max" else value <= best
 
     def described(self, about: RecordMetadata, found: Sequence[Candidate]) -> RecordMetadata:
         """What a record says of a save, with what the rules must know after a restart."""

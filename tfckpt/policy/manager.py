@@ -159,6 +159,13 @@ class KeepWhereMeasured(Keep):
     expected: ClassVar[bool] = False
 
 
+class Export(Model):
+    """Files for inference, beside the checkpoints of a run."""
+
+    weights_h5: Literal["best", "latest"] | None = None
+    """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
+
+
 class Manager(Model):
     """Where and when to save the checkpoints of a run, and which to keep."""
 
@@ -174,6 +181,8 @@ class Manager(Model):
     """Retention rules; a checkpoint is kept if any of them keeps it."""
     load_best_when_done: bool = False
     """When `fit` is done, load the weights of the best checkpoint, by the first `best` rule."""
+    export: Export = Field(default_factory=Export)
+    """Files for inference, written beside the checkpoints."""
     durable: bool = True
     """Wait until the files would survive a power cut; false leaves that to the system."""
     enable_async: bool = False
@@ -210,6 +219,23 @@ class Manager(Model):
             raise fault(
                 "`load_best_when_done` needs a rule that says which checkpoint is the best",
                 hint="e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`",
+            )
+        return value
+
+    @field_validator("export")
+    @classmethod
+    def _can_be_exported(cls, value: Export, info: ValidationInfo) -> Export:
+        if value.weights_h5 == "best" and not any(rule.best for rule in info.data.get("keep", ())):
+            raise fault(
+                "`weights_h5: best` needs a rule that says which checkpoint is the best",
+                hint="e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`",
+                at="weights_h5",
+            )
+        if value.weights_h5 and "://" in info.data.get("directory", ""):
+            raise fault(
+                "Keras writes `weights_h5` only into a local directory",
+                hint="remove `export`, and make the file from a checkpoint by `tfckpt convert`",
+                at="weights_h5",
             )
         return value
 

@@ -1,11 +1,16 @@
-"""Loads the weights of the best checkpoint when a training is done."""
+"""The weights of the best checkpoint: loaded when a training is done, written for inference."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
+from tfckpt.errors import SaveError
 from tfckpt.live.objects.collect import collect, is_model
 from tfckpt.policy import Config
+from tfckpt.stored.io.files import LOCAL, join
+from tfckpt.stored.io.new_file import new_file_by_name
 from tfckpt.training.restore_by_config import restore_first
 
 if TYPE_CHECKING:
@@ -13,6 +18,8 @@ if TYPE_CHECKING:
 
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.policy import Manager
+
+_SUFFIX = ".weights.h5"
 
 
 def load_best(
@@ -49,3 +56,28 @@ def load_best(
     measured = f"{monitor} {report.metrics[monitor]:g}{epoch}"
     passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     return f"{passed_over}loaded the weights of the best checkpoint, {report.path}: {measured}", ""
+
+
+def export_weights(
+    config: Manager,
+    manager: CheckpointManager,
+    objects: Mapping[str, Any],
+    metrics: Mapping[str, float],
+) -> None:
+    """Let Keras write the weights of the models, as ``manager.export`` says, before a save.
+
+    So a process that is killed between the two leaves the weights that it would save next.
+    """
+    which = config.export.weights_h5
+    if which is None or (which == "best" and not manager.keeper.is_best(metrics)):
+        return
+    models = {keyword: obj for keyword, obj in objects.items() if is_model(obj)}
+    LOCAL.makedirs(config.directory)
+    for keyword, model in models.items():
+        of = "" if len(models) == 1 else f".{keyword}"
+        path = join(config.directory, f"{which}{of}{_SUFFIX}")
+        try:
+            with new_file_by_name(path, _SUFFIX, replaces=True) as unfinished:
+                model.save_weights(unfinished)
+        except (OSError, SaveError) as error:
+            logging.warning("%s is not written: %s", path, error)

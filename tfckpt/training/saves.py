@@ -24,6 +24,7 @@ from tfckpt.manager import remarks
 from tfckpt.manager.preemption import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
+from tfckpt.training.best import export_weights
 from tfckpt.training.state.resumption import attached
 
 if TYPE_CHECKING:
@@ -315,6 +316,12 @@ class Saves:
         training, held = moment.training()
         metrics, metadata = moment.metrics or {}, moment.metadata or {}
         about = RecordMetadata(step, moment.epoch, metrics, metadata, training=training)
+        if self._config is not None and self._config.export.weights_h5:
+            if not wait and not self._waits and self._checkpoint._tfckpt.background.busy:
+                return None
+            manager.sync()
+            if self._is_chief():
+                export_weights(self._config, manager, self._objects, metrics)
         with attached(self._checkpoint, held):
             path = manager.save_as(about)
         if path is None:
@@ -324,6 +331,10 @@ class Saves:
         self._saved_at = (step, as_int(moment.epoch))
         self._triggers.saved(step)
         return path
+
+    def _is_chief(self) -> bool:
+        workers = self._checkpoint._tfckpt.workers()
+        return workers is None or workers.chief
 
     @property
     def writer(self) -> CheckpointManager:

@@ -104,3 +104,54 @@ def test_a_config_needs_a_rule_that_says_what_is_best() -> None:
     manager = {"directory": "runs/x", "max_to_keep": 3, "load_best_when_done": True}
     with pytest.raises(tfckpt.PolicyError, match="needs a rule that says which checkpoint"):
         tfckpt.from_config({"version": 1, "manager": manager}, model=[])
+
+
+@pytest.mark.parametrize("which", ["best", "latest"])
+def test_the_weights_are_exported_beside_the_checkpoints(flavour, tmp_path, which) -> None:
+    def model() -> Any:
+        made = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(1)])
+        made.compile(flavour.optimizers.SGD(), "mse")
+        return made
+
+    def run(trained: Any) -> Any:
+        keep = [{"latest": 2}, {"best": 1, "monitor": "loss", "mode": "min"}]
+        manager = {"directory": str(tmp_path), "keep": keep, "export": {"weights_h5": which}}
+        return tfckpt.from_config({"version": 1, "manager": manager}, trained)
+
+    trained, exported = model(), model()
+    saved = {}
+    losses = (0.5, 0.2, 0.3, float("nan"), 0.1, 0.4)
+    for number, loss in enumerate(losses):
+        for variable in trained.weights:
+            variable.assign(np.full(variable.shape, float(number), np.float32))
+        run(trained).save(metrics={"loss": loss})  # each time as a program that starts anew
+        saved[number] = trained.get_weights()
+        exported.load_weights(tmp_path / f"{which}.weights.h5")
+        best = 4 if number > 3 else (0, 1, 1, 1)[number]
+        assert same(exported, saved[best if which == "best" else number])
+    assert not [file for file in tmp_path.iterdir() if ".tmp" in file.name]
+
+
+def test_an_export_that_fails_is_said_and_the_checkpoint_saved(flavour, tmp_path, caplog) -> None:
+    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(1)])
+    (tmp_path / "latest.weights.h5").mkdir()
+    manager = {"directory": str(tmp_path), "export": {"weights_h5": "latest"}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, model)
+    assert run.save() == f"{tmp_path}/ckpt-1"
+    (warning,) = [
+        each.getMessage() for each in caplog.records if "not written" in each.getMessage()
+    ]
+    assert warning.startswith(f"{tmp_path}/latest.weights.h5 is not written: ")
+
+
+@pytest.mark.parametrize(
+    ("manager", "message"),
+    [
+        ({"directory": "x", "max_to_keep": 1, "export": {"weights_h5": "best"}}, "needs a rule"),
+        ({"directory": "gs://x", "export": {"weights_h5": "latest"}}, "only into a local"),
+    ],
+    ids=["no rule", "remote"],
+)
+def test_an_export_that_cannot_be_is_refused(manager, message) -> None:
+    with pytest.raises(tfckpt.PolicyError, match=message):
+        tfckpt.from_config({"version": 1, "manager": manager}, model=[])

@@ -1,4 +1,4 @@
-"""Writes one new file completely or not at all, and never over an existing one.
+"""Writes one file completely or not at all, over an existing one only if that is meant.
 
 The file is written under a temporary name, synced, and renamed when it is complete. What a killed
 process left under such a name is removed by the next one that writes the file, or saves beside it.
@@ -49,13 +49,16 @@ def new_file(path: str, files: Files = LOCAL) -> Iterator[Output]:
 
 
 @contextlib.contextmanager
-def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
+def new_file_by_name(path: str, suffix: str, *, replaces: bool = False) -> Iterator[str]:
     """Like :func:`new_file`, for writers that need a path with a given suffix.
 
     Raises:
-        SaveError: the name exists, or the file cannot be written.
+        SaveError: the name exists and ``replaces`` is False, or the file cannot be written.
     """
-    with _published(path, LOCAL) as unfinished, temporary(_unfinished(path)) as directory:
+    with (
+        _published(path, LOCAL, replaces=replaces) as unfinished,
+        temporary(_unfinished(path)) as directory,
+    ):
         try:
             LOCAL.makedirs(directory)
             made = join(directory, f"new{suffix}")
@@ -67,11 +70,12 @@ def new_file_by_name(path: str, suffix: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _published(path: str, files: Files) -> Iterator[str]:
+def _published(path: str, files: Files, *, replaces: bool = False) -> Iterator[str]:
     """A temporary name; the file under it is synced and renamed at the end of the block."""
     final = absolute(path)
     parent = os.path.split(final)[0]
-    refuse_existing(path, files)
+    if not replaces:
+        refuse_existing(path, files)
     _remove_leftovers(path, files)
     try:
         with writing(parent), temporary(_unfinished(path)) as unfinished:
@@ -79,9 +83,10 @@ def _published(path: str, files: Files) -> Iterator[str]:
             try:
                 yield unfinished
                 files.fsync(unfinished)
-                refuse_existing(path, files)  # another process may have created it meanwhile
+                if not replaces:  # another process may have created it meanwhile
+                    refuse_existing(path, files)
                 files.rename(unfinished, final)
-                made = final
+                made = "" if replaces else final
                 files.fsync_dir(parent)
             except BaseException:
                 with contextlib.suppress(OSError):
