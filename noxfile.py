@@ -28,7 +28,6 @@ nox.options.error_on_missing_interpreters = False
 
 PAIRS: dict[str, tuple[str, list[str]]] = {
     "oldest": ("3.10", ["tensorflow==2.16.2", "keras==3.1.1", "tf_keras==2.16.0"]),
-    "3.3": ("3.10", ["tensorflow==2.16.2", "keras==3.3.3", "tf_keras==2.16.0"]),
     "2.18": ("3.11", ["tensorflow==2.18.1", "keras==3.6.0", "tf_keras==2.18.0"]),
     "2.20": ("3.12", ["tensorflow==2.20.*", "keras==3.11.*", "tf_keras==2.20.*"]),
     "newest": ("3.13", ["tensorflow==2.21.*", "keras", "tf_keras==2.21.*"]),
