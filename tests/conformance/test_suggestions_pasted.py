@@ -7,6 +7,7 @@ the corpus from `expected/<id>.json`.
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -15,7 +16,9 @@ import pytest
 import tensorflow as tf
 import yaml
 from conformance.test_corpus_rebuilds import (
+    VALUE,
     Item,
+    autoencoder,
     basic_pitch,
     check_weights,
     deepconsensus,
@@ -23,6 +26,8 @@ from conformance.test_corpus_rebuilds import (
     music,
 )
 from safetensors.numpy import save_file
+from zoo.corpus import CORPUS as FOLDER
+from zoo.corpus import ITEMS, digest, expected_of, prefix_of
 from zoo.graphs import save, v1
 from zoo.pairs.build import Built, NotAModelError, start_anew
 from zoo.pairs.cases import case
@@ -85,10 +90,10 @@ def renamed(k: Any, model: Any) -> Any:
     return k.models.clone_model(model, clone_function=clone)
 
 
-def attributed(model: Any) -> Any:
+def attributed(k: Any, model: Any) -> Any:
     """The same layers as attributes of a subclassed model."""
 
-    class Own(keras.Model):
+    class Own(k.Model):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             weighty = [layer for layer in model.layers if layer.weights]
@@ -139,9 +144,9 @@ ALIKE = {"tuner_tfx_iris", "sm_rust_keras_single"}
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_the_corpus_with_attributes(name: str, corpus: Any) -> None:
+def test_the_corpus_with_attributes(name: str, flavour: Any, corpus: Any) -> None:
     build, below = CORPUS[name]
-    item, model = Item(name), attributed(build(keras))
+    item, model = Item(name), attributed(flavour, build(flavour))
     if name in ALIKE:
         with pytest.raises(tfckpt.RefusedError, match="neither names nor order") as refused:
             tfckpt.restore(item.path, model)
@@ -149,6 +154,82 @@ def test_the_corpus_with_attributes(name: str, corpus: Any) -> None:
     else:
         pasted(item.path, model)
         check_weights(item, model, below)
+
+
+# Files of another form: which key each weight of the model has there, in the model's order.
+WORDS = ("kernel", "bias")
+HIDDEN = [f"hiddenlayer_{n}" for n in range(4)]
+KEYED: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "h5_rl_deep_sarsa": (
+        lambda k: dense(k, 15, 30, 30, 5),
+        [f"dense_{n}/dense_{n}/{word}:0" for n in (1, 2, 3) for word in WORDS],
+    ),
+    "h5_rl_drqn": (
+        lambda k: k.Sequential([k.Input((None, 2)), k.layers.LSTM(32), k.layers.Dense(2)]),
+        [
+            *(f"lstm_1/lstm_1/{word}:0" for word in ("kernel", "recurrent_kernel", "bias")),
+            *(f"dense_1/dense_1/{word}:0" for word in WORDS),
+        ],
+    ),
+    "k3_nlf": (
+        lambda k: dense(k, 40, 256, 256, 1),
+        [f"layers/{name}/vars/{n}" for name in ("dense", "dense_1", "dense_2") for n in (0, 1)],
+    ),
+    "tf1_tfx_est_keras_opt": (
+        lambda k: dense(k, 3, 100, 70, 48, 34, 1),
+        [f"dnn/{name}/{word}" for name in (*HIDDEN, "logits") for word in WORDS],
+    ),
+    "tf2_vae_cardio": (
+        autoencoder,
+        [
+            f"{part}/layer_with_weights-{n}/{word}{VALUE}"
+            for part, layers in (("encoder", 3), ("decoder", 4))
+            for n in range(layers)
+            for word in WORDS
+        ],
+    ),
+}
+
+
+def both(k: Any, **halves: Any) -> Any:
+    """A subclassed model of two others."""
+
+    class Own(k.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            for name, half in halves.items():
+                setattr(self, name, half)
+            self.built = True
+
+        def call(self, x: Any) -> Any:
+            return x
+
+    return Own()
+
+
+def rebuilt(k: Any, how: str, model: Any) -> Any:
+    if how == "automatic":
+        return model
+    if not hasattr(model, "encoder"):
+        return renamed(k, model) if how == "named" else attributed(k, model)
+    if how == "named":
+        return both(k, encoder=renamed(k, model.encoder), decoder=renamed(k, model.decoder))
+    return both(k, first=attributed(k, model.encoder), second=attributed(k, model.decoder))
+
+
+@pytest.mark.parametrize("how", ["automatic", "named", "attributes"])
+@pytest.mark.parametrize("name", KEYED)
+def test_other_files_of_the_corpus(name: str, how: str, flavour: Any, corpus: Any) -> None:
+    build, keys = KEYED[name]
+    model = rebuilt(flavour, how, build(flavour))
+    item = ITEMS[name]
+    path = prefix_of(name) if "prefix" in item else str(FOLDER / name / Path(item["path"]).name)
+    pasted(path, model)
+    expected = expected_of(name)
+    for key, variable in zip(keys, model.weights, strict=True):
+        value = np.asarray(inner(variable))
+        assert list(value.shape) == expected[key]["shape"], key
+        assert digest(value, expected[key]["dtype"]) == expected[key]["sha256"], key
 
 
 # --- keras.applications: the backbone goes on under another head

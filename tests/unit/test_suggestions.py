@@ -186,6 +186,17 @@ def test_a_name_that_somebody_chose_speaks_against_the_order_if_it_looks_automat
     assert choices(stored, live) == {"model/mid": either, "model/dense": either}
 
 
+def test_layers_that_only_one_side_knows_as_layers_are_paired():
+    """A checkpoint does not say which of its objects are layers of a subclassed model."""
+    stored = inventory(weights(model__net__a=CONV, model__top=DENSE), "net", "top")
+    live = inventory(weights(model__own__stem=CONV, model__top=DENSE), "own", "top")
+    for side, name in ((stored, "net"), (live, "own")):
+        side.sequences["model"] = (Layer(name, kind="net"), *side.sequences["model"][1:])
+    members = {"model/own": (Layer("model/own/stem", kind="conv"),)}
+    live = dataclasses.replace(live, members=members)
+    assert suggested(stored, live) == rename(("model/net/a/**", "model/own/stem/**"))
+
+
 def test_two_renamed_blocks_are_told_by_how_their_paths_end():
     stored = weights(model__old__a__dense=DENSE, model__old__b__dense=DENSE)
     live = weights(model__new__a__dense=DENSE, model__new__b__dense=DENSE)

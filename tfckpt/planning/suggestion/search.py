@@ -22,7 +22,7 @@ from tfckpt.planning.suggestion.adapting import adapting
 from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
-from tfckpt.planning.suggestion.units import Unit, holder_of, parts, units
+from tfckpt.planning.suggestion.units import Unit, holder_of, nests, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
 from tfckpt.policy.adaptations.operation import OfVariable
 
@@ -129,9 +129,10 @@ class _Search:
         matched = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
         spared = {Status.EXCLUDED, Status.RESET}
         left = {n for s in base.steps if s.status in spared for n in (s.name, s.source)}
+        sides = (self._stored, self._live), (self._live, self._stored)
         old, new = (
-            [unit for unit in units(side) if not any(e.name in left for e in unit.values.values())]
-            for side in (self._stored, self._live)
+            [x for x in units(side, nests(other)) if not left & {e.name for e in x.values.values()}]
+            for side, other in sides
         )
         suspects = {
             step.name.rpartition("/")[0]

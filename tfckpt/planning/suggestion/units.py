@@ -7,18 +7,21 @@ another library, it is what holds the variables. PyTorch separates levels by dot
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
+from tfckpt.core.names import VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
 
 MODEL, CLASS, ATTRIBUTES, NO_ORDER = _WORTH = ("model", "class", "attributes", "")
+_MOST_LEVELS = 20
 Sizes = tuple[tuple[int, ...], ...]
 
 
@@ -70,8 +73,10 @@ class _Place:
     attribute: bool
 
 
-def units(inventory: Inventory) -> list[Unit]:
+def units(inventory: Inventory, apart: Collection[str] = ()) -> list[Unit]:
     """The units of an inventory, those in a known order first.
+
+    A layer of a class in ``apart`` is none itself, but what holds the variables in it.
 
     >>> from tfckpt.core.inventory import Entry, Inventory
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 3))
@@ -92,6 +97,7 @@ def units(inventory: Inventory) -> list[Unit]:
         _unit(path, below, places.get(path), _listed(path, below, inventory))
         for path, below in values.items()
     ]
+    found = [part for unit in found for part in (_inside(unit) if unit.kind in apart else [unit])]
     found = [
         dataclasses.replace(unit, label=label) if (label := labels.get(unit.path)) else unit
         for unit in found
@@ -108,16 +114,37 @@ def parts(unit: Unit) -> list[Unit]:
     >>> [(part.path, list(part.values)) for part in parts(Unit("model/mha", values))]
     [('model/mha/query', ['kernel', 'bias']), ('model/mha/value', ['kernel'])]
     """
-    found: dict[str, dict[str, Entry]] = {}
-    for entry in unit.values.values():
-        path = holder_of(entry.name)
-        found.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
+    found = _by_holder(unit)
     if len(found) == 1:
         return [unit]
     return [
         dataclasses.replace(unit, path=path, values=values, at=(*unit.at, index), listed=())
         for index, (path, values) in enumerate(found.items())
     ]
+
+
+def nests(inventory: Inventory) -> set[str]:
+    """The classes of the layers inside of which layers are known, and not variables alone."""
+    orders = [(f"{at}/{x.name}", x) for at, each in inventory.sequences.items() for x in each]
+    orders += [(x.name, x) for each in inventory.members.values() for x in each]
+    layers = {path: x.base or x.kind for path, x in orders if x.kind != VARIABLE}
+    known: set[str] = set()
+    for path in layers:
+        levels = path.split("/", _MOST_LEVELS)[:_MOST_LEVELS]
+        known.update(itertools.accumulate(levels[:-1], "{}/{}".format))
+    return {kind for path, kind in layers.items() if path in known} - {""}
+
+
+def _inside(unit: Unit) -> list[Unit]:
+    return [Unit(path, values) for path, values in _by_holder(unit).items()]
+
+
+def _by_holder(unit: Unit) -> dict[str, dict[str, Entry]]:
+    found: dict[str, dict[str, Entry]] = {}
+    for entry in unit.values.values():
+        path = holder_of(entry.name)
+        found.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
+    return found
 
 
 def _listed(path: str, values: Mapping[str, Entry], inventory: Inventory) -> tuple[Entry, ...]:
