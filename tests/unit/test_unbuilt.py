@@ -348,3 +348,33 @@ def test_another_object_that_is_left_out_needs_none(flavour, net, built, tmp_pat
 def test_what_is_selected_still_needs_them(flavour, net, saved) -> None:
     with pytest.raises(tfckpt.NotBuiltError, match=LATE):
         tfckpt.restore(config(saved, include=["net/**"]), net=net(), other=trained(flavour))
+
+
+def both_ways(k: Any, name: str, *, stateful: bool) -> Any:
+    """Of a Bidirectional layer, tf_keras keeps the layer that it was made from, never built."""
+    batch = {"batch_shape" if k.__name__ == "keras" else "batch_input_shape": (2, 5, 3)}
+    layer = k.layers.Bidirectional(k.layers.LSTM(4, stateful=stateful), name=name)
+    model = k.Sequential([k.layers.InputLayer(**batch), layer, k.layers.Dense(2, name="out")])
+    model(np.ones((2, 5, 3), "float32"))
+    return model
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("kind", ["tensorflow", ".weights.h5", ".h5"])
+def test_what_a_layer_only_copied_needs_none(flavour, tmp_path, kind, stateful) -> None:
+    model = both_ways(flavour, "both", stateful=stateful)
+    path = str(tmp_path / f"saved{kind.removeprefix('tensorflow')}")
+    if kind == "tensorflow":
+        tf.train.Checkpoint(model=model).write(path)
+    elif kind == ".h5" and flavour.__name__ == "keras":
+        model.save(path)
+    else:
+        model.save_weights(path)
+    other = both_ways(flavour, "mine", stateful=stateful)
+    try:
+        tfckpt.restore(path, other)
+    except tfckpt.RefusedError as error:  # it has another name
+        by_position = {"match": "structure", "on_missing": "warn", "on_unexpected": "warn"}
+        tfckpt.restore(path, other, policy=error.suggestion or by_position)
+    for one, two in zip(model.trainable_variables, other.trainable_variables, strict=True):
+        np.testing.assert_array_equal(two.numpy(), one.numpy())

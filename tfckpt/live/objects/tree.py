@@ -25,7 +25,7 @@ from tfckpt.live.private.tensorflow import (
     serializes,
 )
 from tfckpt.live.variables.distributed import owner
-from tfckpt.live.variables.flavors import Flavor, flavor_of, is_optimizer, name_of
+from tfckpt.live.variables.flavors import Flavor, flavor_of, is_optimizer, name_of, only_copied
 from tfckpt.live.variables.variables import (
     is_variable,
     last_name,
@@ -56,7 +56,7 @@ class Tree:
     """The nodes of a set of live objects, each object once.
 
     Attributes:
-        unbuilt: layers without variables, with their nodes.
+        unbuilt: layers that have no variables yet, with their nodes.
         optimizers: optimizers with their nodes; a loss-scale optimizer shares the node of its inner
             one, and only the outer one is listed.
         layers: layers with their nodes and flavors.
@@ -73,6 +73,7 @@ class Tree:
         self.keras = False
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
+        self._copied: set[int] = set()
         self.variables: list[Any] = []
         self._savers = any_saver()
 
@@ -204,7 +205,8 @@ class Tree:
             bookkeeping = flavor.sequence_attributes
             node.kind = NodeKind.SEQUENCE
             node.layers = [n for inner in layer.layers if (n := self.node(inner)) is not None]
-        if not layer.built:
+        self._copied.update(map(id, only_copied(layer, flavor)))
+        if not layer.built and id(layer) not in self._copied:
             self.unbuilt.append((layer, node))
         self._states(layer)
         model = isinstance(layer, flavor.model)

@@ -38,6 +38,7 @@ class Flavor:
     seeds: Any
     lookups: Any
     bins: Any
+    bidirectional: Any
     saves_bins: bool  # whether a layer that adapts them keeps them in a variable
     plain_attributes: frozenset[str]  # of every layer
     sequence_attributes: frozenset[
@@ -65,6 +66,7 @@ def _keras3() -> Flavor:
         (keras.random.SeedGenerator,),
         (keras.layers.StringLookup, keras.layers.IntegerLookup),
         keras.layers.Discretization,
+        keras.layers.Bidirectional,
         False,
         _attributes("keras", keras.layers.Layer(name="plain"), private_keras.OF_LAYERS),
         private_keras.SEQUENCE_ATTRIBUTES,
@@ -91,6 +93,7 @@ def _tf_keras() -> Flavor:
         (private_tf_keras.random_generator(),),
         (tf_keras.layers.StringLookup, tf_keras.layers.IntegerLookup),
         tf_keras.layers.Discretization,
+        tf_keras.layers.Bidirectional,
         True,
         _attributes("tf_keras", tf_keras.layers.Layer(name="plain"), private_tf_keras.OF_LAYERS)
         | private_tf_keras.ADAPTED,
@@ -136,6 +139,18 @@ def flavor_of(obj: Any) -> Flavor | None:
 def name_of(layer: Any) -> str:
     """A layer's name, or its class: tf_keras's FeatureSpace never calls Layer's constructor."""
     return str(getattr(layer, "name", None) or snake_case(type(layer).__name__))
+
+
+def only_copied(layer: Any, flavor: Flavor) -> list[Any]:
+    """The layers below it that it copied and never calls: what a ``Bidirectional`` was made from.
+
+    They never have variables. Keras 3 does not keep them.
+    """
+    if not isinstance(layer, flavor.bidirectional):
+        return []
+    template = getattr(layer, "layer", None)
+    used = template is None or template in (layer.forward_layer, layer.backward_layer)
+    return [] if used else either_keras.with_layers_below(template)
 
 
 def is_optimizer(obj: Any) -> bool:
