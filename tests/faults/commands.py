@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from faults.injection import BELOW, Fault, Mode
+from faults.injection import Fault, Libc, Mode
 from faults.oracle import brief
 from faults.subjects import plain_step
 from zoo.command_line import Ended, run
@@ -91,9 +91,9 @@ def lay(name: str, root: str) -> None:
         data.write_bytes(bytes(byte ^ 1 for byte in data.read_bytes()))
 
 
-def attempt(name: str, root: str, log: str, below: str, fault: list[Any]) -> dict[str, Any]:
+def attempt(name: str, root: str, log: str, fault: list[Any]) -> dict[str, Any]:
     """In a child: the command under a fault, and how many calls there were."""
-    under = BELOW[below]()
+    under = Libc()
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     under.arm(root, Fault(Mode(fault[0]), *fault[1:]), descriptor)
     ended = _run(COMMANDS[name].words, root)
