@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
 from tfckpt.live.private import tf_data, versions
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.private.tf_keras import draws_without_state
 from tfckpt.live.program_state import iterators
+from tfckpt.live.variables.flavors import flavor_of
+from tfckpt.planning import Status
 from tfckpt.training.state.trained import own_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.live.program_state.captured import Captured
+    from tfckpt.planning import Plan
     from tfckpt.training.state.position import Position
 
 _SHOWN = 3
@@ -86,6 +90,25 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
             f"`fit` trains {model.name!r}, which was not passed to the run: what only this model "
             "has, such as its optimizer and metrics, is not saved, so a resumed training is not "
             "exact; pass the model to the run"
+        )
+
+
+def about_metrics(model: Any, plan: Plan) -> Iterator[str]:
+    """Metrics of the checkpoint that the model has only after the next validation.
+
+    Where ``train_step`` updates no metric, tf_keras puts into the logs of an epoch what it returns;
+    once a validation has made metrics of these names, it puts in their values
+    (``_validate_and_get_metrics_result`` in tf_keras/src/engine/training.py).
+    """
+    flavor = flavor_of(model)
+    own = flavor is not None and type(model).train_step is not flavor.model.train_step
+    if flavor is None or flavor.name != "tf_keras" or not own:
+        return
+    missing = [s for s in plan.steps if s.status is Status.UNEXPECTED]
+    if names := [step.source for step in missing if step.entry.role is Role.METRIC]:
+        yield (
+            f"the model gets {listed(names, _SHOWN)} only by the next validation, so the logs of "
+            "this epoch are not exact; the weights are"
         )
 
 

@@ -4,9 +4,8 @@ Keras runs its own loop again from the first epoch, without training: the train 
 by one that returns without a step, the other callbacks are not called, and nothing is evaluated. So
 Keras creates as many iterators, ends as many epochs and counts as many steps as before, in the way
 of its release, at some microseconds a step. At the saved position, the current iterator is
-restored, or as many batches are read as were taken, and then every variable is assigned. That
-includes metrics, which exist only after a step: the first call runs one, which is undone at once.
-So nothing is assigned before everything that may be refused (``refusals``) has been checked.
+restored, or as many batches are read as were taken, and then every variable is assigned, metrics
+too, which exist only after a step: the first call runs one, and undoes it. Refusals come first.
 """
 
 from __future__ import annotations
@@ -342,6 +341,7 @@ class Loop:
         self._functions.evaluate()
         restored, self._arrays = self._resumption.restore()
         if not self._direct:
+            self._say_once(*fit_checks.about_metrics(self._model, restored.report.plan))
             self._resumption.put_generators()
             self._feed.resolve(target, self._arrays)
         fit.set_steps_counted(self._model, target.counter)

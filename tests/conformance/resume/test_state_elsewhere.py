@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import keras
 import pytest
 from zoo.stopped import stopped_twice
 
@@ -28,6 +29,16 @@ def test_it_comes_back(flavour, tmp_path, data, state) -> None:
     words = (data, state, "dense", "adam", "alone")
     verdict, said = stopped_twice(flavour, words, str(tmp_path / "run"), random.Random(1))
     assert verdict == "exact", said
+
+
+def test_logs_that_depend_on_a_validation_before_are_no_secret(flavour, tmp_path) -> None:
+    words = ("dataset", "counted", "norm", "adam", "alone", "validated_by_dataset", "twice")
+    draw = random.Random(2)  # stops after a validation, within an epoch
+    verdict, said = stopped_twice(flavour, words, str(tmp_path / "run"), draw)
+    if flavour is keras:  # makes all metrics when it compiles
+        assert verdict == "exact", said
+    else:
+        assert "only by the next validation, so the logs of this epoch are not exact" in said
 
 
 def test_a_callback_that_counts_from_a_default_of_its_class_is_named(flavour, tmp_path) -> None:
