@@ -197,6 +197,43 @@ def test_layers_that_only_one_side_knows_as_layers_are_paired():
     assert suggested(stored, live) == rename(("model/net/a/**", "model/own/stem/**"))
 
 
+def chosen(name, number):
+    """A layer of which its user said `dense_4`, say."""
+    return Layer(name, "dense", kind="dense", number=number, traits=Traits(given=True))
+
+
+def test_a_number_that_somebody_chose_is_a_name():
+    """Both are the first of their class where they stand, and so have one canonical name."""
+    stored = inventory(weights(model__x__dense=DENSE, model__y__dense=DENSE, model__old=CONV))
+    live = inventory(weights(model__x__dense=DENSE, model__z__dense=DENSE, model__new=CONV))
+    stored.sequences.update({"model/x": (chosen("dense", 2),), "model/y": (chosen("dense", 4),)})
+    live.sequences.update({"model/x": (chosen("dense", 4),), "model/z": (chosen("dense", 2),)})
+    found = suggested(stored, live)["rename"]
+    assert {"checkpoint": "model/x/**", "model": "model/z/**"} in found
+    assert {"checkpoint": "model/y/**", "model": "model/x/**"} in found
+
+
+def test_an_order_within_a_class_says_nothing_of_what_is_in_a_layer_of_another():
+    """The file has `inner` after all dense layers, wherever it stood."""
+    names = ["model/a", "model/b", "model/inner/c"]
+    stored = inventory(weights(**{name.replace("/", "__"): DENSE for name in names}))
+    stored.sequences["model"] = (
+        *(Layer(n, kind="dense") for n in "ab"),
+        Layer("inner", kind="net"),
+    )
+    stored.sequences["model/inner"] = (Layer("c", kind="dense"),)
+    listed = frozenset({"model", "model/inner"})
+    stored = dataclasses.replace(stored, unordered=listed, listed=listed)
+    live = inventory(weights(model__dense=DENSE, model__net__dense=DENSE, model__dense_1=DENSE))
+    live.sequences["model"] = (layer("dense*"), Layer("net", "net", kind="net"), layer("dense_1*"))
+    live.sequences["model/net"] = (layer("dense*"),)
+    assert suggested(stored, live) == rename(
+        ("model/a/**", "model/dense/**"),
+        ("model/b/**", "model/dense_1/**"),
+        ("model/inner/c/**", "model/net/dense/**"),
+    )
+
+
 def test_two_renamed_blocks_are_told_by_how_their_paths_end():
     stored = weights(model__old__a__dense=DENSE, model__old__b__dense=DENSE)
     live = weights(model__new__a__dense=DENSE, model__new__b__dense=DENSE)

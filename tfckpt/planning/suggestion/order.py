@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.planning.suggestion.units import ATTRIBUTES, CLASS
 
@@ -58,8 +58,32 @@ def _sequences(
         if all(unit.order != CLASS for unit in ones):
             yield ones, others
             continue
-        for kind in sorted({unit.kind for unit in ones}):
-            yield [u for u in ones if u.kind == kind], [u for u in others if u.kind == kind]
+        yield from _by_class(ones, others)
+
+
+def _by_class(
+    stored: Sequence[Unit], live: Sequence[Unit]
+) -> Iterator[tuple[list[Unit], list[Unit]]]:
+    """The layers of a class in each layer of the classes above it, if both sides have as many.
+
+    Where a layer of another class stands among them, the file does not say.
+    """
+    old, new = _below_each(stored), _below_each(live)
+    for classes in sorted({unit.classes for unit in stored}):
+        same = [side.get(classes[:-1], {}) for side in (old, new)]
+        if len(same[0]) == len(same[1]):
+            for one, other in zip(*(each.values() for each in same), strict=True):
+                yield one.get(classes, []), other.get(classes, [])
+
+
+def _below_each(units: Sequence[Unit]) -> dict[tuple[str, ...], dict[Any, dict[Any, list[Unit]]]]:
+    """Classes → each layer of these, by its position → the layers in it, by their classes."""
+    found: dict[tuple[str, ...], dict[Any, dict[Any, list[Unit]]]] = {}
+    for unit in units:
+        for level in range(len(unit.classes)):
+            inside = found.setdefault(unit.classes[:level], {}).setdefault(unit.at[:level], {})
+        inside.setdefault(unit.classes, []).append(unit)
+    return found
 
 
 class _Order:

@@ -16,7 +16,7 @@ from tfckpt.planning.suggested import Candidates
 from tfckpt.planning.suggestion.fits import Rivals, fit, sizes_of
 from tfckpt.planning.suggestion.order import by_order
 from tfckpt.planning.suggestion.renaming import rename_rules
-from tfckpt.planning.suggestion.units import CLASS, MODEL
+from tfckpt.planning.suggestion.units import CLASS, MODEL, differ
 from tfckpt.planning.suggestion.words import (
     distinct,
     likeness,
@@ -183,6 +183,7 @@ class _Matcher:
             unit.path: unit.path
             for unit in self._live
             if unit.path in old and not (unit.automatic and old[unit.path].automatic)
+            if not differ(old[unit.path], unit)
             if self._fit(old[unit.path], unit) is not None
         }
 

@@ -22,7 +22,7 @@ from tfckpt.planning.suggestion.adapting import adapting
 from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
-from tfckpt.planning.suggestion.units import Unit, holder_of, nests, parts, units
+from tfckpt.planning.suggestion.units import Unit, differ, holder_of, nests, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
 from tfckpt.policy.adaptations.operation import OfVariable
 
@@ -134,6 +134,12 @@ class _Search:
             [x for x in units(side, nests(other)) if not left & {e.name for e in x.values.values()}]
             for side, other in sides
         )
+        whose, at = ({e.name: x for x in side for e in x.values.values()} for side in (old, new))
+        matched = {
+            one: other
+            for one, other in matched.items()
+            if one not in whose or other not in at or not differ(whose[one], at[other])
+        }
         suspects = {
             step.name.rpartition("/")[0]
             for step in base.steps
@@ -168,6 +174,7 @@ class _Search:
         if not pairing.names:
             return {}, base
         done = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
+        done = {old: new for old, new in done.items() if pairing.names.get(old, new) == new}
         wanted = {**done, **pairing.names, **self._seeds(base)}
         names = rename_rules(wanted, self._stored.entries, self._live.entries, done)
         if names is None or len(names) > 1:

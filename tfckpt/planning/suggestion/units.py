@@ -35,11 +35,14 @@ class Unit:
         kind: its class in snake case, ``""`` if unknown.
         automatic: whether its name says nothing about it.
         at: its position among all layers below one root; () if unknown.
+        classes: of the layers that it is in, and its own, as ``at``.
         order: what the position is worth: ``model`` if it is that in functional and sequential
             models, ``class`` if it counts among the layers of its class only, ``attributes`` if it
             is that of a model's attributes, ``""`` if it is none.
         listed: all its weights, if they are known by their index too; else ().
-        label: the name that the user gave it, if an attribute, an index or a key names it.
+        label: the name that the user gave it, if an attribute, an index or a key names it, or if
+            that name looks automatic.
+        chosen: that name if it looks automatic.
     """
 
     path: str
@@ -47,9 +50,11 @@ class Unit:
     kind: str = ""
     automatic: bool = False
     at: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
     order: str = ""
     listed: tuple[Entry, ...] = ()
     label: str = ""
+    chosen: str = ""
 
     @property
     def root(self) -> str:
@@ -69,6 +74,7 @@ def sorted_shape(shape: Shape | None) -> tuple[int, ...]:
 class _Place:
     layer: Layer
     at: tuple[int, ...]
+    classes: tuple[str, ...]
     order: str
     attribute: bool
 
@@ -76,7 +82,7 @@ class _Place:
 def units(inventory: Inventory, apart: Collection[str] = ()) -> list[Unit]:
     """The units of an inventory, those in a known order first.
 
-    A layer of a class in ``apart`` is none itself, but what holds the variables in it.
+    A layer of a class in ``apart`` is replaced by what holds the variables in it.
 
     >>> from tfckpt.core.inventory import Entry, Inventory
     >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2, 3))
@@ -118,7 +124,14 @@ def parts(unit: Unit) -> list[Unit]:
     if len(found) == 1:
         return [unit]
     return [
-        dataclasses.replace(unit, path=path, values=values, at=(*unit.at, index), listed=())
+        dataclasses.replace(
+            unit,
+            path=path,
+            values=values,
+            at=(*unit.at, index),
+            classes=(*unit.classes, ""),
+            listed=(),
+        )
         for index, (path, values) in enumerate(found.items())
     ]
 
@@ -147,6 +160,11 @@ def _by_holder(unit: Unit) -> dict[str, dict[str, Entry]]:
     return found
 
 
+def differ(stored: Unit, live: Unit) -> bool:
+    """Whether the user gave them different names, which only look like numbers of one class."""
+    return bool(stored.chosen and live.chosen) and stored.chosen != live.chosen
+
+
 def _listed(path: str, values: Mapping[str, Entry], inventory: Inventory) -> tuple[Entry, ...]:
     listed = [each.name for each in inventory.own_orders.get(path, ())]
     everything = sorted(listed) == sorted(entry.name for entry in values.values())
@@ -161,7 +179,10 @@ def _unit(
     layer = place.layer
     numbered = bool(layer.base) and not layer.traits.given
     automatic = not place.attribute and (numbered or not layer.named)
-    return Unit(path, values, layer.base or layer.kind, automatic, place.at, place.order, listed)
+    kind = layer.base or layer.kind
+    chosen = layer.own_name if layer.traits.given else ""
+    where = place.at, place.classes, place.order
+    return Unit(path, values, kind, automatic, *where, listed, label=chosen, chosen=chosen)
 
 
 def _unit_of(name: str, places: Mapping[str, _Place]) -> str:
@@ -195,14 +216,15 @@ def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
             order = listed if path in inventory.unordered else MODEL
             orders[path] = [(f"{path}/{layer.name}", layer, order) for layer in layers]
     inner = {child for order in orders.values() for child, _, _ in order}
-    pending: list[tuple[str, tuple[int, ...], str]]
-    pending = [(path, (), MODEL) for path in orders if path not in inner]
+    pending: list[tuple[str, tuple[int, ...], tuple[str, ...], str]]
+    pending = [(path, (), (), MODEL) for path in orders if path not in inner]
     while pending:
-        path, above, worth = pending.pop()
+        path, above, classes, worth = pending.pop()
         for index, (child, layer, order) in enumerate(orders[path]):
             weakest = max(worth, order, key=_WORTH.index)
+            below = (*classes, layer.base or layer.kind)
             if child in orders and child != path:
-                pending.append((child, (*above, index), weakest))
+                pending.append((child, (*above, index), below, weakest))
             else:
                 at = (*above, index) if weakest else ()
-                yield child, _Place(layer, at, weakest, path in inventory.members)
+                yield child, _Place(layer, at, below, weakest, path in inventory.members)
