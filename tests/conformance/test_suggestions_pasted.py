@@ -31,7 +31,7 @@ from zoo.corpus import ITEMS, digest, expected_of, prefix_of
 from zoo.graphs import save, v1
 from zoo.pairs.build import Built, NotAModelError, start_anew
 from zoo.pairs.cases import case
-from zoo.pairs.verdicts import MISPLACED, REFUSED, SUSPECT, _Judging, _save
+from zoo.pairs.verdicts import LEFT, MISPLACED, REFUSED, SUSPECT, _Judging, _save
 from zoo.variables import inner
 
 import tfckpt
@@ -347,10 +347,13 @@ def test_tf1_with_a_head_of_another_size(tmp_path: Any) -> None:
 # --- PyTorch's names and axes
 
 
-def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
-    rng, width, inner_width = np.random.default_rng(0), 8, 32
-    tensors = {"embeddings.word_embeddings.weight": rng.normal(size=(50, width))}
-    square, wide = (width, width), (inner_width, width)
+WIDTH, INNER = 8, 32
+
+
+def bert() -> dict[str, Any]:
+    """The tensors of a small BERT, as PyTorch has them."""
+    rng = np.random.default_rng(0)
+    square, wide = (WIDTH, WIDTH), (INNER, WIDTH)
     linear = {
         "attention.self.query": square,
         "attention.self.key": square,
@@ -359,17 +362,22 @@ def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
         "intermediate.dense": wide,
         "output.dense": wide[::-1],
     }
+    tensors = {"embeddings.word_embeddings.weight": rng.normal(size=(50, WIDTH))}
     for n in range(3):
         for module, shape in linear.items():
             tensors[f"encoder.layer.{n}.{module}.weight"] = rng.normal(size=shape)
             tensors[f"encoder.layer.{n}.{module}.bias"] = rng.normal(size=shape[:1])
         for module in ("attention.output.LayerNorm", "output.LayerNorm"):
             for word in ("weight", "bias"):
-                tensors[f"encoder.layer.{n}.{module}.{word}"] = rng.normal(size=(width,))
-    tensors = {name: value.astype("float32") for name, value in tensors.items()}
+                tensors[f"encoder.layer.{n}.{module}.{word}"] = rng.normal(size=(WIDTH,))
+    return {name: value.astype("float32") for name, value in tensors.items()}
+
+
+def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
+    tensors = bert()
     save_file(tensors, str(tmp_path / "bert.safetensors"))
     x = inputs = keras.Input((6,), dtype="int32")
-    x = LAYERS.Embedding(50, width, name="word_embeddings")(x)
+    x = LAYERS.Embedding(50, WIDTH, name="word_embeddings")(x)
     ours = {
         "query": "attention.self.query",
         "key": "attention.self.key",
@@ -380,10 +388,10 @@ def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
     }
     for n in range(3):
         for name in ("query", "key", "value", "attention_output"):
-            x = LAYERS.Dense(width, name=f"layer_{n}_{name}")(x)
+            x = LAYERS.Dense(WIDTH, name=f"layer_{n}_{name}")(x)
         x = LAYERS.LayerNormalization(name=f"layer_{n}_attention_output_norm")(x)
-        x = LAYERS.Dense(inner_width, name=f"layer_{n}_intermediate")(x)
-        x = LAYERS.Dense(width, name=f"layer_{n}_output_dense")(x)
+        x = LAYERS.Dense(INNER, name=f"layer_{n}_intermediate")(x)
+        x = LAYERS.Dense(WIDTH, name=f"layer_{n}_output_dense")(x)
         x = LAYERS.LayerNormalization(name=f"layer_{n}_output_norm")(x)
     model = keras.Model(inputs, x)
     pasted(str(tmp_path / "bert.safetensors"), model)
@@ -392,6 +400,32 @@ def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
             kernel, bias = model.get_layer(f"layer_{n}_{name}").weights
             equal([tensors[f"encoder.layer.{n}.{module}.weight"].T], [kernel])
             equal([tensors[f"encoder.layer.{n}.{module}.bias"]], [bias])
+
+
+def test_a_small_bert_of_pytorch_into_keras_attention(flavour: Any, tmp_path: Any) -> None:
+    """What PyTorch has as four layers is one in Keras, with an axis of heads."""
+    tensors, layers = bert(), flavour.layers
+    save_file(tensors, str(tmp_path / "bert.safetensors"))
+    x = inputs = flavour.Input((6,), dtype="int32")
+    x = layers.Embedding(50, WIDTH, name="word_embeddings")(x)
+    for n in range(3):
+        y = layers.MultiHeadAttention(2, WIDTH // 2, name=f"layer_{n}_attention")(x, x)
+        x = layers.LayerNormalization(name=f"layer_{n}_attention_norm")(layers.Add()([x, y]))
+        y = layers.Dense(INNER, name=f"layer_{n}_intermediate")(x)
+        y = layers.Dense(WIDTH, name=f"layer_{n}_output")(y)
+        x = layers.LayerNormalization(name=f"layer_{n}_output_norm")(layers.Add()([x, y]))
+    model = flavour.Model(inputs, x)
+    pasted(str(tmp_path / "bert.safetensors"), model)
+    for n in range(3):
+        found = [np.asarray(inner(v)) for v in model.get_layer(f"layer_{n}_attention").weights]
+        modules = ("self.query", "self.key", "self.value", "output.dense")
+        for at, module in enumerate(modules):
+            name = f"encoder.layer.{n}.attention.{module}"
+            kernel, bias = found[2 * at : 2 * at + 2]
+            np.testing.assert_array_equal(kernel.reshape(WIDTH, WIDTH), tensors[f"{name}.weight"].T)
+            np.testing.assert_array_equal(bias.ravel(), tensors[f"{name}.bias"])
+        dense = model.get_layer(f"layer_{n}_intermediate").weights
+        equal([tensors[f"encoder.layer.{n}.intermediate.dense.weight"].T], dense[:1])
 
 
 def test_a_small_resnet_of_pytorch(tmp_path: Any) -> None:
@@ -426,7 +460,7 @@ def test_a_small_resnet_of_pytorch(tmp_path: Any) -> None:
 # --- models that were edited, each weight of which has values of its own
 
 
-MORE = [pytest.param(range(n, n + 90), marks=pytest.mark.long) for n in range(40, 490, 90)]
+MORE = [pytest.param(range(n, n + 100), marks=pytest.mark.long) for n in range(40, 540, 100)]
 
 
 @pytest.mark.parametrize("starts", [range(40), *MORE])
@@ -441,7 +475,7 @@ def test_no_edit_of_a_model_makes_a_suggestion_wrong(starts: range, tmp_path: An
     assert not found
 
 
-WRONG = (MISPLACED, REFUSED, SUSPECT)
+WRONG = (MISPLACED, LEFT, REFUSED, SUSPECT)
 
 
 def by_suggestion(start: int, flavor: Any) -> str:

@@ -383,6 +383,14 @@ def test_a_head_of_another_size_stays_new():
     assert found.lead == "this policy restores 2 of 4 values; model/head stays new:"
 
 
+def test_a_vocabulary_of_another_size_needs_its_words():
+    stored = weights(model__words={"embeddings": (50, 8)}, model__body=DENSE)
+    live = weights(model__words={"embeddings": (60, 8)}, model__body=DENSE)
+    assert suggested(stored, live) == {"exclude": ["model/words/**"]}
+    lead = suggest(Policy(), *both(stored, live)).lead
+    assert "of model/words/embeddings, an adapt rule with how: vocabulary moves the rows" in lead
+
+
 def test_half_a_head_is_none():
     """Its bias would fit, in a head of as many classes on other features."""
     stored = weights(model__conv=CONV, model__head={"kernel": (20, 5), "bias": (5,)})

@@ -18,7 +18,7 @@ from tfckpt.planning.suggestion.words import last_word, template
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tfckpt.core.inventory import Inventory, Shape
+    from tfckpt.core.inventory import Entry, Inventory, Shape
 
     Axes = tuple[int, ...]
 
@@ -59,6 +59,13 @@ def merges(old: Shape, new: Shape) -> bool:
         return False
     ends = [set(itertools.accumulate(shape, operator.mul)) for shape in (short, long)]
     return max(ends[0], default=0) == max(ends[1]) and ends[0] < ends[1]
+
+
+def is_table_of_words(old: Entry, new: Entry) -> bool:
+    """Whether both are embeddings that differ in their rows alone."""
+    shapes = [entry.shape or () for entry in (old, new)]
+    same = len(shapes[0]) == 2 and shapes[0] != shapes[1] and shapes[0][1:] == shapes[1][1:]
+    return same and last_word(new.name) == "embeddings"
 
 
 def adapting(

@@ -18,7 +18,7 @@ from tfckpt.errors import PolicyError
 from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Candidates, Suggestion
-from tfckpt.planning.suggestion.adapting import adapting
+from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
 from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
@@ -280,6 +280,12 @@ class _Search:
         if weights:
             paths = selectors(weights, self._live.entries.keys() - weights)
             left.append(f"{_listed(paths)} {'stays' if len(paths) == 1 else 'stay'} new")
+        left += [
+            f"of {step.name}, an adapt rule with how: vocabulary moves the rows by their words"
+            for step in plan.errors
+            if step.stored is not None and step.live is not None
+            if is_table_of_words(step.stored, step.live)
+        ][:1]
         if changes.get("optimizer", {}).get("slots") == "reset":
             left.append("the optimizer starts from scratch")
         return better, found, "; ".join(left)
