@@ -351,6 +351,48 @@ def test_the_parts_of_a_layer_are_paired_with_layers_of_a_file_that_knows_none()
     ]
 
 
+PART = {"kernel": (8, 2, 4), "bias": (2, 4)}
+THREE = ("query", "key", "value")
+
+
+def attention(*layers):
+    return weights(
+        **{f"model__{at}__{role}": PART for at in layers for role in THREE}, model__up=DENSE
+    )
+
+
+def test_one_value_for_queries_keys_and_values_is_divided_if_a_person_says_how():
+    fused = {"weight": (24, 8), "bias": (24,)}
+    stored = torch(**{f"h__{n}__qkv": fused for n in range(12)}, up=TORCH)
+    live = attention(*(f"block_{n}" for n in range(12)))
+    found = suggest(Policy(), *both(stored, live))
+    assert found.policy is None
+    ((how, rules),) = found.choices[0].adapt
+    assert how == "its query, key and value follow one another"
+    assert len(rules) == 6  # two to divide, three kernels to transpose, all to reshape
+    decided = suggest(Policy(adapt=rules), *both(stored, live))
+    assert decided.plan.ok
+    went = {(s.source, s.name) for s in decided.plan.assignments}
+    assert {("model/h.7.qkv.bias", f"model/block_7/{role}/bias") for role in THREE} <= went
+
+
+def test_the_order_of_pytorchs_own_attention_is_known():
+    fused = {"in_proj_weight": (24, 8), "in_proj_bias": (24,)}
+    found = suggested(torch(a=fused, up=TORCH), attention("mha"))
+    assert {
+        "how": "split",
+        "checkpoint": "model/a.in_proj_weight",
+        "model": [f"model/mha/{role}/kernel" for role in THREE],
+        "axis": 0,
+    } in found["adapt"]
+
+
+def test_which_of_two_attentions_it_is_is_for_a_person_to_say():
+    fused = {"in_proj_weight": (24, 8), "in_proj_bias": (24,)}
+    stored, live = torch(self=fused, cross=fused, up=TORCH), attention("first", "second")
+    assert suggested(stored, live) is None
+
+
 def test_numbered_blocks_are_one_rule_for_each_kind():
     words = {"query": "q", "key": "k", "value": "v"}
     square = {"weight": (8, 8), "bias": (8,)}

@@ -99,10 +99,10 @@ def adapting(
             found.either_way.extend(turned)
         if transposed if either_way and word == _EITHER_WAY else not either_way:
             rule = {"how": "transpose"} | ({"axes": list(axes)} if len(axes) > 2 else {})
-            found.rules.extend(_rules(turned, live, rule))
+            found.rules.extend(rules_for(turned, live, rule))
             shapes |= {name: (shape, shapes[name][1]) for name, shape in turned.items()}
     merged = {name for name, (old, new) in shapes.items() if merges(old, new)}
-    found.rules.extend(_rules(merged, live, {"how": "reshape"}))
+    found.rules.extend(rules_for(merged, live, {"how": "reshape"}))
     return found
 
 
@@ -110,10 +110,10 @@ def _becomes(old: Shape, new: Shape) -> bool:
     return old == new or merges(old, new)
 
 
-def _rules(
+def rules_for(
     names: Collection[str], live: Inventory, rule: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The rule, for as few selectors as can be."""
+    """The rule for some live values, with as few selectors as can be."""
     others = live.entries.keys() - names
     words = {name.rpartition("/")[2] for name in names}
     if any(other.rpartition("/")[2] in words for other in others):

@@ -58,6 +58,8 @@ def pair(
     stored: Sequence[Unit],
     live: Sequence[Unit],
     matched: Mapping[str, str],
+    restored: Collection[str],
+    *,
     suspects: Collection[str],
     branching: Collection[str],
 ) -> Pairing:
@@ -67,12 +69,15 @@ def pair(
         stored: all layers of the checkpoint, in order.
         live: all layers of the model, in order.
         matched: stored name → live name, of the values that the policy restores already.
+        restored: live names of these values; of a value that is divided there are several.
         suspects: paths of live layers whose order was found to contradict their names.
         branching: paths of those of which an order says nothing.
     """
     names: dict[str, str] = {}
     while True:
-        found = _Matcher(stored, live, {**matched, **names}, suspects, branching).run()
+        taken = {*restored, *names.values()}
+        unsure = {"suspects": suspects, "branching": branching}
+        found = _Matcher(stored, live, {**matched, **names}, taken, **unsure).run()
         if not found.names:
             return dataclasses.replace(found, names=names)
         names |= found.names  # with these, others may be the only ones left
@@ -84,11 +89,12 @@ class _Matcher:
         stored: Sequence[Unit],
         live: Sequence[Unit],
         matched: Mapping[str, str],
+        taken: set[str],
+        *,
         suspects: Collection[str],
         branching: Collection[str],
     ) -> None:
         self._sides = stored, live
-        taken = set(matched.values())
         self._stored = [unit for unit in stored if not matched.keys() & _names(unit)]
         self._live = [unit for unit in live if not taken & _names(unit)]
         self._suspects, self._branching = suspects, branching

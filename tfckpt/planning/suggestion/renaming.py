@@ -109,13 +109,13 @@ def _rules(old: str, new: str) -> Iterator[Rule]:
         heads = ["/".join(part[: len(part) - levels]) for part in parts]
         if all(heads):
             yield f"{heads[0]}/**", f"{heads[1]}/**"
-        yield from _numbered(heads[0] + "/", heads[1] + "/", "(.*)")
+        yield from numbered(heads[0] + "/", heads[1] + "/", "(.*)")
     starts = min(_shared(*parts), *(len(part) - 1 for part in parts))
     if starts:
         tails = ["/".join(part[starts:]) for part in parts]
         yield f"**/{tails[0]}", f"**/{tails[1]}"
     yield from _inside(*parts)
-    yield from _numbered(old, new, "")
+    yield from numbered(old, new, "")
     yield old, new
 
 
@@ -127,7 +127,7 @@ def _inside(old: list[str], new: list[str]) -> Iterator[Rule]:
         yield f"{heads[0]}/**/{old[-1]}", f"{heads[1]}/**/{new[-1]}"
 
 
-def _numbered(old: str, new: str, rest: str) -> Iterator[Rule]:
+def numbered(old: str, new: str, rest: str) -> Iterator[Rule]:
     r"""With ``(\d+)`` in place of the numbers of both names; ``rest`` is a group that follows."""
     numbers = [re.findall(r"\d+", name) for name in (old, new)]
     if not numbers[0] or numbers[0] != numbers[1] or len(numbers[0]) > _MOST_LEVELS:

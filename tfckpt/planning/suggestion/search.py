@@ -19,6 +19,7 @@ from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Candidates, Suggestion
 from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
+from tfckpt.planning.suggestion.fused import fused
 from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
@@ -95,7 +96,8 @@ class _Search:
             return Suggestion({}, gave_up=gave_up)
         changes, plan = self._cast(changes, plan)
         changes, plan = self._with_optimizer(changes, plan)
-        if choices := pairing.choices or self._open(plan) or self._either_way:
+        changes, plan, parts = self._divided(changes, plan)
+        if choices := pairing.choices or self._open(plan) or parts or self._either_way:
             if self._either_way:
                 changes.pop("adapt", None)  # part of the answers
             return Suggestion(changes, choices=choices, gave_up=pairing.gave_up)
@@ -135,11 +137,13 @@ class _Search:
             for side, other in sides
         )
         whose, at = ({e.name: x for x in side for e in x.values.values()} for side in (old, new))
-        matched = {
-            one: other
+        doubtful = {
+            (one, other)
             for one, other in matched.items()
-            if one not in whose or other not in at or not differ(whose[one], at[other])
+            if one in whose and other in at and differ(whose[one], at[other])
         }
+        matched = {one: other for one, other in matched.items() if (one, other) not in doubtful}
+        restored = {s.name for s in base.assignments} - {other for _, other in doubtful}
         suspects = {
             step.name.rpartition("/")[0]
             for step in base.steps
@@ -148,7 +152,7 @@ class _Search:
         branching = self._on_branches(new)
         if not any(unit.kind for unit in old):
             new = [part for unit in new for part in parts(unit)]
-        return pair(old, new, matched, suspects, branching)
+        return pair(old, new, matched, restored, suspects=suspects, branching=branching)
 
     def _on_branches(self, live: Iterable[Unit]) -> set[str]:
         """The layers that may have come in another order before others were added or removed.
@@ -241,6 +245,18 @@ class _Search:
             if not any(step.entry.role in _OF_OPTIMIZERS for step in found.errors):
                 return better, found
         return changes, plan
+
+    def _divided(
+        self, changes: dict[str, Any], plan: Plan
+    ) -> tuple[dict[str, Any], Plan, tuple[Candidates, ...]]:
+        """With what makes three values of one; or that as a choice."""
+        found = fused(plan.errors, self._live)
+        if found is None:
+            return changes, plan, ()
+        better, both = self._better(changes, plan, {"adapt": found.rules})
+        if both is plan or found.certain:
+            return better, both, ()
+        return changes, plan, found.choices()
 
     def _open(self, plan: Plan) -> tuple[Candidates, ...]:
         """What is left on both sides and fits, though nothing says that it is the same."""
