@@ -8,11 +8,13 @@ that are keys of a policy and hold no object make up the policy; all others are 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptError
+from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.private.tensorflow import Trackable
@@ -183,14 +185,19 @@ class _Once(NamedTuple):
         config: what to restore.
         objects: by keyword.
         counter: the save counter; None for a path, of which it is not restored.
+        path: the path; None for a config.
     """
 
     config: Config
     objects: Mapping[str, Any]
     counter: Any = None
+    path: str | None = None
 
     def restore(self) -> RestoreReport:
-        report = restore_first(self.config, self.objects, self.counter).report
+        with contextlib.ExitStack() as stack:
+            if self.path is not None:
+                stack.enter_context(adding_call(PolicyCall.of(self.path, self.objects, None)))
+            report = restore_first(self.config, self.objects, self.counter).report
         warn_of(report)
         return report
 
@@ -213,7 +220,7 @@ def _once(
     if path is not None and _is_checkpoint(path):
         config, objects = _config_of(path, _policy(policy, keys)), _objects(call, model, objects)
         checked(objects)
-        return _Once(config, objects)
+        return _Once(config, objects, path=path)
     if path is not None and not _has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
         raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
@@ -264,7 +271,8 @@ def _checkpoint_name(directory: str) -> str:
     for one in candidates(directory, None, files):
         newest.setdefault(os.path.split(one.prefix)[1].rpartition("-")[0], one.prefix)
     if not newest:
-        raise not_found(directory, files)
+        hint = not_found(directory, files).hint
+        raise CheckpointNotFoundError("there is no checkpoint in it", path=directory, hint=hint)
     if len(newest) > 1:
         message = f"has checkpoints of several names, {shown(sorted(newest))}"
         hint = f"pass one of them instead: {' or '.join(map(repr, newest.values()))}"

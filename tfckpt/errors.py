@@ -86,10 +86,13 @@ class CheckpointError(TfckptError):
         self.path = path
         self.name = name
 
-    def named(self, names: Mapping[str, str]) -> Self:
-        """The same error, with the value's name replaced if ``names`` has another one for it."""
+    def named(self, names: Mapping[str, str], hint: str = "") -> Self:
+        """The same error, with the value's name replaced if ``names`` has another one for it.
+
+        With ``hint`` if it has none.
+        """
         name = names.get(self.name, self.name)
-        return type(self)(self.message, path=self.path, name=name, hint=self.hint)
+        return type(self)(self.message, path=self.path, name=name, hint=self.hint or hint)
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):

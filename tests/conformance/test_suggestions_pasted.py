@@ -63,7 +63,8 @@ def pasted(path: str, model: Any) -> tfckpt.RestoreReport:
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.restore(path, model)
     assert refused.value.suggestion is not None, str(refused.value)
-    lead, _, code = str(refused.value).rpartition(":\n\n")
+    shown = str(refused.value).partition("\n\nin Python:")[0]
+    lead, _, code = shown.rpartition(":\n\n")
     assert lead.split("\n\n")[-1].startswith("this policy restores ")
     return tfckpt.restore(path, model, policy=yaml.safe_load(textwrap.dedent(code)))
 

@@ -54,9 +54,13 @@ def test_a_refusal_ends_with_it_and_has_it_as_a_policy(saved: Any, flavour: Any)
     model = build(flavour, "stem", 5)
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.restore("ckpt-1", model)
-    text = str(refused.value)
-    assert "this policy restores 2 of 4 values; model/head stays new:" in text
-    assert [line.strip() for line in text.splitlines()[-2:]] == list(LINES)
+    report, _, call = str(refused.value).partition("\n\nin Python:\n\n")
+    assert "this policy restores 2 of 4 values; model/head stays new:" in report
+    assert [line.strip() for line in report.splitlines()[-2:]] == list(LINES)
+    untouched = model.get_layer("stem").get_weights()
+    eval(call.strip().replace("…", "model"), {"tfckpt": tfckpt, "model": model})
+    holds(model, saved)
+    model.get_layer("stem").set_weights(untouched)
     tfckpt.restore("ckpt-1", model, policy=refused.value.suggestion)
     holds(model, saved)
 

@@ -94,7 +94,7 @@ def test_warnings_stand_before_what_is_refused_and_rules_that_are_wrong_last():
     assert titles == ["Warnings", "Refused", "Problems"]
     assert text.splitlines()[-2:] == [
         "  policy 'p': exclude: 'model/hed/**' matches nothing",
-        "    → did you mean 'model/head/kernel'?",
+        "    → did you mean 'model/head/**'?",
     ]
 
 

@@ -114,9 +114,10 @@ def test_which_of_two_it_is_is_for_a_person_to_say():
     either = ("model/a", "model/b")
     assert choices(stored, live) == {"model/c": either, "model/d": either}
     text = " ".join(str(suggest(Policy(), *both(stored, live))).split())
-    assert "model/c may be model/a or model/b, or new" in text
-    assert 'if they are the same: rename: [{checkpoint: "model/a/**", model: "model/c/**"}]' in text
-    assert 'if it is new: exclude: ["model/c/**"]' in text
+    assert "model/c, model/d: each may be one of model/a, model/b of the checkpoint, or new" in text
+    rename = 'rename: [{checkpoint: "model/a/**", model: "model/c/**"}]'
+    assert f"if model/c is the checkpoint's model/a: {rename}" in text
+    assert 'if model/c is new: exclude: ["model/c/**"]' in text
 
 
 def test_what_a_person_decided_makes_the_policy_whole():

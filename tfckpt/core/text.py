@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Shape
 
 WIDTH = 80
+FOLD = 5  # longer lists are cut
 _Box = tuple[tuple[int, int], ...]
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _DIGITS = re.compile(r"([0-9]+)")
@@ -78,14 +79,24 @@ def size(nbytes: int) -> str:
     return f"{amount:.1f} {_UNITS[power]}"
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], most: int = FOLD) -> str:
     """The first ``most`` names, and how many more there are.
 
-    >>> listed(["a", "b"], 2), listed(list("abcde"), 2)
+    >>> listed(["a", "b"]), listed(list("abcde"), 2)
     ('a, b', 'a, b and 3 more')
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def folded(lines: Sequence[str], where: str = "") -> list[str]:
+    """The first lines, and how many more there are and ``where``.
+
+    >>> folded(list("abcdefgh"), ": see .report")[-2:]
+    ['e', '… and 3 more: see .report']
+    """
+    more = [f"… and {len(lines) - FOLD:,} more{where}"] if len(lines) > FOLD else []
+    return [*lines[:FOLD], *more]
 
 
 def no_space(needed: int, free: int) -> str:

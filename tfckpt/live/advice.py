@@ -58,8 +58,12 @@ class PolicyCall:
 
     def lines(self, policy: str) -> str:
         """Two lines of Python that restore with a policy, given as a dict."""
-        call_arguments = repr(self.prefix), *self.arguments, "policy=policy"
-        return f"policy = {policy}\ntfckpt.restore({', '.join(call_arguments)})"
+        return f"policy = {policy}\n{self.with_policy('policy')}"
+
+    def with_policy(self, policy: str) -> str:
+        """The call with an expression for the policy."""
+        call_arguments = repr(self.prefix), *self.arguments, f"policy={policy}"
+        return f"tfckpt.restore({', '.join(call_arguments)})"
 
     def by(self, policy: str) -> str:
         """The call with these policy keys, as Python code.
@@ -67,8 +71,7 @@ class PolicyCall:
         >>> print(PolicyCall("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
         `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
         """
-        call_arguments = repr(self.prefix), *self.arguments, f"policy={{{policy}}}"
-        return f"`tfckpt.restore({', '.join(call_arguments)})`"
+        return f"`{self.with_policy(f'{{{policy}}}')}`"
 
 
 @contextlib.contextmanager
@@ -80,11 +83,23 @@ def adding_advice(call: PolicyCall) -> Iterator[None]:
         found = _suggested(error.plan) if isinstance(error, RefusedError) else None
         if isinstance(error, RefusedError) and found is not None:
             text = "\n".join(found.lines(call.lines(found.python)))
-            error.args = (f"nothing was restored\n{render_text(error.plan)}\n\n{text}",)
+            error.args = (f"nothing was restored\n{render_text(error.plan, found)}\n\n{text}",)
         elif isinstance(error, RefusedError) or "policy" in error.hint:
             advice = f"to restore with a policy, call {call.by('…')}"
             error.hint = f"{error.hint}\n  {advice}".strip()
             error.args = (f"{error}\n  {advice}",)
+        raise
+
+
+@contextlib.contextmanager
+def adding_call(call: PolicyCall) -> Iterator[None]:
+    """Add the call that restores by the suggested policy, for callers without a config."""
+    try:
+        yield
+    except RefusedError as error:
+        found = error.plan.suggestion
+        if found is not None and found.policy is not None:
+            error.args = (f"{error}\n\nin Python:\n\n    {call.with_policy(found.whole_python)}",)
         raise
 
 

@@ -48,6 +48,8 @@ def _parts(plan: Plan, above: Sequence[str]) -> Iterator[str]:
     for problem in plan.faults:
         message, hint = problem_of(plan, problem)
         yield f"<p>{escape(message)}{_hint(hint)}</p>"
+    if plan.suggestion is not None:
+        yield f"<pre>{escape(str(plan.suggestion))}</pre>"
 
 
 def _rows(section: Section) -> Iterator[str]:

@@ -17,14 +17,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.text import listed, printable
+from tfckpt.core.text import FOLD, listed, printable
 from tfckpt.errors import RefusedError
 from tfckpt.planning.checks.step import ASSIGNED, SAVE_COUNTER, Severity, Status
 from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.planning.matching.optimizers import is_numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
@@ -162,7 +162,8 @@ class Plan:
     def __str__(self) -> str:
         from tfckpt.planning.report import render_text  # report imports Plan
 
-        return "\n\n".join(filter(None, (render_text(self), str(self.suggestion or ""))))
+        found = self.suggestion
+        return "\n\n".join(filter(None, (render_text(self, found), str(found or ""))))
 
     def __repr__(self) -> str:
         from tfckpt.planning.report import verdict
@@ -281,7 +282,7 @@ class RestoreReport:
         return [*lines, self.replacements] if self.replaced else lines
 
 
-_FEW, _MANY = 3, 10
+_FEW = 3  # in one line
 _OF_MODEL = "not in the checkpoint, unchanged in the model"
 _OF_CHECKPOINT = "in the checkpoint, not used"
 _OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
@@ -353,7 +354,7 @@ def missing(plan: Plan) -> str:
         and step.entry.role is not Role.METRIC
         and step.name != SAVE_COUNTER
     ]
-    return _counted("value", _OF_MODEL, steps, _MANY) if steps else ""
+    return _counted("value", _OF_MODEL, steps, FOLD) if steps else ""
 
 
 def _weights(plan: Plan) -> Iterator[Step]:
@@ -371,8 +372,5 @@ def _layer(name: str) -> str:
 
 def _counted(word: str, what: str, steps: Sequence[Step], most: int = _FEW) -> str:
     plural = "s" * (len(steps) != 1)
-    return f"{len(steps):,} {word}{plural} {what}: {_listed(steps, most)}"
-
-
-def _listed(steps: Iterable[Step], most: int) -> str:
-    return listed([printable(step.entry.name) for step in steps], most)
+    names = listed([printable(step.entry.name) for step in steps], most)
+    return f"{len(steps):,} {word}{plural} {what}: {names}"

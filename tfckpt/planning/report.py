@@ -13,8 +13,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.text import WIDTH, collapse, natural, printable, signature, size, wrap
-from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
+from tfckpt.core.text import (
+    FOLD,
+    WIDTH,
+    collapse,
+    folded,
+    natural,
+    printable,
+    signature,
+    size,
+    wrap,
+)
+from tfckpt.planning.checks.step import ASSIGNED, LEAVING_HINTS, Severity, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
     from tfckpt.errors import Problem
     from tfckpt.planning.checks.step import Step
     from tfckpt.planning.plan import Plan
+    from tfckpt.planning.suggested import Suggestion
 
 _TITLES = {
     Severity.WARN: "Warnings",
@@ -29,9 +40,8 @@ _TITLES = {
     Severity.OK: "Fine",
     Severity.ERROR: "Refused",
 }
-# A refused plan is kept short; another one shows nearly everything.
-_FEW, _GROUPS = 5, 10
-_MANY = 40
+# A refused plan is kept short.
+_GROUPS = {True: 40, False: 10}
 _INDENT = " " * 4
 _FROM = " ← "
 
@@ -86,8 +96,8 @@ class Section(NamedTuple):
 
 def sections(plan: Plan) -> Iterator[Section]:
     """The groups to show; for a refused plan only warnings and errors."""
-    shown = _groups(plan, _MANY if plan.ok else _FEW)
-    most = _MANY if plan.ok else _GROUPS
+    shown = _groups(plan)
+    most = _GROUPS[plan.ok]
     for severity, title in _TITLES.items():
         groups = [group for group in shown if group.severity is severity]
         if groups and (plan.ok or severity in (Severity.WARN, Severity.ERROR)):
@@ -95,8 +105,8 @@ def sections(plan: Plan) -> Iterator[Section]:
             yield Section(severity, title, groups[:most], hidden)
 
 
-def _groups(plan: Plan, most: int) -> list[StepGroup]:
-    """The groups of a plan, with at most ``most`` lines each; those that share a hint adjoin."""
+def _groups(plan: Plan) -> list[StepGroup]:
+    """The groups of a plan, with their first lines; those that share a hint adjoin."""
     alike: dict[tuple[Severity, Status, str, str], list[str]] = {}
     for step in plan.steps:
         texts = _title(step), step.reason, step.hint
@@ -127,9 +137,9 @@ def _groups(plan: Plan, most: int) -> list[StepGroup]:
             reason,
             hint,
             origin,
-            tuple(lines[:most]),
+            tuple(lines[:FOLD]),
             sum(line.count for line in lines),
-            sum(line.count for line in lines[most:]),
+            sum(line.count for line in lines[FOLD:]),
         )
         for (status, reason, hint, origin, severity), lines in ordered
     ]
@@ -174,13 +184,15 @@ def verdict(plan: Plan) -> str:
     return f"refused, {faults:,} error{'s' * (faults != 1)} among {_values(steps)} {source}"
 
 
-def render_text(plan: Plan) -> str:
-    """The report of a plan; ends without a line break."""
-    return "\n".join(row.text for row in rows(plan))
+def render_text(plan: Plan, suggestion: Suggestion | None = None) -> str:
+    """The report of a plan, to be followed by a suggestion; ends without a line break."""
+    return "\n".join(row.text for row in rows(plan, suggestion))
 
 
-def rows(plan: Plan) -> Iterator[ReportRow]:
-    """The lines of the report."""
+def rows(plan: Plan, suggestion: Suggestion | None = None) -> Iterator[ReportRow]:
+    """The lines of the report; no hint contradicts the suggestion."""
+    suggested = suggestion is not None and bool(suggestion.policy or suggestion.choices)
+    dropped = LEAVING_HINTS if suggested else frozenset()
     head, *more = wrap(f"Plan: {verdict(plan)}", "")
     yield ReportRow(head, Severity.OK if plan.ok else Severity.ERROR)
     yield from _plain(more)
@@ -194,18 +206,23 @@ def rows(plan: Plan) -> Iterator[ReportRow]:
         yield ReportRow(section.title, section.severity)
         hint = ""
         for group in section.groups:
-            yield from _group(group, group.hint if group.hint != hint else "")
+            repeated = group.hint == hint or group.hint in dropped
+            yield from _group(group, "" if repeated else group.hint)
             hint = group.hint
         if section.hidden:
             yield ReportRow(f"  … and {section.hidden:,} more for other reasons (--json lists all)")
     if plan.faults:
         yield ReportRow("")
         yield ReportRow("Problems", Severity.ERROR)
-    for problem in plan.faults:
+    for problem in plan.problems:
         message, hint = problem_of(plan, problem)
         yield from _plain(wrap(message, "  "))
-        if hint:
-            yield from _plain(wrap("→ " + hint, _INDENT))
+        yield from _hint("" if suggested else hint)
+    if plan.drift:
+        *_, (_, hint) = drifted = [problem_of(plan, problem) for problem in plan.drift]
+        for line in folded([message for message, _ in drifted], " (--json lists them)"):
+            yield from _plain(wrap(line, "  "))
+        yield from _hint(hint)
 
 
 def problem_of(plan: Plan, problem: Problem) -> tuple[str, str]:
@@ -222,12 +239,15 @@ def _group(group: StepGroup, hint: str) -> Iterator[ReportRow]:
     head, *more = wrap(f"{group.status}  {group.headline}", "  ")
     yield ReportRow(head, group.severity)
     yield from _plain(more)
-    if hint:
-        yield from _plain(wrap("→ " + hint, _INDENT))
+    yield from _hint(hint)
     for line in group.lines:
         yield from _plain(_row(line))
     if group.hidden:
         yield ReportRow(f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)")
+
+
+def _hint(hint: str) -> Iterator[ReportRow]:
+    return _plain(wrap(f"→ {hint}", _INDENT) if hint else ())
 
 
 def _values(count: int) -> str:

@@ -8,16 +8,16 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core.text import WIDTH, printable, wrap
+from tfckpt.core.text import FOLD, WIDTH, listed, printable, wrap
 from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
+from tfckpt.policy import STRICT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfckpt.planning.plan import Plan
     from tfckpt.policy import Policy
 
-_SHOWN = 5
 _PLAIN = re.compile(r"[A-Za-z_]+|0|[1-9][0-9]*")
 
 
@@ -40,24 +40,28 @@ class Candidates(NamedTuple):
     rename: tuple[str, str]
     adapt: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
 
-    @property
-    def question(self) -> str:
-        fits = " or ".join(self.stored[:_SHOWN])
-        return f"{self.live} may be {fits}{'' if self.adapt else ', or new'}: {self.evidence}"
+    def question(self, live: Sequence[str]) -> str:
+        """The question about it and others, ``live``, that have the same candidates."""
+        fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored)}"
+        each, new = ": each" * (len(live) > 1), "" if self.adapt else ", or new"
+        return f"{listed(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
 
-    @property
-    def answers(self) -> list[str]:
-        """Each with what it adds to the policy."""
-        if self.adapt:
-            return [
-                f"if {how}: " + (f"adapt: {_flow(rules)}" if rules else "nothing more")
-                for how, rules in self.adapt
-            ]
-        old, new = map(_flow, self.rename)
-        return [
-            f"if they are the same: rename: [{{checkpoint: {old}, model: {new}}}]",
-            f'if it is new: exclude: ["{self.live}/**"]',
-        ]
+    def answers(self, changes: Mapping[str, Any]) -> list[str]:
+        """Each with what it adds to the policy, which has the ``changes`` already."""
+        old, new = self.rename
+        same, inside = f"{self.live} is the checkpoint's {self.stored[0]}", f"{self.live}/**"
+        ways = self.adapt or (
+            (same, ({"checkpoint": old, "model": new},)),
+            (f"{self.live} is new", (inside,)),
+        )
+        keys = ["adapt"] * len(self.adapt) or ["rename", "exclude"]
+        lines = []
+        for (how, rules), key in zip(ways, keys, strict=True):
+            text = f"{key}: {_flow(rules)}" if rules else "nothing more"
+            if key in changes and rules:
+                text = f"add {', '.join(map(_flow, rules))} to {key}"
+            lines += [f"    → if {how}:", f"        {text}"]
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         old, new = self.rename
@@ -95,12 +99,26 @@ class Suggestion:
         if self.plan is None:
             how = all(choice.adapt for choice in self.choices)
             what = "how values were kept" if how else "which layer is which"
-            return self.gave_up or f"a policy can restore it once you decide {what}:"
+            sure = "; this much is sure:" if self.changes else ":"
+            return self.gave_up or f"a policy can restore it once you decide {what}{sure}"
         live = [s for s in self.plan.steps if s.live is not None and not is_save_counter(s.live)]
         restored = sum(step.status in ASSIGNED for step in live)
         count = f"{restored:,} of {len(live):,} values"
         left = f"; {self.left}" if self.left else ""
+        if self._adds:
+            return f"with this added, the policy restores {count}{left}:"
         return f"this policy restores {count}{left}:"
+
+    @property
+    def _adds(self) -> bool:
+        """Whether somebody wrote a policy that has other rules than the changed ones."""
+        written = self.policy is not None and self.policy.name != STRICT.name
+        return written and any(
+            len(self.changes.get(key, ())) < len(value)
+            if isinstance(value, list)
+            else key not in self.changes
+            for key, value in self._whole.items()
+        )
 
     @cached_property
     def yaml(self) -> str:
@@ -112,6 +130,20 @@ class Suggestion:
         """The changed keys of the policy as a dict."""
         pairs = (f"{json.dumps(key)}: {_python(value)}" for key, value in self.changes.items())
         return f"{{{', '.join(pairs)}}}"
+
+    @property
+    def whole_python(self) -> str:
+        """The whole policy as a dict."""
+        return _python(self._whole) if self._adds else self.python
+
+    @cached_property
+    def _whole(self) -> dict[str, Any]:
+        """The keys of the policy."""
+        if self.policy is None:
+            return {}
+        return self.policy.model_dump(
+            mode="json", by_alias=True, exclude_unset=True, exclude={"name"}
+        )
 
     def __str__(self) -> str:
         return "\n".join(self.lines(self.yaml))
@@ -126,12 +158,15 @@ class Suggestion:
         return [printable(line) for line in found]
 
     def _decisions(self) -> list[str]:
+        alike: dict[tuple[tuple[str, ...], str], list[Candidates]] = {}
+        for choice in self.choices:
+            alike.setdefault((choice.stored, choice.evidence), []).append(choice)
         lines = []
-        for choice in self.choices[:_SHOWN]:
-            lines += wrap(choice.question, "  ")
-        if more := len(self.choices) - _SHOWN:
-            lines += [f"  … and {more:,} more"] * (more > 0)
-        return [*lines, *(f"    → {answer}" for answer in self.choices[0].answers)]
+        for same in list(alike.values())[:FOLD]:
+            lines += wrap(same[0].question([choice.live for choice in same]), "  ")
+        if more := sum(map(len, list(alike.values())[FOLD:])):
+            lines.append(f"  … and {more:,} more")
+        return [*lines, *self.choices[0].answers(self.changes)]
 
 
 def _yaml_lines(changes: Mapping[str, Any]) -> list[str]:

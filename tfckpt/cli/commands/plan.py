@@ -95,7 +95,7 @@ def _print(plan: tfckpt.Plan) -> None:
     from tfckpt.planning.report import rows
 
     console = Console(highlight=False, soft_wrap=True)
-    for row in rows(plan):
+    for row in rows(plan, plan.suggestion):
         text = Text(row.text)
         if row.severity is not None:
             first = len(row.text) - len(row.text.lstrip())

@@ -50,7 +50,6 @@ _WRITERS: dict[str, Callable[..., None]] = {
 _WEIGHTS = ".weights.h5"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,15})([KMG]?)(?:i?B)?")
-_SHOWN = 5
 # Suffixes of formats that convert cannot write; such a name is not taken for a prefix.
 _UNSUPPORTED = frozenset(
     """
@@ -132,7 +131,7 @@ def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
 def _print_names(message: str, names: Sequence[str]) -> None:
     """Print a message with names to standard error, unless there are none."""
     if names:
-        print(f"tfckpt: {message}: {listed(all_printable(names), _SHOWN)}", file=sys.stderr)
+        print(f"tfckpt: {message}: {listed(all_printable(names))}", file=sys.stderr)
 
 
 def _to_weights(arguments: Arguments, source: str, target: str) -> int:

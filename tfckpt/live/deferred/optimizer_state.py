@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from absl import logging
 
 from tfckpt.core.names import MODEL, OPTIMIZER
-from tfckpt.core.text import one_line
+from tfckpt.core.text import listed, one_line
 from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.live.private.tensorflow import deferred, uid, update_id, waits
 from tfckpt.planning import Status
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     Restore = Callable[[str], set[str] | None]
 
-_SHOWN = 3
 _HINT = "To restore all of it, compile the model before the restore, as it was when saved"
 
 
@@ -149,7 +148,7 @@ class _Waiting:
         # Keras 3 wraps it into a loss-scale optimizer later; that one is not waited for.
         missing = sorted(set(self._names) - restored) if restored is not None else []
         if missing:
-            text = f"{len(missing)} values were not restored: {', '.join(missing[:_SHOWN])}"
+            text = f"{len(missing)} values were not restored: {listed(missing)}"
             logging.warning("%s: %s. %s", self._path, text, _HINT)
 
 

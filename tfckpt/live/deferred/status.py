@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfckpt.core.inventory import Role
+from tfckpt.core.text import folded
 from tfckpt.errors import StatusAssertionError
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.planning import Severity, Status
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tfckpt.live.restoring.apply import Undo
     from tfckpt.planning import Plan, RestoreReport, Step
 
-_SHOWN = 10
 _OBJECTS = (Role.ITERATOR, Role.OBJECT)
 
 
@@ -159,13 +159,8 @@ class LoadStatus:
         self._raise(name, outcome, problems)
 
     def _raise(self, name: str, outcome: str, problems: list[str]) -> NoReturn:
-        shown = "\n".join(f"  {problem}" for problem in problems[:_SHOWN])
-        more = len(problems) - _SHOWN
-        raise StatusAssertionError(
-            f"{name} failed on {self.report.path}; {outcome}\n"
-            + shown
-            + (f"\n  … and {more} more: see .report" if more > 0 else "")
-        )
+        head = f"{name} failed on {self.report.path}; {outcome}"
+        raise StatusAssertionError("\n  ".join([head, *folded(problems, ": see .report")]))
 
     def _put_back(self) -> str:
         self._rolled_back = True

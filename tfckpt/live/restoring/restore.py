@@ -15,7 +15,7 @@ from absl import logging
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
-from tfckpt.errors import CheckpointError, RefusedError, RestoreError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
 from tfckpt.live.building import build
 from tfckpt.live.building.initial_values import initial_values
 from tfckpt.live.distribution.agreement import ALONE
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
 
 _SMALL = 64 << 20  # bytes; a larger restore lets Python collect garbage first
+_DAMAGED_HINT = (
+    "nothing was restored; copy the checkpoint again, or restore another one; `tfckpt verify` "
+    "lists everything in it that is damaged"
+)
 _VERIFY_LEVELS = ("none", "checksums", "values")
 
 
@@ -383,4 +387,5 @@ def _ready(
         }
         if error.name not in names:
             raise
-        raise error.named(names) from error
+        damaged = isinstance(error, DamagedCheckpointError)
+        raise error.named(names, _DAMAGED_HINT if damaged else "") from error

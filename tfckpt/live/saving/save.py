@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tfckpt.stored.bundles.bundle import Bundle
     from tfckpt.stored.commits.staging import Staging
 
-_SHOWN = 5
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
@@ -193,7 +192,7 @@ def needed(inventory: Inventory) -> int:
 
 
 def _report_nonfinite(nonfinite: list[str], prefix: str, action: str) -> None:
-    names = listed(nonfinite, _SHOWN)
+    names = listed(nonfinite)
     if action == "refuse":
         raise SaveError(
             f"{prefix}: not saved, because values are NaN or infinite: {names}",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import can_cast, castable
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.step import Severity, Status, Step
+from tfckpt.planning.checks.step import SHAPE_HINT, Severity, Status, Step
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
 from tfckpt.planning.matching.structure import Layers
 from tfckpt.policy.adaptations.operation import Impossible, ValueSpec
@@ -51,10 +51,6 @@ _VOCABULARY_HINT = (
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
 _OPTIMIZERS = frozenset({Role.SLOT, Role.HYPERPARAMETER})
 _EXCLUDE = "exclude it to keep the model's value"
-_SHAPE_HINT = (
-    "exclude it, or set on_shape_mismatch: skip, to keep the model's value; an `adapt` rule may "
-    "make it fit"
-)
 
 
 class Comparison:
@@ -144,7 +140,7 @@ class Comparison:
             reason = f"incompatible tensor with shape {shapes}"
             if self._skip_shapes and not changes:
                 return Severity.WARN, reason, ""
-            return Severity.ERROR, reason, _EXCLUDE if changes else _SHAPE_HINT
+            return Severity.ERROR, reason, _EXCLUDE if changes else SHAPE_HINT
         if adapted.dtype == live.dtype:
             return None
         if live.role is Role.SEED and can_cast(adapted.dtype, live.dtype, "safe"):

@@ -114,6 +114,16 @@ _MATCH_ANYTHING = frozenset(
     {Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED, Role.VOCABULARY}
 )
 _TOPS = 6
+MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
+UNEXPECTED_HINT = (
+    "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
+)
+SHAPE_HINT = (
+    "exclude it, or set on_shape_mismatch: skip, to keep the model's value; an `adapt` rule may "
+    "make it fit"
+)
+# Ways to leave a value out, which is not what to do about one that a suggested policy restores.
+LEAVING_HINTS = frozenset({MISSING_HINT, UNEXPECTED_HINT, SHAPE_HINT})
 SAVE_COUNTER = "save_counter"
 
 
@@ -185,6 +195,7 @@ def _substantial(entry: Entry) -> bool:
 
 def _tops(inventory: Inventory) -> str:
     """The first components of an inventory's names."""
-    tops = sorted({name.partition("/")[0] for name in inventory.entries})
+    entries = inventory.entries.values()
+    tops = sorted({e.name.partition("/")[0] for e in entries if not is_save_counter(e)})
     shown = [f"{top}/…" if top not in inventory.entries else top for top in tops[:_TOPS]]
     return (", ".join(shown) + (" …" if len(tops) > _TOPS else "")) or "nothing"

@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.step import Severity, Status, Step, is_save_counter
+from tfckpt.planning.checks.step import (
+    MISSING_HINT,
+    UNEXPECTED_HINT,
+    Severity,
+    Status,
+    Step,
+    is_save_counter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,10 +37,6 @@ _NOT_SAVED = (
 )
 NO_SUCH_NAME = "the model has nothing with this name"
 _SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
-_MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
-_UNEXPECTED_HINT = (
-    "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
-)
 _ANEW = "optimizer: {slots: reset} resets all of the optimizer's slots"
 _MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
 _LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
@@ -134,7 +137,7 @@ class Unmatched:
             return reason, _MISSING_SLOT_HINT
         else:
             reason = self.seeds.ambiguity(live) or "not in the checkpoint"
-        return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else _MISSING_HINT
+        return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
 
     def unexpected(self, stored: Entry, reason: str, target: str = "") -> Step:
         """The step of an unused stored value; ``reason`` is ``""`` if its name explains it."""
@@ -143,7 +146,7 @@ class Unmatched:
         )
         hint = ""
         if severity is Severity.ERROR:
-            hint = _UNEXPECTED_HINT
+            hint = UNEXPECTED_HINT
             if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
                 why = "the checkpoint has optimizer state, but the model has no optimizer"
                 hint = f"compile the model, or {self._weights_alone}"

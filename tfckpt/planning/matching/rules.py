@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _EVERYTHING = ("**",)
 _SHOWN = 3
+_BELOW = "/**"
 _TELLING = 2  # a variable's name alone is too common
 _NUMBER_OF_OUTPUT = re.compile(r":[0-9]{1,9}\Z")  # `kernel:0`, a tensor name in TensorFlow
 NO_ALIASES: Aliases = MappingProxyType({})
@@ -157,6 +158,8 @@ def did_you_mean(pattern: str, names: Collection[str]) -> str:
     near = [] if pattern.startswith(REGEX) else _below_a_parent(pattern, names)
     if not near:
         near = list(suggest(pattern, names))
+        if pattern.endswith(_BELOW):  # what was meant is as wide as what was written
+            near = [_as_deep(name, pattern) for name in near]
         last = pattern.rpartition("/")[2]
         near.extend(name for name in names if name.rpartition("/")[2] == last)
     shown = list(dict.fromkeys(near))[:_SHOWN]
@@ -177,6 +180,16 @@ def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     if "iterator" not in policy.training_state:
         kept[Role.ITERATOR] = "training_state does not list iterator"
     return reset, kept
+
+
+def _as_deep(name: str, pattern: str) -> str:
+    """The selector for all that is below the same level.
+
+    >>> _as_deep("model/head/kernel", "model/hed/**")
+    'model/head/**'
+    """
+    levels = name.split("/")[:-1][: pattern.count("/")]
+    return "/".join(levels) + _BELOW
 
 
 def _below_a_parent(pattern: str, names: Collection[str]) -> list[str]:

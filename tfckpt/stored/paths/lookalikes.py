@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.nearby import nearby
-from tfckpt.core.text import listed
+from tfckpt.core.text import FOLD, listed
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.io.files import absolute, content, join
 from tfckpt.stored.paths.state_file import read_state
@@ -44,7 +44,6 @@ _ABSENT, _EMPTY = "does not exist", "is empty"
 _PEEK = 1024
 _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
 _PROBED = 20
-_SHOWN = 5
 
 
 class Audience(Enum):
@@ -192,8 +191,8 @@ def shown(names: Sequence[str]) -> str:
     >>> shown(["ckpt-8", "ckpt-9"]), shown(list("abcdefg"))
     ("'ckpt-8', 'ckpt-9'", "'c', 'd', 'e', 'f', 'g' and 2 more")
     """
-    last = list(map(repr, names[-_SHOWN:]))
-    return listed([*last, *names[:-_SHOWN]], _SHOWN)
+    last = list(map(repr, names[-FOLD:]))
+    return listed([*last, *names[:-FOLD]])
 
 
 def _plain(path: str) -> str:
