@@ -85,6 +85,13 @@ def test_quarantine_moves_what_is_damaged_and_nothing_else(runs: Path) -> None:
     assert run("inspect", runs).status == 0
 
 
+def test_a_damaged_state_file_does_not_matter(runs: Path) -> None:
+    (runs / "checkpoint").write_bytes(b"model_checkpoint_path: ")
+    found = document("verify", runs, "--quarantine", status=1)
+    moved = [one["quarantine"] for one in found["checkpoints"]]
+    assert moved == [f"{runs}/quarantine/ckpt-3", f"{runs}/quarantine/ckpt-2", None]
+
+
 def test_a_second_quarantine_overwrites_nothing(runs: Path) -> None:
     files = {file: file.read_bytes() for file in runs.glob("ckpt-2.*")}
     run("verify", runs / "ckpt-2", "--quarantine")

@@ -41,7 +41,7 @@ def quarantine(path: str, files: Files) -> str:
 
 def _leave_out(parent: str, name: str, files: Files) -> None:
     """Take a checkpoint out of the state file, which goes if nothing is left to name."""
-    path = join(parent, STATE_FILE)
+    path, state = join(parent, STATE_FILE), None
     with contextlib.suppress(CheckpointError):  # TensorFlow treats a damaged one as missing
         state = read_state(path, files)
     if state is None:
