@@ -316,12 +316,8 @@ class Saves:
         training, held = moment.training()
         metrics, metadata = moment.metrics or {}, moment.metadata or {}
         about = RecordMetadata(step, moment.epoch, metrics, metadata, training=training)
-        if self._config is not None and self._config.export.weights_h5:
-            if not wait and not self._waits and self._checkpoint._tfckpt.background.busy:
-                return None
-            manager.sync()
-            if self._is_chief():
-                export_weights(self._config, manager, self._objects, metrics)
+        if not self._export(metrics, wait=wait):
+            return None
         with attached(self._checkpoint, held):
             path = manager.save_as(about)
         if path is None:
@@ -332,9 +328,17 @@ class Saves:
         self._triggers.saved(step)
         return path
 
-    def _is_chief(self) -> bool:
-        workers = self._checkpoint._tfckpt.workers()
-        return workers is None or workers.chief
+    def _export(self, metrics: Mapping[str, float], *, wait: bool) -> bool:
+        """Write the weights as ``export`` says; returns whether the save goes on."""
+        if self._config is None or not self._config.export.weights_h5:
+            return True
+        companion = self._checkpoint._tfckpt
+        if companion.background.busy and not (wait or self._waits):
+            return False
+        self.writer.sync()  # the last save may be the best
+        if (workers := companion.workers()) is None or workers.chief:
+            export_weights(self._config, self.writer, self._objects, metrics)
+        return True
 
     @property
     def writer(self) -> CheckpointManager:
