@@ -95,6 +95,7 @@ class _Matcher:
         branching: Collection[str],
     ) -> None:
         self._sides = stored, live
+        self._counts = [Counter(unit.sizes for unit in side) for side in self._sides]
         self._stored = [unit for unit in stored if not matched.keys() & _names(unit)]
         self._live = [unit for unit in live if not taken & _names(unit)]
         self._suspects, self._branching = suspects, branching
@@ -149,7 +150,7 @@ class _Matcher:
 
     def _one_more(self, live: Unit, named: Mapping[str, str]) -> bool:
         """Whether only an order says who it is, and one side has a layer more that could be it."""
-        old, new = (sum(u.sizes == live.sizes for u in side) for side in self._sides)
+        old, new = (count[live.sizes] for count in self._counts)
         return live.path not in named and old != new
 
     def _unordered(self, live: Unit, stored: Unit) -> bool:
