@@ -128,6 +128,15 @@ def test_56_the_newest_checkpoint_is_damaged(run, flavour, told) -> None:
     seen.says("passed over", "ckpt-3", "checksum", "restored .*ckpt-2")
 
 
+def test_the_one_that_was_asked_for_is_damaged(run, flavour, refused) -> None:
+    damage("runs/digits/ckpt-3")
+    flavour.utils.set_random_seed(3)
+    model = digits(flavour)
+    with refused(model, error=tfckpt.DamagedCheckpointError) as seen:
+        tfckpt.restore("runs/digits/ckpt-3", model)
+    seen.says("checksum", "nothing was restored", "restore another one", "tfckpt verify")
+
+
 def test_57_every_checkpoint_is_damaged(run, flavour, refused) -> None:
     for number in (1, 2, 3):
         damage(f"runs/digits/ckpt-{number}")

@@ -174,6 +174,8 @@ def test_what_is_neither_names_both_and_what_is_near(tmp_path) -> None:
         assert "did you mean 'configs/flowers.yaml'?" in said
     shutil.rmtree("runs/digits")
     Path("runs/digits").mkdir()
+    said = refused(absent, "runs/digits", value=value)
+    assert said == "runs/digits: there is no checkpoint in it\n  It is empty."
     Path("runs/digits/best.weights.h5").write_bytes(b"\0")
     assert "Use 'runs/digits/best.weights.h5'" in refused(absent, "runs/digits", value=value)
 

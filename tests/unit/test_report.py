@@ -127,6 +127,22 @@ def test_a_refusal_of_thousands_of_values_is_a_screen():
     assert len(report(Policy(), stored, live).splitlines()) < 30
 
 
+def test_a_long_list_of_what_is_restored_is_folded_after_five():
+    names = [f"model/{chr(200 + i)}/kernel" for i in range(30)]
+    lines = report(Policy(), inventory(*names), inventory(*names)).splitlines()
+    assert sum(line.split()[0] in names for line in lines if line) == 5
+    assert lines[-1].strip() == "… and 25 more like these (--json lists all)"
+
+
+def test_so_is_what_differs_from_a_lock_and_what_to_do_is_not():
+    drift = [Problem(f"lock f.json: model/{n}: other checksum") for n in range(12)]
+    drift[-1] = drift[-1]._replace(hint="write a new lock")
+    text = render_text(Plan("p", "runs/ckpt-1", (), drift=tuple(drift)))
+    assert text.count("other checksum") == 5
+    assert "… and 7 more" in text
+    assert text.splitlines()[-1].strip() == "→ write a new lock"
+
+
 def test_names_are_listed_by_their_numbers():
     names = ["model/vars/2", "model/vars/10", "model/vars/4"]
     text = report(Policy(), inventory(*names), inventory(*names))

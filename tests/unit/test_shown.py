@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -12,6 +13,7 @@ from tfckpt.errors import Problem
 from tfckpt.manager.retention import Decision
 from tfckpt.planning import Plan, RestoreReport, make_plan
 from tfckpt.planning.diff import diff
+from tfckpt.planning.suggested import Suggestion
 from tfckpt.policy import Policy
 
 
@@ -114,6 +116,12 @@ def test_a_notebook_shows_the_plan_with_its_reasons_last():
     assert page.text.index("model/b") < page.text.index("configs/p.yaml:7:14: exclude: 'x'")
     assert "did you mean 'y'?" in page.text
     assert page.text.count("on_missing: warn") == 1
+
+
+def test_a_notebook_shows_what_would_make_a_refused_plan_possible():
+    found = Suggestion({}, gave_up="too <many>")
+    page = replace(REFUSED, suggest=lambda: found)._repr_html_()
+    assert page.endswith("<pre>too &lt;many&gt;</pre></div>")
 
 
 def test_what_is_fine_is_folded():

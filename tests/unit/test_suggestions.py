@@ -497,3 +497,40 @@ def test_a_search_that_is_given_up_says_so():
     many, other = (weights(**{f"model__{x}{n}": SQUARE for n in range(20_000)}) for x in ("a", "b"))
     found = suggest(Policy(), *both(many, other))
     assert str(found) == "no policy was searched for, among more than 60,000 values"
+
+
+def test_no_hint_says_to_leave_what_the_suggestion_restores():
+    plan = make_plan(Policy(), *both(weights(model__a=DENSE), weights(model__b=DENSE)))
+    text = str(dataclasses.replace(plan, suggest=lambda: suggest(Policy(), *both_of_plan(plan))))
+    assert "this policy restores 2 of 2 values" in text
+    assert "exclude it" not in text
+    assert "drop it" not in text
+    assert "allow_empty" not in text
+
+
+def both_of_plan(plan):
+    steps = plan.steps
+    return both([s.stored for s in steps if s.stored], [s.live for s in steps if s.live])
+
+
+def test_rules_that_a_policy_has_already_are_not_shown_as_if_they_replaced_it():
+    stored = inventory(weights(model__a=DENSE, model__h=HEAD, model__x=CONV))
+    live = inventory(weights(model__b=DENSE, model__h={"kernel": (8, 4), "bias": (4,)}))
+    written = Policy(name="mine", exclude_checkpoint=["model/x/**"])
+    found = suggest(written, stored, live)
+    assert str(found).startswith(
+        "with this added, the policy restores 2 of 4 values; model/h stays"
+    )
+    assert "model/x" not in found.yaml
+    names = {}
+    exec(f"policy = {found.whole_python}", names)
+    assert make_plan(load_policy(names["policy"]), stored, live).ok
+
+
+def test_a_rule_for_a_key_that_is_suggested_already_is_an_item_of_it():
+    layers = {f"model__{name}": SQUARE for name in "ab"}
+    stored = weights(**layers, model__old=CONV)
+    live = weights(model__c=SQUARE, model__d=SQUARE, model__new=CONV)
+    text = " ".join(str(suggest(Policy(), *both(stored, live))).split())
+    assert "this much is sure: rename:" in text
+    assert 'add {checkpoint: "model/a/**", model: "model/c/**"} to rename' in text
