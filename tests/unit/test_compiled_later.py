@@ -186,8 +186,9 @@ def test_a_loss_scale_that_keras_adds_then_is_said_to_begin_anew(tmp_path, caplo
     (text,) = warnings(caplog)
     assert text == (
         "optimizer: 4 values were not restored: optimizer/loss_scale/dynamic_scale, "
-        "optimizer/loss_scale/iterations, optimizer/loss_scale/learning_rate. To restore all of "
-        "it, compile the model before the restore, as it was when saved"
+        "optimizer/loss_scale/iterations, optimizer/loss_scale/learning_rate, "
+        "optimizer/loss_scale/step_counter. To restore all of it, compile the model before the "
+        "restore, as it was when saved"
     )
     inner = saved.optimizer.inner_optimizer, later.optimizer.inner_optimizer
     for old, new in zip(*(each.variables for each in inner), strict=True):
