@@ -231,8 +231,9 @@ class Directory:
 
     def _may_be_named(self) -> Callable[[str], bool]:
         """Whether the state file on disk names a checkpoint, as far as it can be read."""
+        path = self._file(STATE_FILE)
         try:
-            state = read_state(self._file(STATE_FILE), self.files)
+            state = None if self.files.is_dir(path) else read_state(path, self.files)
         except CheckpointError:
             return lambda prefix: True
         paths = (state.model_checkpoint_path, *state.all_model_checkpoint_paths) if state else ()
