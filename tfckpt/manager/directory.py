@@ -212,14 +212,16 @@ class Directory:
             kept = [each for each in checkpoints if each.prefix not in {*decision.delete}]
             self.write_state(kept, decision.last_preserved)
             self._unwritten.clear()
+        except SaveError as error:  # a directory or a link, say, which is never replaced
+            logging.warning("there is no state file for TensorFlow's tools: %s", error)
         except OSError as error:
             self._unwritten.add(STATE_FILE)
+            failed = dict.fromkeys(filter(self._may_be_named(), decision.delete), error)
             logging.warning(
                 "could not write the state file `checkpoint` for TensorFlow's tools; the next save "
                 "or `sync` tries again, and what the old one names is kept until then: %s",
                 error,
             )
-            failed = dict.fromkeys(filter(self._may_be_named(), decision.delete), error)
         for prefix in decision.delete:
             if prefix in failed:
                 continue
@@ -231,9 +233,8 @@ class Directory:
 
     def _may_be_named(self) -> Callable[[str], bool]:
         """Whether the state file on disk names a checkpoint, as far as it can be read."""
-        path = self._file(STATE_FILE)
         try:
-            state = None if self.files.is_dir(path) else read_state(path, self.files)
+            state = read_state(self._file(STATE_FILE), self.files)
         except CheckpointError:
             return lambda prefix: True
         paths = (state.model_checkpoint_path, *state.all_model_checkpoint_paths) if state else ()
