@@ -168,3 +168,24 @@ def test_a_layer_changes_places_with_one_without_weights(flavour, tmp_path):
     outputs = layers.Concatenate()([second(layers.ReLU()(inputs)), first(inputs)])
     said = refused(path, flavour.Model(inputs, outputs))
     assert "feeds the layer that model/dense_1 feeds in the checkpoint" in said
+
+
+def test_two_chosen_names_at_one_place_are_two_layers(flavour, tmp_path):
+    """What was first of its class is inside another model now, and the second one is first."""
+    norm = flavour.layers.BatchNormalization
+
+    def model(first, *inside):
+        flavour.backend.clear_session()
+        layers = [flavour.layers.Dense(WIDTH), *inside]  # Keras names and counts the first
+        return flavour.Sequential([flavour.Input((WIDTH,)), *layers, norm(name=first)])
+
+    old = model("batch_normalization_2")
+    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    inner = flavour.Sequential(
+        [flavour.Input((WIDTH,)), norm(name="batch_normalization_2")], name="inner"
+    )
+    new = model("batch_normalization_4", inner)
+    assert (
+        "model/batch_normalization is named 'batch_normalization_4' in the model and "
+        "'batch_normalization_2' in the checkpoint, and both names were chosen"
+    ) in refused(path, new)

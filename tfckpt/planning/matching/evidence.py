@@ -183,7 +183,20 @@ def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dic
             f"{path}/{other.name} in the checkpoint, by its position among the layers of its class"
         )
         reasons |= {each.name: why for each in live if each.base == layer.base}
-    return reasons
+    return _two_names(path, stored, live) | reasons
+
+
+def _two_names(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why it is another one than that at its place: both were named by a user."""
+    given = {layer.name: layer.own_name for layer in stored if layer.base and layer.traits.given}
+    return {
+        layer.name: f"{path}/{layer.name} is named {layer.own_name!r} in the model and "
+        f"{given[layer.name]!r} in the checkpoint, and both names were chosen"
+        for layer in live
+        if layer.base
+        and layer.traits.given
+        and layer.own_name != given.get(layer.name, layer.own_name)
+    }
 
 
 def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
