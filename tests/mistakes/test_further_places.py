@@ -68,10 +68,10 @@ def test_another_checkpoint_name_in_restore_than_in_manager(flavour, told) -> No
     seen.says("'model-1'", "checkpoint_name: model")
 
 
-def test_the_best_one_is_asked_for(run3, model, refused) -> None:
-    with refused(model, error=tfckpt.PolicyError) as seen:
+def test_the_best_one_is_asked_for_by_a_metric_that_none_has(run3, model, refused) -> None:
+    with refused(model, error=tfckpt.CheckpointNotFoundError) as seen:
         tfckpt.restore(restoring("directory: runs/digits, select: best"), model=model)
-    seen.says("select", "expected latest or a checkpoint number", "'best'")
+    seen.says("select: best", "runs/digits", "no checkpoint has the metric 'val_loss'", "loss$")
 
 
 def test_only_the_state_file_was_copied(run, flavour, told) -> None:
