@@ -114,8 +114,14 @@ def test_a_contradiction_names_both_sides(fields: dict[str, Any], words: list[st
         (lambda: Source(path="a", directory="b"), "both `directory` and `path`"),
         (lambda: Source(path="a", select=3), "`path` is one checkpoint"),
         (lambda: Source(path=""), "expected some text"),
-        (lambda: Source(directory="a", select="best"), "expected latest or a checkpoint number"),
-        (lambda: Source(directory="a", select=True), "expected latest or a checkpoint number"),
+        (
+            lambda: Source(directory="a", select="bst"),
+            "expected latest, best or a checkpoint number",
+        ),
+        (
+            lambda: Source(directory="a", select=True),
+            "expected latest, best or a checkpoint number",
+        ),
         (lambda: Source(directory="a", checkpoint_name="a/b"), "is not a plain file name"),
         (lambda: Source(path="a", format="h5"), "format: unknown key"),
         (lambda: Source(average=["a"]), "average: `average` must be a list of at least two"),

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     Words = tuple[str, ...]
     Place = tuple[int, int, int]  # number of the `fit`, epoch, batch
 
-SAID = ("not exact", "is reset", "reads every batch again", "draws other numbers in later epochs")
+SAID = (
+    "not exact",
+    "is reset",
+    "reads every batch again",
+    "draws other numbers in later epochs",
+    "nor a repeated",
+)
 # What the program calls: the arguments of each `fit`.
 FITS: dict[str, tuple[dict[str, int], ...]] = {
     "once": ({"epochs": 3},),

@@ -123,7 +123,10 @@ def record_metadata(metadata: RecordMetadata) -> RecordMetadata:
     """
     step = None if metadata.step is None else _natural("step", metadata.step, _MAX_COUNT)
     epoch = None if metadata.epoch is None else _natural("epoch", metadata.epoch, _MAX_COUNT)
-    metrics = {_text(name): _metric(name, value) for name, value in metadata.metrics.items()}
+    metrics = {
+        _text("the name of a metric", name): _metric(name, value)
+        for name, value in metadata.metrics.items()
+    }
     own = _json("metadata", metadata.metadata)
     if not isinstance(own, dict):
         raise _refused(f"metadata must be a dict, found {metadata.metadata!r}")
@@ -147,7 +150,9 @@ def _json(where: str, value: Any, depth: int = 0) -> Any:
         return float(value)
     if isinstance(value, Mapping):
         return {
-            _encodable(where, _text(key)): _json(f"{where}[{key!r}]", inner, depth + 1)
+            _encodable(where, _text(f"a key of {where}", key)): _json(
+                f"{where}[{key!r}]", inner, depth + 1
+            )
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
@@ -177,9 +182,9 @@ def _natural(argument: str, value: Any, most: int) -> int:
     return number
 
 
-def _text(name: Any) -> str:
+def _text(what: str, name: Any) -> str:
     if not isinstance(name, str):
-        raise _refused(f"a name must be a string, found {name!r}")
+        raise _refused(f"{what} must be a string, found {name!r}")
     return name
 
 
