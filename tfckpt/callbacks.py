@@ -138,12 +138,15 @@ def resume(
             name = str(monitor)
             keep.append({"best": save_best, "monitor": name, "mode": _mode(mode, name)})
     path = os.fspath(directory)
-    manager = {"directory": path, "save": save, "keep": keep, "enable_async": enable_async}
-    if load_best_when_done:
-        manager["load_best_when_done"] = True
     config = {
         "version": 1,
-        "manager": manager,
+        "manager": {
+            "directory": path,
+            "save": save,
+            "keep": keep,
+            "load_best_when_done": load_best_when_done,
+            "enable_async": enable_async,
+        },
         "restore": {
             "directory": path,
             "if_none": "initialize",

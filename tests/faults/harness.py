@@ -6,8 +6,10 @@ and a fault after the last call must not strike.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+import os
 import re
 import shutil
 import signal
@@ -15,15 +17,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faults.injection import Fault, Mode
+import pytest
+from faults.injection import Fault, Mode, build_preload
 from faults.journal import Journal, State
 from faults.power import Loss
 from faults.scenarios import SCENARIOS, directory_of
+from zoo.forkserver import ForkServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from zoo.forkserver import ForkServer
+    from collections.abc import Iterable, Iterator, Sequence
 
 PRELOAD = ("tensorflow", "keras", "tfckpt", "faults.child", "faults.oracle")
 TIMEOUT = 120.0  # seconds for one child
@@ -37,6 +39,17 @@ KINDS = (
 """Every kind of fault, its place left open."""
 KILLS = [kind for kind in KINDS if kind.mode.kills]
 ALL = [name for name in SCENARIOS if name != "recover"]
+
+
+@contextlib.contextmanager
+def below_python(work: Path, preload: Sequence[str]) -> Iterator[ForkServer]:
+    """Children of which every call of libc can be struck; skips where there is no compiler."""
+    library, why = build_preload(work)
+    if library is None:
+        pytest.skip(why)
+    libraries = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD", ""))))
+    with ForkServer(env={"LD_PRELOAD": libraries}, preload=preload) as server:
+        yield server
 
 
 @dataclasses.dataclass(frozen=True)

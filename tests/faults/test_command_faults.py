@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import random
 import shutil
 import signal
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from faults.commands import COMMANDS
-from faults.harness import KINDS, SEED, SHOWN, TIMEOUT, TOGETHER, shape
-from faults.injection import Fault, Mode, build_preload
+from faults.harness import KINDS, SEED, SHOWN, TIMEOUT, TOGETHER, below_python, shape
+from faults.injection import Fault, Mode
 from zoo.forkserver import ForkServer, results
 
 if TYPE_CHECKING:
@@ -158,11 +157,7 @@ def assert_sound(found: Sequence[CommandResult]) -> None:
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandHarness]:
     work = tmp_path_factory.mktemp("faults")
-    library, why = build_preload(work)
-    if library is None:
-        pytest.skip(why)
-    preload = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD", ""))))
-    with ForkServer(env={"LD_PRELOAD": preload}, preload=PRELOAD) as server:
+    with below_python(work, PRELOAD) as server:
         yield CommandHarness(server, work)
 
 

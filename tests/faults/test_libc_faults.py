@@ -8,14 +8,22 @@ there is to see.
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
 import pytest
-from faults.harness import ALL, KILLS, PRELOAD, SEED, Harness, assert_sound, shape, show
-from faults.injection import Mode, build_preload
-from zoo.forkserver import ForkServer
+from faults.harness import (
+    ALL,
+    KILLS,
+    PRELOAD,
+    SEED,
+    Harness,
+    assert_sound,
+    below_python,
+    shape,
+    show,
+)
+from faults.injection import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +32,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     work = tmp_path_factory.mktemp("faults")
-    library, why = build_preload(work)
-    if library is None:
-        pytest.skip(why)
-    preload = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD", ""))))
-    with ForkServer(env={"LD_PRELOAD": preload}, preload=PRELOAD) as server:
+    with below_python(work, PRELOAD) as server:
         yield Harness(server, work, "libc")
 
 

@@ -243,10 +243,18 @@ class Directory:
 
     def run_before(self, step: int | None) -> Committed | None:
         """The checkpoint of a previous run that is kept if a run begins now, at this step."""
+        return run_before(self._with_next(step, {}))
+
+    def would_be_best(self, metrics: Mapping[str, float], monitor: str, mode: str) -> bool:
+        """Whether a save with these metrics would be the best."""
+        saved = self._with_next(None, metrics)
+        return saved[-1] in ranked(saved, 1, monitor, greatest=mode == "max")
+
+    def _with_next(self, step: int | None, metrics: Mapping[str, float]) -> list[Committed]:
+        """The committed checkpoints, and the first one of a run that would begin now."""
         saved = self.saved(self.checkpoints())
         number = saved[-1].order[0] + 1 if saved else 1
-        coming = SavedCheckpoint("", number, 0.0, step, {}, None, run_first=(number, 0))
-        return run_before([*saved, coming])
+        return [*saved, SavedCheckpoint("", number, 0.0, step, metrics, None, None, (number, 0))]
 
     def claim(self) -> int:
         """Lock the directory for this process and recover interrupted saves.

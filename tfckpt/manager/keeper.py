@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -85,13 +84,7 @@ class Keeper:
 
     def is_best(self, metrics: Mapping[str, float]) -> bool:
         """Whether a save with these metrics is the best so far, by the first ``best`` rule."""
-        monitor, mode = self.measure
-        value = metrics.get(monitor, math.nan)
-        found = self._files.best(monitor, mode)
-        if not found or not math.isfinite(value):
-            return math.isfinite(value)
-        best = found[0].metrics[monitor]
-        return value >= best if mode == "max" else value <= best
+        return self._files.would_be_best(metrics, *self.measure)
 
     def described(self, about: RecordMetadata, found: Sequence[Candidate]) -> RecordMetadata:
         """What a record says of a save, with what the rules must know after a restart."""

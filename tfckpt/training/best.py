@@ -36,7 +36,7 @@ def load_best(
             f"load_best_when_done: no checkpoint in {config.directory} has the metric {monitor!r}; "
             "the model keeps the weights that it has"
         )
-    models = {keyword: obj for keyword, obj in objects.items() if is_model(obj)}
+    models = _models(objects)
     roots = collect(models).roots
     source = {
         "directory": config.directory,
@@ -71,7 +71,7 @@ def export_weights(
     which = config.export.weights_h5
     if which is None or (which == "best" and not manager.keeper.is_best(metrics)):
         return
-    models = {keyword: obj for keyword, obj in objects.items() if is_model(obj)}
+    models = _models(objects)
     LOCAL.makedirs(config.directory)
     for keyword, model in models.items():
         of = "" if len(models) == 1 else f".{keyword}"
@@ -81,3 +81,7 @@ def export_weights(
                 model.save_weights(unfinished)
         except (OSError, SaveError) as error:
             logging.warning("%s is not written: %s", path, error)
+
+
+def _models(objects: Mapping[str, Any]) -> dict[str, Any]:
+    return {keyword: obj for keyword, obj in objects.items() if is_model(obj)}

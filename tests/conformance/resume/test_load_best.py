@@ -132,6 +132,19 @@ def test_the_weights_are_exported_beside_the_checkpoints(flavour, tmp_path, whic
     assert not [file for file in tmp_path.iterdir() if ".tmp" in file.name]
 
 
+def test_a_finite_value_is_better_than_an_infinite_one(flavour, tmp_path) -> None:
+    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(1)])
+    keep = [{"best": 1, "monitor": "score", "mode": "max"}]
+    manager = {"directory": str(tmp_path), "keep": keep, "export": {"weights_h5": "best"}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, model)
+    run.save(metrics={"score": float("inf")})
+    model.layers[-1].bias.assign([7.0])
+    assert run.save(metrics={"score": 0.5}) == run.best
+    model.layers[-1].bias.assign([0.0])
+    model.load_weights(tmp_path / "best.weights.h5")
+    np.testing.assert_array_equal(model.layers[-1].bias, [7.0])
+
+
 def test_an_export_that_fails_is_said_and_the_checkpoint_saved(flavour, tmp_path, caplog) -> None:
     model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(1)])
     (tmp_path / "latest.weights.h5").mkdir()

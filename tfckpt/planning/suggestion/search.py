@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import Selector
+from tfckpt.core.text import listed
 from tfckpt.core.topology import interchangeable
 from tfckpt.errors import PolicyError
 from tfckpt.planning.checks.step import Status, is_save_counter
@@ -295,7 +296,8 @@ class _Search:
         weights = {n for n in whole if self._live.entries[n].role is Role.WEIGHT}
         if weights:
             paths = selectors(weights, self._live.entries.keys() - weights)
-            left.append(f"{_listed(paths)} {'stays' if len(paths) == 1 else 'stay'} new")
+            shown = listed([path.removesuffix("/**") for path in paths], 3)
+            left.append(f"{shown} {'stays' if len(paths) == 1 else 'stay'} new")
         left += [
             f"of {step.name}, an adapt rule with how: vocabulary moves the rows by their words"
             for step in plan.errors
@@ -389,9 +391,3 @@ def _unused_selectors(names: set[str], stored: Inventory) -> list[str]:
             found.append(f"re:.*{word}")
             names = names - words
     return found + selectors(names, stored.entries.keys() - names)
-
-
-def _listed(texts: list[str]) -> str:
-    shown = [text.removesuffix("/**") for text in texts[:3]]
-    more = f" and {len(texts) - 3:,} more" if len(texts) > 3 else ""
-    return ", ".join(shown) + more
