@@ -8,57 +8,26 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-import yaml
 from zoo.entries import OPTIMIZER, slots, weights
+from zoo.suggested import (
+    CONV,
+    DENSE,
+    HEAD,
+    SQUARE,
+    TORCH,
+    both,
+    choices,
+    inventory,
+    layer,
+    rename,
+    suggested,
+    torch,
+)
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Traits
+from tfckpt.core.inventory import Entry, Layer, Role, Traits
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
-
-
-def inventory(entries, *layers):
-    """The layers of `model` in order: a name, with a star for an automatic one."""
-    sequences = {"model": tuple(map(layer, layers))} if layers else {}
-    return Inventory("runs/ckpt-1", {entry.name: entry for entry in entries}, sequences)
-
-
-def layer(text):
-    name, star, _ = text.partition("*")
-    return Layer(name, base=name.rstrip("_0123456789") if star else "", kind="dense")
-
-
-CONV = {"kernel": (3, 3, 8, 32), "bias": (32,)}
-DENSE = {"kernel": (20, 32), "bias": (32,)}
-SQUARE = {"kernel": (8, 8), "bias": (8,)}
-HEAD = {"kernel": (8, 3), "bias": (3,)}
-TORCH = {"weight": (32, 20), "bias": (32,)}
-
-
-def both(stored, live):
-    return (s if isinstance(s, Inventory) else inventory(s) for s in (stored, live))
-
-
-def suggested(stored, live):
-    """The keys that are suggested, once they have been seen to work; None for none."""
-    stored, live = both(stored, live)
-    found = suggest(Policy(), stored, live)
-    if found is None or found.policy is None:
-        return None
-    keys = yaml.safe_load(found.yaml)
-    assert make_plan(load_policy(keys), stored, live).ok
-    return keys
-
-
-def choices(stored, live):
-    found = suggest(Policy(), *both(stored, live))
-    assert found is not None
-    assert found.policy is None
-    return {choice.live: choice.stored for choice in found.choices}
-
-
-def rename(*pairs):
-    return {"rename": [{"checkpoint": old, "model": new} for old, new in pairs]}
 
 
 def test_a_plan_that_is_fine_needs_nothing():
@@ -118,6 +87,16 @@ def test_which_of_two_it_is_is_for_a_person_to_say():
     rename = 'rename: [{checkpoint: "model/a/**", model: "model/c/**"}]'
     assert f"if model/c is the checkpoint's model/a: {rename}" in text
     assert 'if model/c is new: exclude: ["model/c/**"]' in text
+
+
+def test_of_many_candidates_a_few_are_shown_and_the_others_counted():
+    stored = weights(**{f"model__x{n}": SQUARE for n in range(9)})
+    found = suggest(Policy(), *both(stored, weights(model__c=SQUARE, model__d=SQUARE)))
+    (first, second) = found.choices
+    assert len(first.stored) == len(second.stored) == 5
+    assert first.to_json()["more"] == second.more == 4
+    text = " ".join(" ".join(found.lines("")).split())
+    assert "each may be one of model/x0, model/x1, model/x2, model/x3, model/x4 and 4 more" in text
 
 
 def test_what_a_person_decided_makes_the_policy_whole():
@@ -253,145 +232,6 @@ def test_the_words_of_tf1():
     assert suggested(stored, live) == rename(
         ("model/net/**/weights", "model/**/kernel"), ("model/net/**/biases", "model/**/bias")
     )
-
-
-def torch(**modules):
-    return [
-        Entry(f"model/{name.replace('__', '.')}.{word}", Role.WEIGHT, "float32", shape, 4)
-        for name, shapes in modules.items()
-        for word, shape in shapes.items()
-    ]
-
-
-TRANSPOSED = [{"model": "**/kernel", "how": "transpose"}]
-
-
-def test_kernels_of_pytorch_are_transposed():
-    pairs = ("model/fc.weight", "model/fc/kernel"), ("model/fc.bias", "model/fc/bias")
-    wanted = {**rename(*pairs), "adapt": TRANSPOSED}
-    assert suggested(torch(fc=TORCH), weights(model__fc=DENSE)) == wanted
-
-
-def test_a_square_kernel_goes_as_the_others_do():
-    square = {"weight": (8, 8), "bias": (8,)}
-    found = suggested(torch(a=TORCH, b=square), weights(model__a=DENSE, model__b=SQUARE))
-    assert found["adapt"] == TRANSPOSED
-
-
-PYTORCH = {"weight": (8, 8), "bias": (8,)}
-
-
-def test_kernels_that_are_all_square_may_be_transposed_or_not():
-    """They would go in either way, and half of the files have them the other way round."""
-    stored, live = torch(fc=PYTORCH), weights(model__fc=SQUARE)
-    assert list(choices(stored, live)) == ["model/fc/kernel"]
-    text = " ".join(str(suggest(Policy(), *both(stored, live))).split())
-    assert "(in, out) in it, as in Keras: nothing more" in text
-    assert 'as in PyTorch: adapt: [{model: "**/kernel", how: transpose}]' in text
-
-
-def test_the_answer_of_how_kernels_were_kept_makes_the_policy_whole():
-    stored, live = torch(a=PYTORCH, b=PYTORCH), weights(model__a=SQUARE, model__b=SQUARE)
-    found = suggest(Policy(adapt=TRANSPOSED), *both(stored, live))
-    assert found.plan.ok
-    assert {len(s.changes) for s in found.plan.assignments if s.name.endswith("kernel")} == {1}
-
-
-def test_kernels_named_as_in_keras_are_as_in_keras():
-    stored, live = weights(model__x=SQUARE), weights(model__y=SQUARE)
-    assert suggested(stored, live) == rename(("model/x/**", "model/y/**"))
-
-
-def test_depthwise_kernels_of_pytorch_have_an_order_of_their_own():
-    stored = torch(a={"weight": (8, 3, 5, 7)}, b={"weight": (8, 1, 5, 7)})
-    live = weights(model__a={"kernel": (5, 7, 3, 8)}, model__b={"depthwise_kernel": (5, 7, 8, 1)})
-    assert suggested(stored, live)["adapt"] == [
-        {"model": "**/kernel", "how": "transpose", "axes": [2, 3, 1, 0]},
-        {"model": "**/depthwise_kernel", "how": "transpose", "axes": [2, 3, 0, 1]},
-    ]
-
-
-HEADS = {"kernel": (20, 4, 8), "bias": (4, 8)}
-
-
-@pytest.mark.parametrize(("stored", "live"), [(DENSE, HEADS), (HEADS, DENSE)])
-def test_an_axis_of_heads_is_merged_or_not(stored, live):
-    found = suggested(
-        weights(model__q=stored, model__up=CONV), weights(model__q=live, model__up=CONV)
-    )
-    assert found == {"adapt": [{"model": "model/q/**", "how": "reshape"}]}
-
-
-def test_axes_that_are_no_neighbors_are_not_merged():
-    stored = weights(model__q={"kernel": (6, 6)}, model__up=CONV)
-    live = weights(model__q={"kernel": (2, 6, 3)}, model__up=CONV)
-    assert suggested(stored, live) == {"exclude": ["model/q/**"]}
-
-
-def test_a_flattened_convolution_is_none():
-    """PyTorch flattens channels first, Keras last."""
-    stored = torch(a={"weight": (8, 12)}, b=TORCH)
-    live = inventory(weights(model__a={"kernel": (3, 4, 8)}, model__b=DENSE), "a", "b")
-    live.sequences["model"] = (Layer("a", kind="conv1d"), Layer("b", kind="dense"))
-    assert suggested(inventory(stored), live)["exclude"] == ["model/a/**"]
-
-
-def test_the_parts_of_a_layer_are_paired_with_layers_of_a_file_that_knows_none():
-    stored = torch(self__q=PYTORCH, self__v=PYTORCH, up=TORCH)
-    part = {"kernel": (8, 2, 4), "bias": (2, 4)}
-    live = inventory(
-        weights(model__mha__query=part, model__mha__value=part, model__up=DENSE), "mha", "up"
-    )
-    found = suggested(inventory(stored), live)
-    assert found["adapt"] == [
-        {"model": "**/kernel", "how": "transpose"},
-        {"model": "model/mha/**", "how": "reshape"},
-    ]
-    assert {"checkpoint": "model/self.q.weight", "model": "model/mha/query/kernel"} in found[
-        "rename"
-    ]
-
-
-PART = {"kernel": (8, 2, 4), "bias": (2, 4)}
-THREE = ("query", "key", "value")
-
-
-def attention(*layers):
-    return weights(
-        **{f"model__{at}__{role}": PART for at in layers for role in THREE}, model__up=DENSE
-    )
-
-
-def test_one_value_for_queries_keys_and_values_is_divided_if_a_person_says_how():
-    fused = {"weight": (24, 8), "bias": (24,)}
-    stored = torch(**{f"h__{n}__qkv": fused for n in range(12)}, up=TORCH)
-    live = attention(*(f"block_{n}" for n in range(12)))
-    found = suggest(Policy(), *both(stored, live))
-    assert found.policy is None
-    ((how, rules),) = found.choices[0].adapt
-    assert how == "its query, key and value follow one another"
-    assert len(rules) == 6  # two to divide, three kernels to transpose, all to reshape
-    decided = suggest(Policy(adapt=rules), *both(stored, live))
-    assert decided.plan.ok
-    went = {(s.source, s.name) for s in decided.plan.assignments}
-    assert {("model/h.7.qkv.bias", f"model/block_7/{role}/bias") for role in THREE} <= went
-
-
-def test_the_order_of_pytorchs_own_attention_is_known():
-    fused = {"in_proj_weight": (24, 8), "in_proj_bias": (24,)}
-    found = suggested(torch(a=fused, up=TORCH), attention("mha"))
-    assert {
-        "how": "split",
-        "checkpoint": "model/a.in_proj_weight",
-        "model": [f"model/mha/{role}/kernel" for role in THREE],
-        "axis": 0,
-    } in found["adapt"]
-
-
-def test_which_of_two_attentions_it_is_is_for_a_person_to_say():
-    fused = {"in_proj_weight": (24, 8), "in_proj_bias": (24,)}
-    stored, live = torch(self=fused, cross=fused, up=TORCH), attention("first", "second")
-    assert suggested(stored, live) is None
 
 
 def test_numbered_blocks_are_one_rule_for_each_kind():

@@ -32,6 +32,7 @@ class Candidates(NamedTuple):
         evidence: what is known of them.
         rename: the rule, as (checkpoint, model), that says that it is the first of them.
         adapt: each way, in words, and the rules that it needs; () where it is open which layer.
+        more: how many others there are; of very many, a few are listed.
     """
 
     live: str
@@ -39,10 +40,12 @@ class Candidates(NamedTuple):
     evidence: str
     rename: tuple[str, str]
     adapt: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
+    more: int = 0
 
     def question(self, live: Sequence[str]) -> str:
         """The question about it and others, ``live``, that have the same candidates."""
-        fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored)}"
+        more = f" and {self.more:,} more" if self.more else ""
+        fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored)}{more}"
         each, new = ": each" * (len(live) > 1), "" if self.adapt else ", or new"
         return f"{listed(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
 
@@ -68,6 +71,7 @@ class Candidates(NamedTuple):
         return {
             "model": self.live,
             "checkpoint": list(self.stored),
+            "more": self.more,
             "evidence": self.evidence,
             "rename": {"checkpoint": old, "model": new},
         }
@@ -158,9 +162,9 @@ class Suggestion:
         return [printable(line) for line in found]
 
     def _decisions(self) -> list[str]:
-        alike: dict[tuple[tuple[str, ...], str], list[Candidates]] = {}
+        alike: dict[tuple[object, ...], list[Candidates]] = {}
         for choice in self.choices:
-            alike.setdefault((choice.stored, choice.evidence), []).append(choice)
+            alike.setdefault((choice.stored, choice.more, choice.evidence), []).append(choice)
         lines = []
         for same in list(alike.values())[:FOLD]:
             lines += wrap(same[0].question([choice.live for choice in same]), "  ")

@@ -76,19 +76,18 @@ def all_in_same_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -
 
 def same_creation_order(kind: str, stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
     """Whether the layers of a class were created in the same order, if known."""
-    old, new = (
-        _creation_order([x for x in side if kind == (x.base or x.kind)]) for side in (stored, live)
-    )
+    old, new = (creation_order(kind, side) for side in (stored, live))
     return not old or not new or len(old) != len(new) or old == new
 
 
-def _creation_order(layers: Sequence[Layer]) -> list[int]:
-    """The rank of each layer of one class in order of creation; empty if unknown.
+def creation_order(kind: str, layers: Sequence[Layer]) -> list[int]:
+    """The rank of each layer of a class in order of creation; empty if unknown.
 
     Layers with names of their own have no number, and say nothing about the others. Equal ranks are
     no order of Keras's: one of the names only looks automatic.
     """
-    numbers = [layer.number for layer in layers if layer.number != -1]
+    of_class = (layer for layer in layers if kind == (layer.base or layer.kind))
+    numbers = [layer.number for layer in of_class if layer.number != -1]
     rank = {number: at for at, number in enumerate(sorted(set(numbers)))}
     return [rank[number] for number in numbers]
 

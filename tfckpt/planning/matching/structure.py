@@ -136,7 +136,8 @@ class Layers:
                 both = self._unnamed.layers(stored_path, live_path), self._live[live_path]
                 # Keras's files list the layers of a class in the model's order, TF1's do not
                 compare = partial(misnamed, self._alike(*pair)) if listed else renumbered
-                counted = _counted(live_path, *both, stored_path == live_path)
+                ordered = listed or stored_path == live_path
+                counted = _counted(live_path, *both, ordered)
                 places = self._changed_places(pair, *both)
                 self._verdicts[pair] = counted | compare(live_path, *both) | places
             elif stored_path in self._unordered:
@@ -213,11 +214,12 @@ def _compare(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[
 
 
 def _counted(
-    path: str, stored: Sequence[Layer], live: Sequence[Layer], same_path: bool
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], ordered: bool
 ) -> dict[str, str]:
     """Layer → why its name is ambiguous, if the file does not store the order of layers.
 
-    ``same_path``: the stored layers were named after the live ones, by order of creation.
+    ``ordered``: within each class the stored layers are in the model's order, as Keras lists them,
+    or were named after the live ones, by order of creation.
     """
     old, new = (Counter(layer.base for layer in layers) for layers in (stored, live))
     numbered = {layer.base for layer in stored if layer.number >= 0}
@@ -229,7 +231,7 @@ def _counted(
                 f"{text} {new[base]} layers of that class in the model and {old[base]} in the "
                 "checkpoint, which does not store their order"
             )
-        elif base in numbered and not same_path and not in_order_of_making(live, base):
+        elif base in numbered and not ordered and not in_order_of_making(live, base):
             reasons[layer.name] = (
                 f"{text} its layers of that class in another order than they were created in, "
                 "and the checkpoint stores only the order of creation"

@@ -8,16 +8,20 @@ has one layer more, nothing between is paired.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.topology import interchangeable
+from tfckpt.planning.matching.evidence import creation_order
 from tfckpt.planning.suggestion.units import ATTRIBUTES, CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.planning.suggestion.units import Unit
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.planning.suggestion.units import Sizes, Unit
 
     Fit = Callable[[Unit, Unit], Mapping[str, str] | None]
 
@@ -44,6 +48,39 @@ def by_order(
     return found
 
 
+def on_branches(stored: Inventory, live: Inventory, units: Sequence[Unit]) -> set[str]:
+    """The live layers that may have come in another order before others were added or removed.
+
+    A record does not say how many layers there were. Those that come in the same order in which
+    they were created, in both, did not.
+    """
+    found: set[str] = set()
+    for path, graph in live.graphs.items():
+        size = stored.sizes.get(path)
+        changed = 1 if size is None else min(abs(size - count) for count in graph.sizes)
+        groups: dict[Sizes, set[str]] = {}
+        below = f"{path}/"
+        for unit in units if changed else ():
+            if unit.path.startswith(below):
+                layer = unit.path[len(below) :].partition("/")[0]
+                groups.setdefault(unit.sizes, set()).add(layer)
+        for names in groups.values():
+            layers = [layer for layer in live.sequences.get(path, ()) if layer.name in names]
+            if not _created_alike({layer.base for layer in layers}, path, stored, live):
+                found |= {f"{path}/{x}" for x in interchangeable(graph.calls, names, changed)}
+    return found
+
+
+def _created_alike(bases: Collection[str], path: str, stored: Inventory, live: Inventory) -> bool:
+    """Whether the one stored sequence with as many layers of that class was created alike."""
+    if len(bases) != 1:
+        return False
+    (base,) = bases
+    new = creation_order(base, live.sequences[path])
+    orders = [creation_order(base, layers) for layers in stored.sequences.values()]
+    return bool(new) and [each for each in orders if len(each) == len(new)] == [new]
+
+
 def _sequences(
     stored: Sequence[Unit], live: Sequence[Unit]
 ) -> Iterator[tuple[list[Unit], list[Unit]]]:
@@ -59,6 +96,27 @@ def _sequences(
             yield ones, others
             continue
         yield from _by_class(ones, others)
+        nested = [(ones, each) for each in _nested(others) if _is_part(each, ones)]
+        nested += [(each, others) for each in _nested(ones) if _is_part(each, others)]
+        if len(nested) == 1:
+            yield from _by_class(*nested[0])
+
+
+def _nested(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    """The layers of each layer that has layers, in their order in it alone."""
+    inside: dict[tuple[int, ...], list[Unit]] = {}
+    for unit in units:
+        for level in range(1, len(unit.at)):
+            own = unit.at[level:], unit.classes[level:]
+            below = dataclasses.replace(unit, at=own[0], classes=own[1])
+            inside.setdefault(unit.at[:level], []).append(below)
+    yield from inside.values()
+
+
+def _is_part(part: Sequence[Unit], whole: Sequence[Unit]) -> bool:
+    """Whether the layers of one model that have automatic names may all be in the other."""
+    unnamed = Counter((unit.classes, unit.sizes) for unit in part if unit.automatic)
+    return bool(unnamed) and unnamed <= Counter((unit.classes, unit.sizes) for unit in whole)
 
 
 def _by_class(

@@ -12,6 +12,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tfckpt.core.text import FOLD
 from tfckpt.planning.suggested import Candidates
 from tfckpt.planning.suggestion.fits import Rivals, fit, sizes_of
 from tfckpt.planning.suggestion.order import by_order
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 _LIKE, _MARGIN = 0.5, 0.1
 _MOST_LEVELS = 20
 _UNKNOWN = "equal shapes, and neither names nor order tell them apart"
-_MOST_SHOWN = 5
 _MOST = 20_000  # comparisons of names among layers that fit alike
 
 
@@ -239,9 +239,10 @@ def candidates(
     rivals, found = Rivals(stored, live), []
     for unit in live:
         if fitting := rivals.of(unit):
-            paths = tuple(each.path for each in fitting[:_MOST_SHOWN])
+            paths = tuple(each.path for each in fitting[:FOLD])
+            more, why = len(fitting) - len(paths), evidence.get(unit.path, _UNKNOWN)
             rule = _rule(fitting[0], unit)
-            found.append(Candidates(unit.path, paths, evidence.get(unit.path, _UNKNOWN), rule))
+            found.append(Candidates(unit.path, paths, why, rule, more=more))
     return tuple(found)
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import Selector
 from tfckpt.core.text import listed
-from tfckpt.core.topology import interchangeable
 from tfckpt.errors import PolicyError
 from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
@@ -22,6 +21,7 @@ from tfckpt.planning.suggested import Candidates, Suggestion
 from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
 from tfckpt.planning.suggestion.fused import fused
 from tfckpt.planning.suggestion.leaving import selectors
+from tfckpt.planning.suggestion.order import on_branches
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.units import Unit, differ, holder_of, nests, parts, units
@@ -29,8 +29,6 @@ from tfckpt.planning.suggestion.words import UNUSED
 from tfckpt.policy.adaptations.operation import OfVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.plan import Plan
     from tfckpt.planning.suggestion.adapting import Adapting
@@ -150,29 +148,10 @@ class _Search:
             for step in base.steps
             if step.status is Status.SUSPECT and step.stored is not None
         }
-        branching = self._on_branches(new)
+        branching = on_branches(self._stored, self._live, new)
         if not any(unit.kind for unit in old):
             new = [part for unit in new for part in parts(unit)]
         return pair(old, new, matched, restored, suspects=suspects, branching=branching)
-
-    def _on_branches(self, live: Iterable[Unit]) -> set[str]:
-        """The layers that may have come in another order before others were added or removed.
-
-        A record does not say how many layers there were.
-        """
-        found: set[str] = set()
-        for path, graph in self._live.graphs.items():
-            size = self._stored.sizes.get(path)
-            changed = 1 if size is None else min(abs(size - count) for count in graph.sizes)
-            groups: dict[Any, set[str]] = {}
-            below = f"{path}/"
-            for unit in live if changed else ():
-                if unit.path.startswith(below):
-                    layer = unit.path[len(below) :].partition("/")[0]
-                    groups.setdefault(unit.sizes, set()).add(layer)
-            for names in groups.values():
-                found |= {f"{path}/{x}" for x in interchangeable(graph.calls, names, changed)}
-        return found
 
     def _placed(self, base: Plan, pairing: Pairing) -> tuple[dict[str, Any], Plan]:
         """By one rule, or by position if that does the same as the pairs, or by several rules."""

@@ -1,0 +1,214 @@
+"""Suggestions for files of TF1 and PyTorch, pasted as people would.
+
+What must come out is read by TensorFlow, or from the arrays that were saved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import save_file
+from zoo.graphs import save, v1
+from zoo.pasted import equal, pasted
+from zoo.variables import inner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LAYERS = keras.layers
+# --- TF1's Saver
+
+
+def slim(scope: str = "net") -> Callable[[], None]:
+    """Layers of TF-Slim, trained by Adam and averaged."""
+
+    def graph() -> None:
+        x = v1.placeholder(tf.float32, (None, 3))
+        for name, width in (("fc1", 4), ("fc2", 5), ("logits", 2)):
+            with v1.variable_scope(f"{scope}/{name}"):
+                kernel = v1.get_variable("weights", (x.shape[-1], width))
+                x = tf.matmul(x, kernel) + v1.get_variable("biases", (width,))
+        step = v1.train.get_or_create_global_step()
+        trained = v1.train.AdamOptimizer().minimize(tf.reduce_sum(x), step)
+        with tf.control_dependencies([trained]):
+            tf.train.ExponentialMovingAverage(0.9).apply(v1.trainable_variables())
+
+    return graph
+
+
+def network(*names: str, units: tuple[int, ...] = (4, 5, 2)) -> Any:
+    layers = [LAYERS.Dense(n, name=name) for n, name in zip(units, names, strict=True)]
+    return keras.Sequential([keras.Input((3,)), *layers])
+
+
+@pytest.mark.parametrize("names", [("fc1", "fc2", "logits"), ("x", "y", "z"), (None, None, None)])
+@pytest.mark.parametrize("version", [v1.train.SaverDef.V1, v1.train.SaverDef.V2])
+@pytest.mark.parametrize("optimizer", [False, True])
+def test_tf1_says_weights_and_biases(names: Any, version: Any, optimizer: bool, tmp_path) -> None:
+    saved = save(tmp_path / "model.ckpt-7", slim(), version=version)
+    model = network(*names)
+    if optimizer:
+        model.compile(keras.optimizers.Adam(), "mse")
+        model.optimizer.build(model.trainable_variables)
+    pasted(saved.path, model)
+    for layer, scope in zip(model.layers, ("fc1", "fc2", "logits"), strict=True):
+        equal((saved.values[f"net/{scope}/{w}"] for w in ("weights", "biases")), layer.weights)
+
+
+def test_tf1_with_a_head_of_another_size(tmp_path: Any) -> None:
+    saved = save(tmp_path / "model.ckpt-7", slim())
+    model = network("fc1", "fc2", "logits", units=(4, 5, 9))
+    report = pasted(saved.path, model)
+    equal((saved.values[f"net/fc2/{w}"] for w in ("weights", "biases")), model.layers[1].weights)
+    assert {s.name for s in report.plan.steps if s.status == "EXCLUDED" and s.name} == {
+        "model/logits/kernel",
+        "model/logits/bias",
+    }
+
+
+# --- PyTorch's names and axes
+
+
+WIDTH, INNER = 8, 32
+
+
+def bert() -> dict[str, Any]:
+    """The tensors of a small BERT, as PyTorch has them."""
+    rng = np.random.default_rng(0)
+    square, wide = (WIDTH, WIDTH), (INNER, WIDTH)
+    linear = {
+        "attention.self.query": square,
+        "attention.self.key": square,
+        "attention.self.value": square,
+        "attention.output.dense": square,
+        "intermediate.dense": wide,
+        "output.dense": wide[::-1],
+    }
+    tensors = {"embeddings.word_embeddings.weight": rng.normal(size=(50, WIDTH))}
+    for n in range(3):
+        for module, shape in linear.items():
+            tensors[f"encoder.layer.{n}.{module}.weight"] = rng.normal(size=shape)
+            tensors[f"encoder.layer.{n}.{module}.bias"] = rng.normal(size=shape[:1])
+        for module in ("attention.output.LayerNorm", "output.LayerNorm"):
+            for word in ("weight", "bias"):
+                tensors[f"encoder.layer.{n}.{module}.{word}"] = rng.normal(size=(WIDTH,))
+    return {name: value.astype("float32") for name, value in tensors.items()}
+
+
+def test_a_small_bert_of_pytorch(tmp_path: Any) -> None:
+    tensors = bert()
+    save_file(tensors, str(tmp_path / "bert.safetensors"))
+    x = inputs = keras.Input((6,), dtype="int32")
+    x = LAYERS.Embedding(50, WIDTH, name="word_embeddings")(x)
+    ours = {
+        "query": "attention.self.query",
+        "key": "attention.self.key",
+        "value": "attention.self.value",
+        "attention_output": "attention.output.dense",
+        "intermediate": "intermediate.dense",
+        "output_dense": "output.dense",
+    }
+    for n in range(3):
+        for name in ("query", "key", "value", "attention_output"):
+            x = LAYERS.Dense(WIDTH, name=f"layer_{n}_{name}")(x)
+        x = LAYERS.LayerNormalization(name=f"layer_{n}_attention_output_norm")(x)
+        x = LAYERS.Dense(INNER, name=f"layer_{n}_intermediate")(x)
+        x = LAYERS.Dense(WIDTH, name=f"layer_{n}_output_dense")(x)
+        x = LAYERS.LayerNormalization(name=f"layer_{n}_output_norm")(x)
+    model = keras.Model(inputs, x)
+    pasted(str(tmp_path / "bert.safetensors"), model)
+    for n in range(3):
+        for name, module in ours.items():
+            kernel, bias = model.get_layer(f"layer_{n}_{name}").weights
+            equal([tensors[f"encoder.layer.{n}.{module}.weight"].T], [kernel])
+            equal([tensors[f"encoder.layer.{n}.{module}.bias"]], [bias])
+
+
+def test_a_small_bert_of_pytorch_into_keras_attention(flavour: Any, tmp_path: Any) -> None:
+    """What PyTorch has as four layers is one in Keras, with an axis of heads."""
+    tensors, layers = bert(), flavour.layers
+    save_file(tensors, str(tmp_path / "bert.safetensors"))
+    x = inputs = flavour.Input((6,), dtype="int32")
+    x = layers.Embedding(50, WIDTH, name="word_embeddings")(x)
+    for n in range(3):
+        y = layers.MultiHeadAttention(2, WIDTH // 2, name=f"layer_{n}_attention")(x, x)
+        x = layers.LayerNormalization(name=f"layer_{n}_attention_norm")(layers.Add()([x, y]))
+        y = layers.Dense(INNER, name=f"layer_{n}_intermediate")(x)
+        y = layers.Dense(WIDTH, name=f"layer_{n}_output")(y)
+        x = layers.LayerNormalization(name=f"layer_{n}_output_norm")(layers.Add()([x, y]))
+    model = flavour.Model(inputs, x)
+    pasted(str(tmp_path / "bert.safetensors"), model)
+    for n in range(3):
+        found = [np.asarray(inner(v)) for v in model.get_layer(f"layer_{n}_attention").weights]
+        modules = ("self.query", "self.key", "self.value", "output.dense")
+        for at, module in enumerate(modules):
+            name = f"encoder.layer.{n}.attention.{module}"
+            kernel, bias = found[2 * at : 2 * at + 2]
+            np.testing.assert_array_equal(kernel.reshape(WIDTH, WIDTH), tensors[f"{name}.weight"].T)
+            np.testing.assert_array_equal(bias.ravel(), tensors[f"{name}.bias"])
+        dense = model.get_layer(f"layer_{n}_intermediate").weights
+        equal([tensors[f"encoder.layer.{n}.intermediate.dense.weight"].T], dense[:1])
+
+
+def test_pytorchs_own_attention_into_keras_attention(flavour: Any, tmp_path: Any) -> None:
+    """It has the kernels of query, key and value as one, (3 × out, in)."""
+    rng, layers = np.random.default_rng(0), flavour.layers
+    shapes = {
+        "attention.in_proj_weight": (3 * WIDTH, WIDTH),
+        "attention.in_proj_bias": (3 * WIDTH,),
+        "attention.out_proj.weight": (WIDTH, WIDTH),
+        "attention.out_proj.bias": (WIDTH,),
+        "up.weight": (INNER, WIDTH),
+        "up.bias": (INNER,),
+    }
+    tensors = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+    path = str(tmp_path / "attention.safetensors")
+    save_file(tensors, path)
+    inputs = flavour.Input((6, WIDTH))
+    attention = layers.MultiHeadAttention(2, WIDTH // 2, name="attention")
+    up = layers.Dense(INNER, name="up")
+    model = flavour.Model(inputs, up(attention(inputs, inputs)))
+    pasted(path, model)
+    found = [np.asarray(inner(variable)) for variable in attention.weights]
+    kernels, biases = (tensors[f"attention.in_proj_{word}"] for word in ("weight", "bias"))
+    for n, (kernel, bias) in enumerate(zip(found[:6:2], found[1:6:2], strict=True)):
+        own = slice(n * WIDTH, (n + 1) * WIDTH)
+        np.testing.assert_array_equal(kernel.reshape(WIDTH, WIDTH), kernels[own].T)
+        np.testing.assert_array_equal(bias.ravel(), biases[own])
+    np.testing.assert_array_equal(
+        found[6].reshape(WIDTH, WIDTH), tensors["attention.out_proj.weight"].T
+    )
+    equal([tensors["up.weight"].T, tensors["up.bias"]], up.weights)
+
+
+def test_a_small_resnet_of_pytorch(tmp_path: Any) -> None:
+    rng, tensors = np.random.default_rng(0), {}
+    widths = {"conv1": (3, 4), "layer1.conv1": (4, 6), "layer1.conv2": (6, 7)}
+    for name, (before, width) in widths.items():
+        norm = name.replace("conv", "bn")
+        tensors[f"{name}.weight"] = rng.normal(size=(width, before, 3, 5))
+        for word in ("weight", "bias", "running_mean", "running_var"):
+            tensors[f"{norm}.{word}"] = rng.normal(size=(width,))
+        tensors[f"{norm}.num_batches_tracked"] = np.array(7)
+    tensors |= {"fc.weight": rng.normal(size=(10, 7)), "fc.bias": rng.normal(size=(10,))}
+    tensors = {n: v.astype("float32") if v.shape else v for n, v in tensors.items()}
+    save_file(tensors, str(tmp_path / "resnet.safetensors"))
+    x = inputs = keras.Input((9, 9, 3))
+    for name, (_, width) in widths.items():
+        own = name.replace(".", "_")
+        x = LAYERS.Conv2D(width, (3, 5), padding="same", use_bias=False, name=own)(x)
+        x = LAYERS.BatchNormalization(name=own.replace("conv", "bn"))(x)
+    model = keras.Model(inputs, LAYERS.Dense(10, name="classifier")(x))
+    pasted(str(tmp_path / "resnet.safetensors"), model)
+    for name in widths:
+        kernel = tensors[f"{name}.weight"].transpose(2, 3, 1, 0)
+        equal([kernel], model.get_layer(name.replace(".", "_")).weights)
+        norm = name.replace("conv", "bn")
+        words = ("weight", "bias", "running_mean", "running_var")
+        found = model.get_layer(norm.replace(".", "_")).weights
+        equal((tensors[f"{norm}.{word}"] for word in words), found)
+    equal([tensors["fc.weight"].T, tensors["fc.bias"]], model.get_layer("classifier").weights)
