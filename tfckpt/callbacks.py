@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfckpt.calls import from_config
 from tfckpt.errors import PolicyError, Problem
+from tfckpt.live.advice import PolicyCall
 from tfckpt.policy import load_config
 from tfckpt.policy.base.messages import did_you_mean, show_value
 from tfckpt.policy.manager import KeepWhereMeasured
@@ -159,7 +160,9 @@ def resume(
         raise _of_arguments(error, save_freq) from None
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
-    return from_config(loaded, model=model).callback(verbose, start_over=start_over)
+    run = from_config(loaded, model=model)
+    run.call = PolicyCall("tfckpt.callbacks.resume", ("model", repr(path)))
+    return run.callback(verbose, start_over=start_over)
 
 
 def _where_measured(config: Config) -> Config:

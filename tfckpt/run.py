@@ -9,6 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfckpt.errors import TfckptError
+from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.variables.variables import as_int
@@ -64,6 +65,7 @@ class Run:
         if "step" in objects:
             check_step(objects["step"])
         self.resumption: Resumption | None = None
+        self.call: PolicyCall | None = None  # with which somebody would pass a policy
         self.fits = Fits()
         self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
@@ -93,7 +95,8 @@ class Run:
     def find(self, fit: int | None = None) -> Restoration:
         """Restore; for a ``fit`` only check what it restores at the saved position."""
         self.checkpoint._tfckpt.background.failure()  # waits; sync raises the error of a save
-        return restore_first(self.config, self._objects, self.checkpoint.save_counter, fit)
+        with adding_call(self.call):
+            return restore_first(self.config, self._objects, self.checkpoint.save_counter, fit)
 
     def restored(self, found: Restoration) -> None:
         """Record what was restored."""

@@ -87,6 +87,21 @@ def test_the_drop_in_shows_two_lines_of_python(saved: Any, flavour: Any) -> None
     holds(model, saved)
 
 
+def test_a_refused_callback_ends_with_the_call_that_takes_it(saved: Any, flavour: Any) -> None:
+    directory, x = "runs/a run", np.ones((8, 4), "float32")
+    saved.compile("sgd", "mse")
+    saved.fit(x, x[:, :3], verbose=0, callbacks=[tfckpt.callbacks.resume(saved, directory)])
+    model = build(flavour, "stem", 5)
+    model.compile("sgd", "mse")
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        model.fit(x, np.ones((8, 5)), callbacks=[tfckpt.callbacks.resume(model, directory)])
+    (call,) = (line.strip() for line in str(refused.value).partition("\n\nin Python:\n\n")[2:])
+    assert call.startswith("tfckpt.callbacks.resume(model, 'runs/a run', policy={")
+    callback = eval(call, {"tfckpt": tfckpt, "model": model})
+    model.fit(x, np.ones((8, 5)), verbose=0, callbacks=[callback])
+    holds(model, saved)
+
+
 def test_plan_ends_with_it(saved: Any, flavour: Any) -> None:
     Path("c.yaml").write_text("version: 1\nrestore: {path: ckpt-1}\n")
     ended = command_line.run("plan", "c.yaml", "--model", "script:build")

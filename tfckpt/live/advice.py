@@ -42,9 +42,9 @@ _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
 @dataclasses.dataclass(frozen=True)
 class PolicyCall:
-    """The call that restores the same checkpoint into the same objects with a policy."""
+    """The call that restores the same into the same objects with a policy."""
 
-    prefix: str
+    function: str
     arguments: tuple[str, ...]
 
     @classmethod
@@ -54,7 +54,7 @@ class PolicyCall:
         # The children of a root that is not a model have the same names as keywords.
         below = [] if root is None or model else tf.train.TrackableView.children(root)
         keywords = (f"{keyword}=…" for keyword in (*objects, *below) if keyword != SAVE_COUNTER)
-        return cls(prefix, (*model, *keywords))
+        return cls("tfckpt.restore", (repr(prefix), *model, *keywords))
 
     def lines(self, policy: str) -> str:
         """Two lines of Python that restore with a policy, given as a dict."""
@@ -62,13 +62,13 @@ class PolicyCall:
 
     def with_policy(self, policy: str) -> str:
         """The call with an expression for the policy."""
-        call_arguments = repr(self.prefix), *self.arguments, f"policy={policy}"
-        return f"tfckpt.restore({', '.join(call_arguments)})"
+        return f"{self.function}({', '.join([*self.arguments, f'policy={policy}'])})"
 
     def by(self, policy: str) -> str:
         """The call with these policy keys, as Python code.
 
-        >>> print(PolicyCall("runs/ckpt-3", ("model=…",)).by('"exclude": ["model/head/**"]'))
+        >>> call = PolicyCall("tfckpt.restore", ("'runs/ckpt-3'", "model=…"))
+        >>> print(call.by('"exclude": ["model/head/**"]'))
         `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
         """
         return f"`{self.with_policy(f'{{{policy}}}')}`"
@@ -92,13 +92,13 @@ def adding_advice(call: PolicyCall) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def adding_call(call: PolicyCall) -> Iterator[None]:
+def adding_call(call: PolicyCall | None) -> Iterator[None]:
     """Add the call that restores by the suggested policy, for callers without a config."""
     try:
         yield
     except RefusedError as error:
         found = error.plan.suggestion
-        if found is not None and found.policy is not None:
+        if call is not None and found is not None and found.policy is not None:
             error.args = (f"{error}\n\nin Python:\n\n    {call.with_policy(found.whole_python)}",)
         raise
 
