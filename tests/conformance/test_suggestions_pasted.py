@@ -241,6 +241,46 @@ def test_a_layer_moves_from_an_attribute_into_a_list(tmp_path: Any) -> None:
     equal(first.body.weights, second.body.weights)
 
 
+# --- recurrent layers and random ones under other names
+
+
+def recurrent(k: Any, name: str, *, stateful: bool) -> Any:
+    """Two cells with seeds of their own, in Keras 3, and a Dropout."""
+    lstm = k.layers.LSTM(4, stateful=stateful, dropout=0.1)
+    layers = [
+        k.layers.Dropout(0.2, name=f"{name}_dropout", seed=len(name)),
+        k.layers.Bidirectional(lstm, name=name),
+        k.layers.Dense(2, name="out"),
+    ]
+    return k.Sequential([k.Input((5, 3), batch_size=2), *layers])
+
+
+@pytest.mark.parametrize("match", [{}, {"match": "structure"}])
+@pytest.mark.parametrize("how", ["tfckpt", ".weights.h5"])
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_renamed_recurrent_layer_keeps_its_seeds(
+    match: Any, how: str, stateful: bool, flavour: Any, tmp_path: Any
+) -> None:
+    saved = recurrent(flavour, "encoder", stateful=stateful)
+    saved(np.ones((2, 5, 3), "float32"), training=True)  # seeds and states move
+    path = str(tmp_path / f"saved{how}")
+    if how == "tfckpt":
+        path = tfckpt.Checkpoint(model=saved).write(path)
+    else:
+        saved.save_weights(path)
+    model = recurrent(flavour, "body", stateful=stateful)
+    if match:
+        dropout = {"checkpoint": "seed/encoder_dropout", "model": "seed/body_dropout"}
+        renamed = how == "tfckpt" and flavour is keras
+        rename = {"rename": [dropout]} if renamed else {}  # the position of its seed is unknown
+        tfckpt.restore(path, model, policy={**match, **rename})
+    else:
+        pasted(path, model)
+    equal((inner(each) for each in saved.weights), model.weights)
+    if how == "tfckpt" and flavour is keras:
+        equal((variable.numpy() for variable in saved.variables), model.variables)
+
+
 # --- models that were edited, each weight of which has values of its own
 
 

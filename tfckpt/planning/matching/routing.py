@@ -19,8 +19,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.inventory import rebased
+from tfckpt.core.inventory import Role, rebased
 from tfckpt.core.optimizer_names import slot_head, slot_tail
+from tfckpt.planning.matching.seeds import layer_of, seed_of
 from tfckpt.planning.matching.structure import Positions
 
 if TYPE_CHECKING:
@@ -266,9 +267,16 @@ class Router:
                 return (_Aim(None, conflicts=_ANOTHER.format(max(above, key=len))),)
             live_name, unnamed = self._unnamed.resolve(name, other or name)
             return (_Aim(live_name, unnamed=unnamed),)
-        target = self._positions.target(name)
+        target = self._placed(name)
         rule = "" if target == name else "match: structure, by position"
         return (_Aim(target and self._unnamed.orders.resolve(name, target), rule),)
+
+    def _placed(self, name: str) -> str | None:
+        """The live name at the same position; a seed goes with its layer."""
+        if self._stored.entries[name].role is not Role.SEED:
+            return self._positions.target(name)
+        layer = self._positions.target(layer_of(name))
+        return name if layer is None else seed_of(layer)
 
     def _resolved(self, name: str, aim: _Aim) -> _Aim:
         target, unnamed = self._unnamed.resolve(name, aim.target or "")

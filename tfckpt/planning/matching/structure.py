@@ -333,29 +333,54 @@ def _around(layers: Sequence[Layer], position: int) -> str:
 
 
 class Positions:
-    """Stored name → live name by the positions of layers, whatever their names."""
+    """Stored name → live name by the positions of layers, whatever their names.
+
+    In a file that only orders the layers of each class, by the position in the class.
+    """
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._by_class = stored.unordered & stored.listed
+        self._unknown = stored.unordered - stored.listed
         self._at = {
-            path: {layer.name: index for index, layer in enumerate(layers)}
+            path: _places(layers, by_class=path in self._by_class)
             for path, layers in stored.sequences.items()
         }
-        self._unordered = stored.unordered
         self._live = live.sequences
+        self._found: dict[tuple[str, bool], dict[tuple[str, int], str]] = {}
 
     def target(self, name: str) -> str | None:
         """The live name at the same position; None if the model has no such position."""
         live_path = stored_path = ""
         for component in name.split("/"):
-            live_component = component
-            if stored_path in self._unordered and live_path in self._live:
-                return None
+            live_component: str | None = component
             if stored_path in self._at and live_path in self._live:
-                index = self._at[stored_path].get(component)
-                if index is not None:
-                    if index >= len(self._live[live_path]):
+                if stored_path in self._unknown:
+                    return None
+                place = self._at[stored_path].get(component)
+                if place is not None:
+                    live_component = self._layers(live_path, stored_path).get(place)
+                    if live_component is None:
                         return None
-                    live_component = self._live[live_path][index].name
             stored_path = f"{stored_path}/{component}" if stored_path else component
-            live_path = f"{live_path}/{live_component}" if live_path else live_component
+            live_path = f"{live_path}/{live_component}" if live_path else live_component or ""
         return live_path
+
+    def _layers(self, live_path: str, stored_path: str) -> Mapping[tuple[str, int], str]:
+        """Place → live layer, with places as in the stored sequence."""
+        by_class = stored_path in self._by_class
+        key = live_path, by_class
+        if key not in self._found:
+            places = _places(self._live[live_path], by_class=by_class)
+            self._found[key] = {place: layer for layer, place in places.items()}
+        return self._found[key]
+
+
+def _places(layers: Sequence[Layer], *, by_class: bool) -> dict[str, tuple[str, int]]:
+    """Layer → its class, if it counts, and its position."""
+    counts: Counter[str] = Counter()
+    places = {}
+    for layer in layers:
+        kind = layer.kind if by_class else ""
+        places[layer.name] = kind, counts[kind]
+        counts[kind] += 1
+    return places

@@ -24,6 +24,7 @@ from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.order import on_branches
 from tfckpt.planning.suggestion.pairing import candidates, pair
 from tfckpt.planning.suggestion.renaming import rename_rules
+from tfckpt.planning.suggestion.seeds import paired_seeds
 from tfckpt.planning.suggestion.units import Unit, differ, holder_of, nests, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
 from tfckpt.policy.adaptations.operation import OfVariable
@@ -159,7 +160,8 @@ class _Search:
             return {}, base
         done = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
         done = {old: new for old, new in done.items() if pairing.names.get(old, new) == new}
-        wanted = {**done, **pairing.names, **self._seeds(base)}
+        wanted = {**done, **pairing.names}
+        wanted |= self._seeds(base, wanted)
         names = rename_rules(wanted, self._stored.entries, self._live.entries, done)
         if names is None or len(names) > 1:
             by_position = {"match": "structure"}
@@ -184,15 +186,15 @@ class _Search:
     def _is_adapted(self, name: str) -> bool:
         return any(selector.matches(name) for selector in self._adapted)
 
-    def _seeds(self, base: Plan) -> dict[str, str]:
-        """Stored seed → live seed, of the layer of the same name, if it is the only one."""
-        found: dict[str, tuple[list[str], list[str]]] = {}
-        for step in base.steps:
-            if step.entry.role is Role.SEED and step.status in (Status.MISSING, Status.UNEXPECTED):
-                name = step.name or step.source
-                layer = name.rpartition("/")[2]
-                found.setdefault(layer, ([], []))[step.live is not None].append(name)
-        return {old[0]: new[0] for old, new in found.values() if len(old) == len(new) == 1}
+    def _seeds(self, base: Plan, weights: Mapping[str, str]) -> dict[str, str]:
+        """Stored seed → live seed, of those that are left."""
+        left = [
+            step.name or step.source
+            for step in base.steps
+            if step.entry.role is Role.SEED and step.status in (Status.MISSING, Status.UNEXPECTED)
+        ]
+        old, new = ([x for x in left if x in side.entries] for side in (self._stored, self._live))
+        return paired_seeds(old, new, weights)
 
     def _cast(self, changes: dict[str, Any], plan: Plan) -> tuple[dict[str, Any], Plan]:
         casts = any(
