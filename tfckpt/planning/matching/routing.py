@@ -273,7 +273,8 @@ class Router:
 
     def _placed(self, name: str) -> str | None:
         """The live name at the same position; a seed goes with its layer."""
-        if self._stored.entries[name].role is not Role.SEED:
+        entry = self._stored.entries.get(name)  # None for a slot's variable that is not stored
+        if entry is None or entry.role is not Role.SEED:
             return self._positions.target(name)
         layer = self._positions.target(layer_of(name))
         return name if layer is None else seed_of(layer)
