@@ -320,6 +320,12 @@ def test_the_policy_keeps_what_it_says():
     assert found.policy.exclude_checkpoint == ("model/top/**",)
 
 
+def test_what_a_rule_of_the_policy_sends_nowhere_is_not_asked_about():
+    policy = load_policy({"rename": [{"checkpoint": "model/a/**", "model": "model/b/**"}]})
+    sides = weights(model__a=SQUARE, model__c=HEAD)
+    assert suggest(policy, *both(sides, sides)) is None
+
+
 def test_another_model_is_refused_without_a_guess():
     stored = weights(model__conv1={"kernel": (3, 3, 1, 8), "bias": (8,)}, model__conv2=CONV)
     live = weights(model__dense=DENSE, model__head={"kernel": (32, 5), "bias": (5,)})

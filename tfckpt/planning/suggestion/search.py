@@ -243,7 +243,12 @@ class _Search:
     def _open(self, plan: Plan) -> tuple[Candidates, ...]:
         """What is left on both sides and fits, though nothing says that it is the same."""
         left: tuple[dict[str, dict[str, Entry]], ...] = ({}, {})
+        lone = [step for step in plan.errors if step.stored is None or step.live is None]
+        # on both sides, and yet without a counterpart: a rule of the policy keeps them apart
+        apart = {s.name for s in lone if s.live} & {s.source for s in lone if s.stored}
         for step in plan.errors:
+            if (step.name or step.source) in apart:
+                continue
             for entry, side in zip((step.stored, step.live), left, strict=True):
                 if entry is not None and entry.role is Role.WEIGHT:
                     path = holder_of(entry.name)
