@@ -3,7 +3,7 @@
 ::
 
     TfckptError
-    ├── NotInstalledError (ImportError)       TensorFlow or Keras is missing, too old, too new
+    ├── NotInstalledError (ImportError)       a package is missing, too old, too new
     ├── PolicyError (ValueError)              a policy or config file is invalid
     ├── NamingError (ValueError)              a keyword argument of a checkpoint cannot be used
     ├── UntrackedError (ValueError)           an object cannot be saved in a checkpoint
@@ -43,7 +43,10 @@ class TfckptError(Exception):
 
 
 class NotInstalledError(TfckptError, ImportError):
-    """TensorFlow or Keras is missing, too old or too new; the hint says what to install."""
+    """TensorFlow, Keras or what a remote path needs is missing, too old or too new.
+
+    The hint says what to install.
+    """
 
 
 class Problem(NamedTuple):

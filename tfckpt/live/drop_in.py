@@ -29,8 +29,8 @@ from tfckpt.live.deferred.optimizer_state import hold_optimizers, optimizers_to_
 from tfckpt.live.deferred.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.deferred.tf_bindings import bind
 from tfckpt.live.distribution.agreement import Restoring
+from tfckpt.live.io.local_copies import readable
 from tfckpt.live.io.tf_errors import also
-from tfckpt.live.io.tf_paths import readable
 from tfckpt.live.io.tf_restore import not_taken
 from tfckpt.live.objects.thread_lock import assigning
 from tfckpt.live.restoring.restore import Choice, carry_out, permitted, prepare
@@ -152,11 +152,13 @@ def _plain(
         step.stored for step in assignments if step.stored and step.stored.shape is None
     ]
     prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
+    steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
+    path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
+    stored = path, prepared.stored.values, synchronous(options)
     undo = carry_out(prepared, workers, keep_all=True, objects=False)
-    restored = [s.name for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
+    restored = [step.name for step in steps]
     others = live.keys() - set(restored)
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))
-    stored = readable(prepared.stored.prefix), prepared.stored.values, synchronous(options)
     with _assigned_by_tensorflow(undo, prepared.stored.prefix):
         later = restore_rest(partial(bind, companion.saver, *stored), live, restored)
         workers.done()

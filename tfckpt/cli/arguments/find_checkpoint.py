@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.text import printable
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.stored.io.files import LOCAL, join
+from tfckpt.stored.io.file_systems import choose_files
+from tfckpt.stored.io.files import join
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.stored.paths.wrong_paths import SAVED_MODELS
 
@@ -76,12 +77,14 @@ def is_checkpoint(path: str) -> bool:
 
 
 def files_of(path: str) -> Files:
-    """The file system of a path; TensorFlow is imported only for a remote one."""
-    if "://" not in path:
-        return LOCAL
-    from tfckpt.live.io import remote_files
+    """The file system of a path; TensorFlow is imported only for one of its own."""
+    return choose_files(path, _of_tensorflow)
 
-    return remote_files.files_of(path)
+
+def _of_tensorflow(scheme: str) -> Files | None:
+    from tfckpt.live.io.remote_files import of_tensorflow
+
+    return of_tensorflow(scheme)
 
 
 def print_rejected(found: FoundCheckpoint) -> None:

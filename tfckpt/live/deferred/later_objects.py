@@ -17,7 +17,7 @@ from absl import logging
 from tfckpt.core.names import escaped
 from tfckpt.live.deferred.may_come import is_tensor, restore_rest
 from tfckpt.live.deferred.tf_bindings import bind_some
-from tfckpt.live.io.tf_paths import readable
+from tfckpt.live.io.local_copies import readable
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.private.tensorflow import restore_id, was_updated
@@ -87,8 +87,9 @@ class DeferredObjects:
             return None
         live = prepared.live.variables
         given = (([keyword], obj) for keyword, obj in self.objects.items())
-        stored = readable(self._prefix), prepared.stored.values, synchronous(self._options)
         steps = [s for s in prepared.plan.assignments if is_variable(live[s.name]) and is_tensor(s)]
+        path = readable(self._prefix, without=[s.stored.key for s in steps if s.stored])
+        stored = path, prepared.stored.values, synchronous(self._options)
         restored = [(edges(s.stored.key), raw(live[s.name])) for s in steps if s.stored]
 
         def read() -> Any:

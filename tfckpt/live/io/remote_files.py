@@ -1,4 +1,4 @@
-"""Remote files through ``tf.io.gfile``: every file system that TensorFlow supports, as ``gs://…``.
+"""Remote files through ``tf.io.gfile``: every file system that TensorFlow has, as ``gs://…``.
 
 The interface is that of the local file system, with the same errors: TensorFlow's become
 :class:`OSError`, so readers do not depend on where they read. Some guarantees are weaker: there is
@@ -23,7 +23,8 @@ import tensorflow as tf
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.live.private.runtime import renames_at_once
-from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, Handle, temporary
+from tfckpt.stored.io.file_systems import choose_files
+from tfckpt.stored.io.files import LOCAL, Files, Handle, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +52,12 @@ def files_of(path: str, *, durable: bool = True) -> Files:
     >>> type(files_of("gs://bucket/run")).__name__, type(files_of("runs/flowers")).__name__
     ('RemoteFiles', 'LocalFiles')
     """
-    if "://" in path:
-        return REMOTE
-    return LOCAL if durable else SCRATCH
+    return choose_files(path, of_tensorflow, durable=durable)
+
+
+def of_tensorflow(scheme: str) -> Files | None:
+    """TensorFlow's file system for a scheme, None if it has none."""
+    return REMOTE if scheme in tf.io.gfile.get_registered_schemes() else None
 
 
 class RemoteHandle(Handle):

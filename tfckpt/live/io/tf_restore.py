@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.errors import RestoreError
-from tfckpt.live.io.tf_paths import readable
+from tfckpt.live.io.local_copies import readable_part
 from tfckpt.live.private.tensorflow import restore_serialized, serialize
 from tfckpt.stored.graphs.keys import edges
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 def restore_objects(prefix: str, objects: Mapping[str, Any]) -> None:
     """Restore each object (checkpoint key → live object) from the state under its key."""
-    for key, obj in objects.items():
-        chain = obj
-        for edge in reversed(edges(key)):
-            holder = tf.train.Checkpoint()
-            setattr(holder, edge, chain)
-            chain = holder
-        chain.read(readable(prefix)).assert_existing_objects_matched().expect_partial()
+    with readable_part(prefix, objects) as path:
+        for key, obj in objects.items():
+            chain = obj
+            for edge in reversed(edges(key)):
+                holder = tf.train.Checkpoint()
+                setattr(holder, edge, chain)
+                chain = holder
+            chain.read(path).assert_existing_objects_matched().expect_partial()
 
 
 @contextlib.contextmanager

@@ -153,7 +153,8 @@ def write(
         if nonfinite:
             _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
         if metadata.sequence is not None:
-            save_options.files.write_atomic(staging.inner + record_file.OUT_OF_ORDER, b"")
+            mark = staging.inner + record_file.OUT_OF_ORDER
+            save_options.files.write_atomic(mark, record_file.OUT_OF_ORDER_CONTENT)
         return nonfinite
 
     def describe(

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
+from tfckpt.live.io.local_copies import writable
 from tfckpt.live.private.runtime import dtype_and_shape, memory_of
 from tfckpt.stored.bundles.bundle import data_path, index_path
 from tfckpt.stored.bundles.writing.parallel_write import (
@@ -60,7 +61,8 @@ def write_files(
     files, tensors = save_options.files, snapshot.tensors
     prefix, taken = staging.inner, staging.shard_counts
     if snapshot.others:
-        snapshot.write_others(prefix, options if tensors else _in_other_shards(options, taken))
+        with writable(prefix, files) as path:
+            snapshot.write_others(path, options if tensors else _in_other_shards(options, taken))
         _sync_all(prefix, files)
     nonfinite_keys = snapshot.nonfinite_others()
     if not tensors:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 BEFORE = ".before"
 MARKER = "writer"
+MARKER_CONTENT = (
+    b"a save that is running, or was killed\n"  # not every store copies an empty object
+)
 QUARANTINE = "quarantine"
 _MAX_BYTES = 1 << 12  # of a file with the name of a directory
 _recovery_lock = threading.Lock()

@@ -29,6 +29,7 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.recovery import (
     BEFORE,
     MARKER,
+    MARKER_CONTENT,
     recover,
     remove_strays,
     remove_tree,
@@ -60,7 +61,7 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
         try:
             files.makedirs(directory)
             if not files.renames:
-                files.write_atomic(join(directory, MARKER), b"")
+                files.write_atomic(join(directory, MARKER), MARKER_CONTENT)
             yield staging
         except BaseException as error:
             done_with = False  # in case of a second interrupt
