@@ -98,6 +98,14 @@ def install_next(session: nox.Session) -> None:
         session.skip("no pre-release of TensorFlow and Keras installs here")
 
 
+@nox.session(python="3.11", default=False)
+def s3(session: nox.Session) -> None:
+    """Save into a real S3 server by TensorFlow's own file system, with the newest that has one."""
+    pinned = ["tensorflow==2.16.2", "keras==3.1.1", "tf_keras==2.16.0", "tensorflow-io==0.37.1"]
+    session.install("-e", ".[test]", *pinned)
+    session.run("python", "-m", "pytest", "-m", "", "tests/faults/test_s3.py", env=QUIET)
+
+
 @nox.session(python=False)
 def upgrade(session: nox.Session) -> None:
     """Resume one run in each environment, from the oldest to the newest.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = textwrap.dedent(
@@ -80,6 +80,23 @@ def script() -> ModuleType:
     module = ModuleType("train")
     exec(compile(SCRIPT, "train.py", "exec"), vars(module))
     return module
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A real S3 server with the bucket that docs/remote.md names."""
+    for package in ("s3fs", "moto.server"):
+        pytest.importorskip(package, reason="needs s3fs and moto; setup.cfg has them in `test`")
+    from zoo.s3_server import S3Server
+
+    from tfckpt.stored.io.object_store import object_store
+
+    with S3Server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        object_store.cache_clear()
+        yield
+        object_store.cache_clear()
 
 
 @pytest.fixture

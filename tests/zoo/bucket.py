@@ -1,8 +1,9 @@
 """An object store, as bad as they come, in the place of what the adapter asks of `tf.io.gfile`.
 
 The objects are files of `ram://`, so that TensorFlow's own C++ reads them, too. An object is there,
-whole, once it is closed; there are no directories; a rename copies and deletes. Every call counts,
-and the n-th can fail or be the process's last.
+whole, once it is closed; there are no directories; a rename copies and deletes, and refuses an
+empty object, as TensorFlow's own S3 does (tensorflow-io 0.37). Every call counts, and the n-th can
+fail or be the process's last. tests/unit/test_object_store.py compares it with a real server.
 """
 
 from __future__ import annotations
@@ -122,6 +123,8 @@ class Bucket:
             file.write(data)
 
     def delete(self, path: str) -> None:
+        if not self._objects_at(path):  # of ram://, it may still be a directory
+            raise tf.errors.NotFoundError(None, None, f"{path}: no such object")
         file_io.delete_file_v2(path)
 
     def _objects(self, base: str) -> list[str]:
@@ -132,6 +135,8 @@ class Bucket:
             return []
         for name in names:
             path = f"{base}/{name}".rstrip("/")
+            if not file_io.file_exists_v2(path):
+                continue  # ram:// lists `run2` in `run`, as `2`
             found += self._objects(path) if file_io.is_directory_v2(path) else [path]
         return found
 
@@ -216,6 +221,10 @@ class Bucket:
         return listed
 
     def _rename(self, source: str, target: str, _overwrite: bool = True) -> None:
+        if not self.content(source):
+            raise tf.errors.FailedPreconditionError(
+                None, None, f"Source is a directory or empty file: {source}"
+            )
         self._called("put", target, lambda: self.put(target, self.content(source)))
         self._called("delete", source, lambda: self.delete(source))
 

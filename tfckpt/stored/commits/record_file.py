@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUFFIX = ".tfckpt.json"
-# An empty file of a checkpoint whose number is not its position in the save order. Its record has
+# A file of a checkpoint whose number is not its position in the save order. Its record has
 # the position, and the records of other checkpoints need not be read.
 OUT_OF_ORDER = ".tfckpt.order"
 OUT_OF_ORDER_CONTENT = b"the record says where this save stands among the others\n"

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.errors import NotInstalledError, UnsupportedCheckpointError
+from tfckpt.errors import CheckpointError, NotInstalledError, UnsupportedCheckpointError
 from tfckpt.stored.io.files import Files, Handle
 
 if TYPE_CHECKING:
@@ -81,10 +81,7 @@ class ObjectHandle(Handle):
         self._lock = threading.Lock()
         self._windows: list[_Window] = []
         with _system_errors(path):
-            info = system.info(key)
-        if info["type"] == "directory":
-            raise UnsupportedCheckpointError("is a directory, not a regular file", path=path)
-        self._size = int(info["size"])
+            self._size = self._opened()
 
     @property
     def size(self) -> int:
@@ -121,6 +118,21 @@ class ObjectHandle(Handle):
             with self._lock:  # the next read tries again
                 self._windows = [each for each in self._windows if each is not window]
         return window
+
+    def _opened(self) -> int:
+        """The size; a small object is fetched with the one request that finds it."""
+        with contextlib.suppress(Exception):  # such as that it is empty; asked for again below
+            data = self._system.cat_file(self._key, start=0, end=_PAGE)
+            window = _Window(0, len(data), Future())
+            window.data.set_result(data)
+            self._windows = [window]
+            if len(data) < _PAGE:
+                return len(data)
+        info = self._system.info(self._key)
+        if info["type"] == "directory":
+            message = "is a directory, not a regular file"
+            raise UnsupportedCheckpointError(message, path=self._path)
+        return int(info["size"])
 
     def close(self) -> None:
         self._windows = []
@@ -300,6 +312,8 @@ class ObjectStore:
 def _system_errors(path: str) -> Iterator[None]:
     try:
         yield
+    except CheckpointError:
+        raise
     except OSError as error:
         codes = (code for kind, code in _CODES.items() if isinstance(error, kind))
         text = error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,346 @@
+"""Stores through fsspec, the in-memory bucket of the fault tests, and a real server, alike."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import itertools
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from zoo.bucket import Bucket
+from zoo.s3_server import BUCKET, S3Server
+
+import tfckpt
+from tfckpt.errors import NotInstalledError, UnsupportedCheckpointError
+from tfckpt.live.io import remote_files
+from tfckpt.live.io.remote_files import files_of
+from tfckpt.stored.io import object_store as module
+from tfckpt.stored.io.object_store import ObjectStore, object_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfckpt.stored.io.files import Files
+
+pytest.importorskip("fsspec", reason="needs fsspec; setup.cfg has it in `test`")
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    for package in ("s3fs", "moto.server"):
+        pytest.importorskip(package, reason="needs s3fs and moto; setup.cfg has them in `test`")
+    with S3Server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        object_store.cache_clear()
+        yield server
+    object_store.cache_clear()
+
+
+@pytest.fixture(params=["memory", "s3", "the double"])
+def place(request: pytest.FixtureRequest) -> str:
+    """A fresh directory of a store."""
+    if request.param == "the double":
+        return Bucket(request.getfixturevalue("monkeypatch")).directory
+    if request.param == "s3":
+        request.getfixturevalue("server")
+        return f"s3://{BUCKET}/unit-{next(_numbers)}/run"
+    return f"memory://unit-{next(_numbers)}/run"
+
+
+@pytest.fixture
+def store(place: str) -> Files:
+    return files_of(place)
+
+
+def put(store: Files, path: str, data: bytes) -> None:
+    with contextlib.closing(store.create(path)) as output:
+        output.write(data)
+
+
+def content(store: Files, path: str) -> bytes:
+    with contextlib.closing(store.open_read(path)) as handle:
+        return handle.pread(0, handle.size)
+
+
+def test_objects_are_written_whole_and_read_by_ranges(store: Files, place: str) -> None:
+    data = np.random.default_rng(0).bytes(300_000)
+    put(store, f"{place}/data", data)
+    assert store.status(f"{place}/data")[0] == len(data)
+    with contextlib.closing(store.open_read(f"{place}/data")) as handle:
+        assert handle.size == len(data)
+        assert handle.pread(7, 5) == data[7:12]
+        assert handle.pread(len(data) - 3, 10) == data[-3:]
+        assert handle.pread(len(data), 10) == b""
+        buffer = bytearray(200_000)
+        assert handle.readinto(99_999, memoryview(buffer)) == 200_000
+        assert buffer == data[99_999:299_999]
+    store.write_atomic(f"{place}/data", b"replaced")
+    assert content(store, f"{place}/data") == b"replaced"
+    with pytest.raises(FileExistsError):
+        store.create(f"{place}/data")
+
+
+def test_an_empty_object_is_there(store: Files, place: str) -> None:
+    store.write_atomic(f"{place}/empty", b"")
+    put(store, f"{place}/empty-too", b"")
+    assert store.listdir(place) == ["empty", "empty-too"]
+    assert store.exists(f"{place}/empty")
+    assert not store.is_dir(f"{place}/empty")
+    assert content(store, f"{place}/empty") == b""
+
+
+def test_a_rename_is_a_copy_that_replaces(store: Files, place: str) -> None:
+    store.write_atomic(f"{place}/a", b"1")
+    store.write_atomic(f"{place}/b", b"2")
+    store.rename(f"{place}/a", f"{place}/b")
+    assert store.listdir(place) == ["b"]
+    assert content(store, f"{place}/b") == b"1"
+    with pytest.raises(FileNotFoundError):
+        store.rename(f"{place}/a", f"{place}/c")
+
+
+def test_a_directory_is_what_begins_with_its_name(store: Files, place: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        store.listdir(place)
+    assert not store.is_dir(place)
+    store.makedirs(place)
+    assert store.listdir(place) == []  # what was made in this process is known
+    store.write_atomic(f"{place}/ckpt-1.tmp/inner/file", b"1")
+    store.write_atomic(f"{place}/ckpt-1.tmp2", b"2")
+    assert store.listdir(place) == ["ckpt-1.tmp", "ckpt-1.tmp2"]
+    assert store.listdir(f"{place}/ckpt-1.tmp") == ["inner"]
+    assert store.is_dir(f"{place}/ckpt-1.tmp")
+    assert store.is_dir(place)
+    assert not store.is_dir(f"{place}/ckpt-1")
+    with pytest.raises(UnsupportedCheckpointError, match="is a directory"):
+        store.open_read(f"{place}/ckpt-1.tmp")
+    store.remove_tree(f"{place}/ckpt-1.tmp")
+    assert not store.exists(f"{place}/ckpt-1.tmp/inner/file")
+    assert store.listdir(place) == ["ckpt-1.tmp2"]
+    store.remove_tree(f"{place}/ckpt-1.tmp2")
+    with pytest.raises(FileNotFoundError):
+        store.remove_tree(f"{place}/ckpt-1.tmp")
+
+
+def test_what_is_absent_is_not_found(store: Files, place: str) -> None:
+    assert not store.exists(f"{place}/absent")
+    for call in (store.open_read, store.status, store.listdir, store.remove_tree):
+        with pytest.raises(FileNotFoundError, match="absent") as caught:
+            call(f"{place}/absent")
+        assert caught.value.errno == errno.ENOENT
+
+
+def test_names_that_mean_something_to_a_shell_mean_nothing_here(store: Files, place: str) -> None:
+    for name in ("run[1]*", "a b+c%20", "é?"):
+        store.write_atomic(f"{place}/{name}/x?", b"1")
+        store.rename(f"{place}/{name}/x?", f"{place}/{name}/y*")
+        assert store.listdir(f"{place}/{name}") == ["y*"]
+    store.write_atomic(f"{place}/run1x/file", b"2")
+    store.remove_tree(f"{place}/run[1]*")
+    assert store.listdir(place) == ["a b+c%20", "run1x", "é?"]
+
+
+def test_a_listing_knows_what_another_client_has_done(server: S3Server) -> None:
+    place = f"s3://{BUCKET}/others"
+    store = files_of(place)
+    store.write_atomic(f"{place}/a", b"1")
+    assert store.listdir(place) == ["a"]
+    server.put("others/b", b"2")
+    server.client.delete_object(Bucket=BUCKET, Key="others/a")
+    assert store.listdir(place) == ["b"]
+    assert not store.exists(f"{place}/a")
+    # TensorFlow's own file systems put an empty object for a directory.
+    server.put("others/", b"")
+    server.put("others/inner/", b"")
+    assert store.listdir(place) == ["b", "inner"]
+    assert store.listdir(f"{place}/inner") == []
+    store.remove_tree(f"{place}/inner")
+    assert server.objects("others") == ["", "b"]
+
+
+def test_a_file_is_not_listed(server: S3Server) -> None:
+    store = files_of(f"s3://{BUCKET}/x")
+    store.write_atomic(f"s3://{BUCKET}/single/file", b"1")
+    with pytest.raises(NotADirectoryError):
+        store.listdir(f"s3://{BUCKET}/single/file")
+
+
+def test_a_bucket_that_is_not_there_is_an_error_and_is_not_created(server: S3Server) -> None:
+    store = files_of("s3://no-such-bucket/run")
+    for call in (store.listdir, store.makedirs):
+        with pytest.raises(OSError, match="there is no bucket or container 'no-such-bucket'") as at:
+            call("s3://no-such-bucket/run")
+        assert not isinstance(at.value, FileNotFoundError)
+    assert [each["Name"] for each in server.client.list_buckets()["Buckets"]] == [BUCKET]
+
+
+def test_a_refusal_and_a_missing_server_are_system_errors(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"s3://{BUCKET}/run"
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    object_store.cache_clear()
+    for call in (files_of(path).listdir, files_of(path).exists, files_of(path).makedirs):
+        with pytest.raises(OSError, match="Could not connect") as caught:
+            call(path)
+        assert (caught.value.errno, caught.value.filename) == (errno.EIO, path)
+    object_store.cache_clear()
+
+
+def test_what_only_tensorflow_can_write_is_saved_and_restored_there(place: str) -> None:
+    iterator = iter(tf.data.Dataset.range(10))
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    value = tf.Variable([1.0, 2.0])
+    table.insert(["word"], [7])
+    checkpoint = tfckpt.Checkpoint(value=value, iterator=iterator, table=table)
+    assert [int(next(iterator)) for _ in range(3)] == [0, 1, 2]
+    path = checkpoint.save(f"{place}/ckpt")
+    assert int(next(iterator)) == 3
+    table.insert(["word"], [8])
+    value.assign([0.0, 0.0])
+    checkpoint.restore(path).assert_consumed()
+    assert int(next(iterator)) == 3
+    assert table.lookup(tf.constant(["word"])).numpy().tolist() == [7]
+    assert value.numpy().tolist() == [1.0, 2.0]
+
+
+def test_what_is_created_later_is_restored_from_there(place: str) -> None:
+    module = tf.Module()
+    module.first, module.second = tf.Variable([1.0]), tf.Variable([2.0, 3.0])
+    path = tfckpt.Checkpoint(module=module).save(f"{place}/ckpt")
+    other = tf.Module()
+    other.first = tf.Variable([0.0])
+    checkpoint = tfckpt.Checkpoint(module=other)
+    status = checkpoint.restore(path)
+    other.second = tf.Variable([0.0, 0.0])
+    status.assert_consumed()
+    assert other.first.numpy().tolist() == [1.0]
+    assert other.second.numpy().tolist() == [2.0, 3.0]
+
+
+def test_which_file_system_serves_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files_of("gs://bucket/run") is remote_files.REMOTE
+    assert isinstance(files_of("memory://run"), ObjectStore)
+    monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "memory"])
+    assert files_of("memory://run") is remote_files.REMOTE
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("nosuchscheme://bucket/run", "has a file system for this"), ("s3://bucket/run", "s3fs")],
+)
+def test_what_is_missing_for_a_scheme_is_named_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "s3fs"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    known = importlib.import_module("fsspec.registry")._registry
+    monkeypatch.delitem(known, "s3", raising=False)
+    object_store.cache_clear()
+    with pytest.raises(NotInstalledError, match=said) as caught:
+        tfckpt.CheckpointManager(tfckpt.Checkpoint(v=tf.Variable(1.0)), path, 3)
+    assert "pip install 'tfckpt[remote]'" in str(caught.value)
+
+
+def test_without_fsspec_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['fsspec'] = sys.modules['tensorflow'] = None\n"
+    code += "from tfckpt.cli.main import main; sys.exit(main(['tfckpt', 'list', 's3://b/run']))"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "'tfckpt[remote]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+class Counting:
+    """A store of one object that counts what is fetched, and fails where it is told to."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.fetched: list[tuple[int, int]] = []
+        self.failing = False
+
+    def info(self, key: str) -> dict[str, Any]:
+        return {"type": "file", "size": len(self.data)}
+
+    def cat_file(self, key: str, start: int, end: int) -> bytes:
+        self.fetched.append((start, end))
+        if self.failing:
+            raise RuntimeError("the library's own error")
+        return self.data[start:end]
+
+
+def test_many_short_reads_in_a_row_are_few_requests() -> None:
+    data = np.random.default_rng(0).bytes(10 << 20)
+    system = Counting(data)
+    handle = module.ObjectHandle(system, "key", "s3://b/key")
+    assert handle.pread(0, 43) == data[:43]
+    assert system.fetched == [(0, 64 << 10)]
+    for start in range(0, len(data), 100_000):
+        assert handle.pread(start, 100_000) == data[start : start + 100_000]
+    assert len(system.fetched) <= 5
+    assert sum(end - start for start, end in system.fetched) == len(data)
+
+
+def test_threads_that_read_one_range_fetch_it_once() -> None:
+    data = np.random.default_rng(0).bytes(8 << 20)
+    system = Counting(data)
+    handle = module.ObjectHandle(system, "key", "s3://b/key")
+    read_bytes: dict[int, bytes] = {}
+
+    def read(first: int) -> None:
+        for start in range(first << 18, len(data), 4 << 18):
+            read_bytes[start] = handle.pread(start, 1 << 18)
+
+    threads = [threading.Thread(target=read, args=[first]) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert b"".join(part for _, part in sorted(read_bytes.items())) == data
+    assert sum(end - start for start, end in system.fetched) <= 2 * len(data)
+
+
+def test_a_range_that_could_not_be_fetched_is_fetched_again() -> None:
+    system = Counting(b"content")
+    system.failing = True
+    handle = module.ObjectHandle(system, "key", "s3://b/key")
+    with pytest.raises(OSError, match="RuntimeError: the library's own error") as caught:
+        handle.pread(0, 7)
+    assert caught.value.filename == "s3://b/key"
+    system.failing = False
+    assert handle.pread(0, 7) == b"content"
+
+
+def test_a_small_object_is_one_request_and_stays_what_it_was_when_it_was_opened() -> None:
+    system = Counting(b"content")
+    handle = module.ObjectHandle(system, "key", "s3://b/key")
+    system.data = b"replaced by a longer one"
+    assert (handle.size, handle.pread(0, 99)) == (7, b"content")
+    assert len(system.fetched) == 1
+
+
+def test_an_upload_that_failed_leaves_no_object(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PART", 5 << 20)  # the least that S3 takes
+    store = files_of(f"s3://{BUCKET}/upload")
+    output = store.create(f"s3://{BUCKET}/upload/data")
+    output.write(bytes(6 << 20))
+    server.arm(1, "it fails, and so do all after it")
+    with pytest.raises(OSError, match="the test says so"):
+        output.write(bytes(12 << 20))
+    server.calm()
+    output.close()
+    del output
+    assert server.objects("upload") == []

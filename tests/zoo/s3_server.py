@@ -1,0 +1,176 @@
+"""A real S3 server, moto's, as a process of its own, that fails or kills where it is told to.
+
+``S3Server`` starts it and speaks to it; run as a program, this file is the server. Requests to the
+store count, and the n-th from now can be struck. The server itself is the witness of what is there:
+:meth:`S3Server.objects` asks it by a client of its own, botocore's, not by the code under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from typing_extensions import Self
+
+TESTS = Path(__file__).resolve().parent.parent
+CONTROL = "/--control--"
+BUCKET = "experiments"
+# What becomes of the n-th request, and of those after it:
+KILL_BEFORE = "its process is killed instead"
+KILL_AFTER = "it is done, then its process is killed"
+FAIL = "it fails"
+FAIL_DONE = "it is done, and is said to have failed"
+FAIL_ON = "it fails, and so do all after it"
+THROTTLE = "it and the next ones are answered with 503 SlowDown"
+KILLS = (KILL_BEFORE, KILL_AFTER)
+THROTTLED = 3  # requests in a row; botocore gives up after five
+
+
+class S3Server:
+    """The server, and an environment in which a client finds it."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(map(str, (TESTS, os.environ.get("PYTHONPATH", ""))))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "zoo.s3_server"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path, **_CREDENTIALS},
+        )
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], 60)
+        assert ready, "the S3 server did not start within a minute"
+        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        # for the clients of Python, and for tensorflow-io's
+        endpoint = {"AWS_ENDPOINT_URL": self.url, "S3_ENDPOINT": self.url}
+        self.environment = {**_CREDENTIALS, **endpoint}
+        import botocore.session
+
+        self.client = botocore.session.get_session().create_client(
+            "s3", "us-east-1", endpoint_url=self.url, **_KEYS
+        )
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def arm(self, n: int, strike: str, pid: int = 0) -> None:
+        """The n-th request from now, counted from 1, is struck; ``pid`` is killed by some."""
+        self._control({"n": n, "strike": strike, "pid": pid})
+
+    def calm(self) -> list[str]:
+        """Strike nothing any more; what was asked since :meth:`arm`, as "PUT /bucket/key"."""
+        return self._control({})
+
+    def objects(self, directory: str) -> list[str]:
+        """The keys below a directory of the bucket, relative to it."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=BUCKET, Prefix=f"{directory}/"
+        )
+        keys = [each["Key"] for page in pages for each in page.get("Contents", [])]
+        return sorted(key.removeprefix(f"{directory}/") for key in keys)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.client.put_object(Bucket=BUCKET, Key=key, Body=data)
+
+    def get(self, key: str) -> bytes:
+        found: bytes = self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return found
+
+    def _control(self, order: dict[str, Any]) -> list[str]:
+        request = urllib.request.Request(self.url + CONTROL, json.dumps(order).encode())
+        with urllib.request.urlopen(request) as answer:
+            asked: list[str] = json.load(answer)
+        return asked
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+_KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+_CREDENTIALS = {
+    **{name.upper(): value for name, value in _KEYS.items()},
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+# What follows runs in the server.
+
+_ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+_FAILED = ("400 Bad Request", "InvalidRequest", "the test says so")  # which no client repeats
+_BUSY = ("503 Slow Down", "SlowDown", "Please reduce your request rate.")
+
+
+class _Struck:
+    """The server's application, with one request or several that are struck."""
+
+    def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        self._application = application
+        self._order: dict[str, Any] = {}
+        self._asked: list[str] = []
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == CONTROL:
+            body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+            with self._lock:
+                asked, self._asked, self._order = self._asked, [], json.loads(body)
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps(asked).encode()]
+        with self._lock:
+            self._asked.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
+            now, n, strike = len(self._asked), self._order.get("n", 0), self._order.get("strike")
+        if strike is None or now < n or (now > n and strike not in (FAIL_ON, THROTTLE, *KILLS)):
+            return self._application(environ, start_response)
+        if strike == THROTTLE:
+            if now >= n + THROTTLED:
+                return self._application(environ, start_response)
+            return _refused(*_BUSY, environ, start_response)
+        if strike in (KILL_AFTER, FAIL_DONE) and now == n:
+            list(self._application(environ, lambda *_: lambda _: None))
+        if strike in KILLS and now == n:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._order["pid"], signal.SIGKILL)
+        return _refused(*_FAILED, environ, start_response)
+
+
+def _refused(
+    status: str, code: str, message: str, environ: Any, start_response: Any
+) -> Iterator[bytes]:
+    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    start_response(status, [("Content-Type", "application/xml")])
+    yield _ERROR.format(code=code, message=message).encode()
+
+
+def _serve() -> None:
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    application = _Struck(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _serve()
