@@ -214,6 +214,19 @@ def test_what_only_tensorflow_can_write_is_saved_and_restored_there(place: str) 
     assert value.numpy().tolist() == [1.0, 2.0]
 
 
+def test_what_tensorflow_alone_can_divide_is_divided_there(store: Files, place: str) -> None:
+    values = [tf.Variable(tf.fill([300], float(n))) for n in range(4)]
+    policy = tf.train.experimental.MaxShardSizePolicy(max_shard_size=2000)
+    options = tf.train.CheckpointOptions(experimental_sharding_callback=policy)
+    checkpoint = tfckpt.Checkpoint(values=values)
+    path = checkpoint.save(f"{place}/ckpt", options)
+    assert sum(".data-" in name for name in store.listdir(place)) > 1
+    for value in values:
+        value.assign(tf.zeros([300]))
+    checkpoint.restore(path).assert_consumed()
+    assert [float(value[7]) for value in values] == [0.0, 1.0, 2.0, 3.0]
+
+
 def test_what_is_created_later_is_restored_from_there(place: str) -> None:
     module = tf.Module()
     module.first, module.second = tf.Variable([1.0]), tf.Variable([2.0, 3.0])

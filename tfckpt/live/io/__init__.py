@@ -1,4 +1,4 @@
-"""Paths, remote files, errors and trackables as TensorFlow has them.
+"""Paths, remote files, local copies, errors and trackables as TensorFlow has them.
 
 May import `planning` and below.
 """

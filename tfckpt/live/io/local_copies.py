@@ -16,7 +16,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.io.tf_paths import readable as readable_by_name
+from tfckpt.live.io.tf_paths import without_pattern
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
 from tfckpt.stored.bundles.writing.write import BundleWriter
@@ -47,7 +47,7 @@ def readable(prefix: str, without: Collection[str] = ()) -> str:
     """
     files = files_of(prefix)
     if not isinstance(files, ObjectStore):
-        return readable_by_name(prefix)
+        return without_pattern(prefix)
     directory = tempfile.mkdtemp(prefix="tfckpt-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     with Bundle.open(prefix, files) as bundle:
@@ -59,7 +59,7 @@ def readable_part(prefix: str, keys: Iterable[str]) -> Iterator[str]:
     """A prefix at which TensorFlow can read the objects of some keys, within the block."""
     files = files_of(prefix)
     if not isinstance(files, ObjectStore):
-        yield readable_by_name(prefix)
+        yield without_pattern(prefix)
         return
     with tempfile.TemporaryDirectory(prefix="tfckpt-") as directory:
         with Bundle.open(prefix, files) as bundle:
@@ -77,7 +77,8 @@ def writable(prefix: str, files: Files) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="tfckpt-") as directory:
         yield join(directory, name)
         for file in LOCAL.listdir(directory):
-            _copy(join(directory, file), LOCAL, join(parent, file), files)
+            if not LOCAL.is_dir(join(directory, file)):  # it may leave `ckpt-1_temp`, empty
+                _copy(join(directory, file), LOCAL, join(parent, file), files)
 
 
 def _keys_below(bundle: Bundle, keys: Iterable[str]) -> set[str]:

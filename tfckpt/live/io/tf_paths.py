@@ -22,13 +22,13 @@ from tfckpt.stored.io.files import absolute, join
 _PATTERN = set("*?[\\")
 
 
-def readable(prefix: str) -> str:
+def without_pattern(prefix: str) -> str:
     """The prefix, or one with links to the same files, which exist until the process exits.
 
     Raises:
         UnsupportedCheckpointError: the prefix needs links and is remote.
 
-    >>> readable("runs/flowers/ckpt-1")
+    >>> without_pattern("runs/flowers/ckpt-1")
     'runs/flowers/ckpt-1'
     """
     if not _PATTERN & set(prefix):

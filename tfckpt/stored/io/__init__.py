@@ -1,4 +1,4 @@
-"""Files, threads and disk space, used by all of `stored`.
+"""Files, object stores and disk space, used by all of `stored`.
 
 Imports nothing else of `stored`.
 """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PAGE = 64 << 10  # bytes fetched for a short read
 _WINDOW = 4 << 20  # bytes fetched for a long one, and for one that goes on where another ended
-_WINDOWS = 8  # of an open object that are kept
+_WINDOWS = 16  # that are kept, of all open objects together
 _PART = 32 << 20  # of an upload; a store takes 10,000 at most
 _WITH_BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 _CODES: dict[type[OSError], int] = {
@@ -66,11 +66,16 @@ def object_store(scheme: str) -> Files:
 
 
 class _Window(NamedTuple):
-    """A range of an object, fetched once for all threads that need it."""
+    """A range of an open object, fetched once for all threads that need it."""
 
+    of: ObjectHandle
     start: int
     stop: int
     data: Future[bytes]
+
+
+_windows: list[_Window] = []  # of all open objects, the latest ones
+_windows_lock = threading.Lock()
 
 
 class ObjectHandle(Handle):
@@ -78,10 +83,21 @@ class ObjectHandle(Handle):
 
     def __init__(self, system: Any, key: str, path: str) -> None:
         self._system, self._key, self._path = system, key, path
-        self._lock = threading.Lock()
-        self._windows: list[_Window] = []
+        self._first = b""
         with _system_errors(path):
             self._size = self._opened()
+
+    def _opened(self) -> int:
+        """The size; a small object is fetched with the one request that finds it."""
+        with contextlib.suppress(Exception):  # such as that it is empty; asked for again below
+            self._first = self._system.cat_file(self._key, start=0, end=_PAGE)
+            if len(self._first) < _PAGE:
+                return len(self._first)
+        info = self._system.info(self._key)
+        if info["type"] == "directory":
+            message = "is a directory, not a regular file"
+            raise UnsupportedCheckpointError(message, path=self._path)
+        return int(info["size"])
 
     @property
     def size(self) -> int:
@@ -90,52 +106,45 @@ class ObjectHandle(Handle):
     def readinto(self, offset: int, buffer: memoryview) -> int:
         length, done = min(len(buffer), max(self._size - offset, 0)), 0
         while done < length:
-            window = self._window(offset + done, length - done)
-            with _system_errors(self._path):
-                data = memoryview(window.data.result())
-            part = data[offset + done - window.start :][: length - done]
+            part = self._part(offset + done, length - done)
             if not part:
                 break
             buffer[done : done + len(part)] = part
             done += len(part)
         return done
 
+    def _part(self, offset: int, length: int) -> memoryview:
+        """At most so many bytes from an offset on; some, unless the object is shorter now."""
+        start, data = 0, self._first
+        if offset >= len(data):
+            window = self._window(offset, length)
+            with _system_errors(self._path):
+                start, data = window.start, window.data.result()
+        return memoryview(data)[offset - start :][:length]
+
     def _window(self, offset: int, length: int) -> _Window:
         """The fetched range that holds an offset."""
-        with self._lock:
-            for window in self._windows:
+        with _windows_lock:
+            own = [window for window in _windows if window.of is self]
+            for window in own:
                 if window.start <= offset < window.stop:
                     return window
-            goes_on = any(window.stop == offset for window in self._windows)
+            goes_on = offset in (len(self._first), *(window.stop for window in own))
             span = _WINDOW if goes_on or length > _PAGE else _PAGE
-            window = _Window(offset, min(offset + span, self._size), Future())
-            self._windows = [*self._windows[1 - _WINDOWS :], window]
+            window = _Window(self, offset, min(offset + span, self._size), Future())
+            _windows[:] = [*_windows[1 - _WINDOWS :], window]
         try:
             data = self._system.cat_file(self._key, start=window.start, end=window.stop)
             window.data.set_result(data)
         except BaseException as error:
             window.data.set_exception(error)
-            with self._lock:  # the next read tries again
-                self._windows = [each for each in self._windows if each is not window]
+            with _windows_lock:  # the next read tries again
+                _windows[:] = [each for each in _windows if each is not window]
         return window
 
-    def _opened(self) -> int:
-        """The size; a small object is fetched with the one request that finds it."""
-        with contextlib.suppress(Exception):  # such as that it is empty; asked for again below
-            data = self._system.cat_file(self._key, start=0, end=_PAGE)
-            window = _Window(0, len(data), Future())
-            window.data.set_result(data)
-            self._windows = [window]
-            if len(data) < _PAGE:
-                return len(data)
-        info = self._system.info(self._key)
-        if info["type"] == "directory":
-            message = "is a directory, not a regular file"
-            raise UnsupportedCheckpointError(message, path=self._path)
-        return int(info["size"])
-
     def close(self) -> None:
-        self._windows = []
+        with _windows_lock:
+            _windows[:] = [each for each in _windows if each.of is not self]
 
 
 class ObjectOutput:
