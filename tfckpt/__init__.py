@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
+    from tfckpt.tools.comparison import diff
+    from tfckpt.tools.inspection import inspect
+    from tfckpt.tools.listing import list_checkpoints
+    from tfckpt.tools.rewriting import convert, rewrite
+    from tfckpt.tools.verification import verify
 
 _LAZY = {
     "Checkpoint": "tfckpt.live.checkpoint",
@@ -54,12 +59,18 @@ _LAZY = {
     "Run": "tfckpt.run",
     "SaveReport": "tfckpt.manager.keeper",
     "Status": "tfckpt.planning",
+    "convert": "tfckpt.tools.rewriting",
+    "diff": "tfckpt.tools.comparison",
     "from_config": "tfckpt.calls",
+    "inspect": "tfckpt.tools.inspection",
     "inventory": "tfckpt.calls",
+    "list_checkpoints": "tfckpt.tools.listing",
     "plan": "tfckpt.calls",
     "register_adaptation": "tfckpt.live.restoring.registered_functions",
     "restore": "tfckpt.calls",
+    "rewrite": "tfckpt.tools.rewriting",
     "suggest": "tfckpt.calls",
+    "verify": "tfckpt.tools.verification",
 }
 
 __all__ = [
@@ -91,12 +102,18 @@ __all__ = [
     "UnsupportedCheckpointError",
     "UntrackedError",
     "callbacks",
+    "convert",
+    "diff",
     "from_config",
+    "inspect",
     "inventory",
+    "list_checkpoints",
     "plan",
     "register_adaptation",
     "restore",
+    "rewrite",
     "suggest",
+    "verify",
 ]
 
 

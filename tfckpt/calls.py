@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tfckpt.errors import CheckpointNotFoundError, PolicyError, Problem, TfckptError
+from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem, TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import collect
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tfckpt.planning.suggested import Suggestion
 
 ConfigSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Config"
-
-_ARGUMENTS = "the arguments"
 
 
 def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> Run:
@@ -168,7 +166,7 @@ def inventory(model: Any = None, /, **objects: Any) -> Inventory:
 def _loaded(call: str, config: ConfigSource) -> Config:
     if _is_object(config):
         problem = Problem(f"the first argument is a {type(config).__name__}", hint=f"write {call}")
-        raise PolicyError(_ARGUMENTS, [problem])
+        raise PolicyError(ARGUMENTS, [problem])
     return load_config(config)
 
 
@@ -228,7 +226,7 @@ def _once(
         what = " and ".join(f"`{key}`" for key in ["policy"] * (policy is not None) + [*keys])
         hint = "write it into the config, or pass the path of a checkpoint as the source"
         message = f"a config has its own policies, but {what} was passed as well"
-        raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
+        raise PolicyError(ARGUMENTS, [Problem(message, hint=hint)])
     config, objects = _loaded(call, source), _objects(call, model, objects)
     counter = checked(objects).save_counter
     if "step" in objects:
@@ -282,16 +280,16 @@ def _checkpoint_name(directory: str) -> str:
 
 def _policy(policy: object, keys: Mapping[str, Any]) -> Policy:
     if policy is None:
-        return load_policy(keys, called=_ARGUMENTS) if keys else STRICT
+        return load_policy(keys, called=ARGUMENTS) if keys else STRICT
     if keys:
         hint = f"write {', '.join(f'`{key}`' for key in keys)} into the policy"
         problem = Problem("both `policy` and keys of a policy were given", hint=hint)
-        raise PolicyError(_ARGUMENTS, [problem])
+        raise PolicyError(ARGUMENTS, [problem])
     if not isinstance(policy, Policy | Mapping):
         message = f"policy: expected a Policy or a mapping, found {show_value(policy)}"
         hint = "a named policy can be used only in the config that defines it"
-        raise PolicyError(_ARGUMENTS, [Problem(message, hint=hint)])
-    return load_policy(policy, called=_ARGUMENTS)
+        raise PolicyError(ARGUMENTS, [Problem(message, hint=hint)])
+    return load_policy(policy, called=ARGUMENTS)
 
 
 def _with_model(model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,7 +326,7 @@ def _policy_keys(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
         else:
             objects[keyword] = value  # refused later if it cannot be saved
     if problems:
-        raise PolicyError(_ARGUMENTS, problems)
+        raise PolicyError(ARGUMENTS, problems)
     return keys, objects
 
 

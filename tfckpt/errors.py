@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+# What a PolicyError names in place of a file, where the arguments of a call are wrong.
+ARGUMENTS = "the arguments"
+
+
 class TfckptError(Exception):
     """Base class of all errors of tfckpt."""
 

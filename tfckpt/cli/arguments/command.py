@@ -5,10 +5,18 @@ Named tuples instead of dataclasses: they are created at every start, and are fa
 
 from __future__ import annotations
 
+import contextlib
+import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.errors import ARGUMENTS, PolicyError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+
+_NAME = re.compile(r"`(\w+)`")  # of an argument, in the message of a call
 
 
 class Flag(NamedTuple):
@@ -122,3 +130,19 @@ class UsageError(Exception):
     """
 
     command: str = ""
+
+
+@contextlib.contextmanager
+def usage_errors(arguments: Arguments) -> Iterator[None]:
+    """Turn an error in the arguments of a call into one in the flags that they come from."""
+    try:
+        yield
+    except PolicyError as error:
+        if error.file != ARGUMENTS:
+            raise
+        texts = ("; ".join(filter(None, (one.message, one.hint))) for one in error.problems)
+        raise UsageError(_NAME.sub(partial(_flag, arguments), "; ".join(texts))) from None
+
+
+def _flag(arguments: Arguments, match: re.Match[str]) -> str:
+    return f"--{match[1]}" if match[1] in arguments.flags else match[0]

@@ -1,37 +1,28 @@
-"""`tfckpt diff`: compare two checkpoints, or a checkpoint and a model, value by value.
-
-Values are equal if their checksums are. TensorFlow's format has these in its index, so the data of
-two such checkpoints is read only for --values. The values of a model are compared only with
---values, because a new model has random ones.
-"""
+"""`tfckpt diff`: compare two checkpoints, or a checkpoint and a model, value by value."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import find, print_rejected
 from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.cli.output.passed_over import print_rejected
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
-from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.planning.diff import DifferenceKind, ValueChecksum, diff
-from tfckpt.stored.inspection.checksums import checksum, is_distinctive
-from tfckpt.stored.inspection.checksums import checksums as checksums_of
-from tfckpt.stored.inspection.statistics import difference
+from tfckpt.planning.diff import DifferenceKind
+from tfckpt.tools.comparison import diff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    import numpy as np
+    from collections.abc import Iterator, Mapping
 
     from tfckpt.cli.arguments.command import Arguments
-    from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.diff import Diff, Difference
-    from tfckpt.stored.inspection import statistics
+    from tfckpt.planning.diff import Difference
+    from tfckpt.stored.inspection.statistics import Distance
+    from tfckpt.tools.comparison import ComparedCheckpoints
 
 _LINES = 40
 _TITLES = {
@@ -44,129 +35,40 @@ _TITLES = {
 }
 
 
-class _Side(NamedTuple):
-    """One side of the comparison; checksums are by value name."""
-
-    label: str
-    inventory: Inventory
-    read: Callable[[Entry], np.ndarray]
-    checksums: Mapping[str, ValueChecksum]
-
-
 def run(arguments: Arguments) -> int:
     """Print the differences; returns 1 if there are any."""
-    target = arguments.text("model")
-    with contextlib.ExitStack() as stack:
-        if target is not None:
-            sides = _with_model(
-                arguments.single("a checkpoint to compare with --model"), target, arguments, stack
-            )
-        else:
-            first, second = arguments.pair(
-                "two checkpoints or directories of them, or one and --model"
-            )
-            sides = _stored(first, stack), _stored(second, stack)
-        a, b = sides
-        found = diff(a.inventory, b.inventory, a.checksums, b.checksums)
-        apart = _apart(found, a, b) if arguments.switch("values") else None
-        if arguments.json:
-            show_json(_document(a, b, found, apart))
-        else:
-            _print(a, b, found, apart)
-    return 1 if found.differences else 0
+    target, values = arguments.text("model"), arguments.switch("values")
+    if target is None:
+        first, second = arguments.pair("two checkpoints or directories of them, or one and --model")
+        found = diff(first, second, values=values, progress=progress)
+    else:
+        path = arguments.single("a checkpoint to compare with --model")
+        found = _with_model(path, target, values=values)
+    print_rejected(found.rejected, found.a, found.b)
+    if arguments.json:
+        show_json(found.to_json())
+    else:
+        _print(found)
+    return 0 if found.same else 1
 
 
-def diff_document(first: str, second: str, *, values: bool) -> dict[str, Any]:
-    """The JSON document of a comparison of two checkpoints."""
-    with contextlib.ExitStack() as stack:
-        a, b = _stored(first, stack), _stored(second, stack)
-        found = diff(a.inventory, b.inventory, a.checksums, b.checksums)
-        return _document(a, b, found, _apart(found, a, b) if values else None)
-
-
-def _stored(path: str, stack: contextlib.ExitStack, roots: Any = None, bases: Any = ()) -> _Side:
-    found = find(path, roots, bases)
-    checkpoint = stack.enter_context(found.checkpoint)
-    print_rejected(found)
-    entries = checkpoint.inventory.entries
-    with progress(checkpoint.prefix) as advance:
-        crcs = checksums_of(checkpoint, entries.values(), advance)
-    checksums = {
-        name: ValueChecksum(crc, is_distinctive(entries[name], crc)) for name, crc in crcs.items()
-    }
-    return _Side(
-        checkpoint.prefix,
-        checkpoint.inventory,
-        lambda entry: checkpoint.values.read(entry.key),
-        checksums,
-    )
-
-
-def _with_model(
-    path: str, target: str, arguments: Arguments, stack: contextlib.ExitStack
-) -> tuple[_Side, _Side]:
+def _with_model(path: str, target: str, *, values: bool) -> ComparedCheckpoints:
     with contextlib.redirect_stdout(sys.stderr):
         from tfckpt.cli.arguments.load_model import load_objects
-        from tfckpt.live.building.build import build_optimizers
-        from tfckpt.live.objects.collect import collect
         from tfckpt.live.private.tensorflow import Trackable
-        from tfckpt.live.variables.variables import raw
 
         objects = load_objects(target)
         if not all(isinstance(one, Trackable | list | tuple | dict) for one in objects.values()):
             raise UsageError(
                 f"--model {target} must return the model, or a dict of objects by name"
             )
-        live = collect(objects)
-        stored = _stored(path, stack, live.roots, live.weak_bases)
-        entries = stored.inventory.entries
-        if build_optimizers(live, {name: entry.of for name, entry in entries.items() if entry.of}):
-            live = collect(objects)
-
-    def read(entry: Entry) -> np.ndarray:
-        array: np.ndarray = raw(live.variables[entry.name]).numpy()
-        return array
-
-    checksums: dict[str, ValueChecksum] = {}
-    if arguments.switch("values"):
-        for entry in live.inventory.entries.values():
-            if entry.shape is not None:
-                crc = checksum(read(entry))
-                checksums[entry.name] = ValueChecksum(crc, is_distinctive(entry, crc))
-    return stored, _Side(target, live.inventory, read, checksums)
+        return dataclasses.replace(diff(path, objects, values=values, progress=progress), b=target)
 
 
-_Apart = dict[tuple[str, str], "statistics.Distance"]
-
-
-def _apart(found: Diff, a: _Side, b: _Side) -> _Apart:
-    """The distances of values that differ in content or type, by the names of both sides."""
-    distances: _Apart = {}
-    pairs = [
-        (one.a, one.b)
-        for one in found.differences
-        if one.kind in (DifferenceKind.VALUE, DifferenceKind.DTYPE)
-        and one.a is not None
-        and one.b is not None
-    ]
-    done, total = 0, sum(old.nbytes + new.nbytes for old, new in pairs)
-    with progress(f"{a.label}, {b.label}") as advance:
-        advance(0, total)
-        for old, new in pairs:
-            with contextlib.suppress(
-                UnsupportedCheckpointError
-            ):  # only TensorFlow can read the value
-                if (distance := difference(a.read(old), b.read(new))) is not None:
-                    distances[old.name, new.name] = distance
-            done += old.nbytes + new.nbytes
-            advance(done, total)
-    return distances
-
-
-def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
+def _print(found: ComparedCheckpoints) -> None:
     from tfckpt.cli.output.tables import plain, show
 
-    print(f"a: {printable(a.label)}\nb: {printable(b.label)}\n")
+    print(f"a: {printable(found.a)}\nb: {printable(found.b)}\n")
     groups: dict[DifferenceKind, list[Difference]] = {}
     for change in found.differences:
         groups.setdefault(change.kind, []).append(change)
@@ -180,8 +82,8 @@ def _print(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> None:
     show(("", "values", "size"), sums, 1, 2)
     for kind, ones in groups.items():
         print(f"\n{_TITLES[kind]}")
-        if kind in (DifferenceKind.VALUE, DifferenceKind.DTYPE) and apart is not None:
-            _print_distances(ones, apart)
+        if kind in (DifferenceKind.VALUE, DifferenceKind.DTYPE) and found.distances is not None:
+            _print_distances(ones, found.distances)
             continue
         rows = list(_rows(ones))
         print("\n".join(plain(rows[:_LINES])))
@@ -214,48 +116,20 @@ def _types(one: Difference) -> str:
     return " → ".join(dict.fromkeys(types))
 
 
-def _print_distances(ones: list[Difference], apart: _Apart) -> None:
+def _print_distances(ones: list[Difference], distances: Mapping[tuple[str, str], Distance]) -> None:
     from tfckpt.cli.output.tables import show
 
     rows = []
     for one in ones:
         assert one.a is not None  # noqa: S101 (both sides have the value)
         assert one.b is not None  # noqa: S101
-        distance = apart.get((one.a.name, one.b.name))
+        distance = distances.get((one.a.name, one.b.name))
         cells = ("", "", "") if distance is None else _cells(distance)
         rows.append((_names(one), _types(one), *cells))
     show(("value", "type", "differ", "largest", "relative"), rows, 2, 3, 4)
 
 
-def _cells(distance: statistics.Distance) -> tuple[str, str, str]:
+def _cells(distance: Distance) -> tuple[str, str, str]:
     numbers = (distance.largest, distance.relative)
     largest, relative = ("" if number is None else f"{number:.3g}" for number in numbers)
     return f"{distance.count:,}", largest, relative
-
-
-def _document(a: _Side, b: _Side, found: Diff, apart: _Apart | None) -> dict[str, Any]:
-    differences = []
-    for one in found.differences:
-        item: dict[str, Any] = {"kind": one.kind.value, "a": _value(one.a), "b": _value(one.b)}
-        if apart is not None and one.a is not None and one.b is not None:
-            distance = apart.get((one.a.name, one.b.name))
-            item["differing"] = distance and distance.count
-            item["largest"] = distance and distance.largest
-            item["relative"] = distance and distance.relative
-        differences.append(item)
-    return {
-        "version": 1,
-        "a": a.label,
-        "b": b.label,
-        "same": not found.differences,
-        "equal": found.equal,
-        "not_compared": found.not_compared,
-        "differences": differences,
-    }
-
-
-def _value(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
-    shape = None if entry.shape is None else list(entry.shape)
-    return {"name": entry.name, "dtype": entry.dtype, "shape": shape, "nbytes": entry.nbytes}

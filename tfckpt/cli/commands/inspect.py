@@ -8,24 +8,26 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import find
 from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.cli.output.progress import progress
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, rows, tree
 from tfckpt.core.text import WIDTH, one_line, printable, signature, size
+from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.commits.lineage import plain
 from tfckpt.stored.formats.checkpoint import KINDS
+from tfckpt.tools.find_checkpoint import find
+from tfckpt.tools.inspection import inspect_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.cli.arguments.command import Arguments
-    from tfckpt.cli.arguments.find_checkpoint import FoundCheckpoint
     from tfckpt.core.inventory import Restored
     from tfckpt.core.name_tree import TreeRow
     from tfckpt.planning import Plan
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
+    from tfckpt.tools.inspection import Inspection
 
 _INDENT = "  "
 _VIEWS = ("name", "values", "keys", "graph", "model")
@@ -41,23 +43,17 @@ def run(arguments: Arguments) -> int:
         raise UsageError("--slice needs --name, which selects the values")
     found = find(path)
     with found.checkpoint as checkpoint:
-        complete = not found.rejected and not checkpoint.values.missing_files
+        shown = inspect_open(found, values=arguments.switch("values"), progress=progress)
         if arguments.json:
-            extra = _view_document(arguments, checkpoint)
-            show_json(document(found) | extra)
-            statistics = extra.get("statistics", {}).values()
-            complete = complete and not any(row and "error" in row for row in statistics)
+            show_json(shown.to_json() | _view_document(arguments, checkpoint))
         else:
-            complete = _print(arguments, found) and complete
-        return 0 if complete else 1
+            _print(arguments, shown, checkpoint)
+    read = not any(isinstance(one, CheckpointError) for one in (shown.statistics or {}).values())
+    return 0 if read and not shown.rejected and not shown.missing_files else 1
 
 
 def _view_document(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[str, Any]:
     """What the selected view adds to the JSON document."""
-    if arguments.switch("values"):
-        from tfckpt.cli.output.views import statistics_document
-
-        return {"statistics": statistics_document(checkpoint)}
     if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import data_document
 
@@ -82,19 +78,18 @@ def _plan(checkpoint: StoredCheckpoint, target: str) -> Plan:
         return plan_for(checkpoint.prefix, target)
 
 
-def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
-    """Print the selected view; returns whether all its values could be read."""
-    checkpoint, complete = found.checkpoint, True
+def _print(arguments: Arguments, shown: Inspection, checkpoint: StoredCheckpoint) -> None:
+    """Print the selected view."""
     if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import show_data
 
         show_data(checkpoint, selector, arguments.text("slice"))
-        return True
-    _head(found)
+        return
+    _head(shown)
     if arguments.switch("values"):
         from tfckpt.cli.output.views import show_statistics
 
-        complete = show_statistics(checkpoint)
+        show_statistics(shown)
     elif arguments.switch("graph"):
         from tfckpt.cli.commands.inspect_graph import show_graph
 
@@ -109,12 +104,11 @@ def _print(arguments: Arguments, found: FoundCheckpoint) -> bool:
         entries = ordered(checkpoint.inventory.entries.values())
         show(("name", "key"), [(entry.name, entry.key) for entry in entries])
     else:
-        _tree(checkpoint)
+        _tree(shown)
     sys.stdout.flush()
-    for file in checkpoint.values.missing_files:
+    for file in shown.missing_files:
         lost = _lost_values(checkpoint.values, file)
         print(f"tfckpt: {printable(file)}: the file is missing{lost}", file=sys.stderr)
-    return complete
 
 
 def _lost_values(values: Values, file: str) -> str:
@@ -125,22 +119,22 @@ def _lost_values(values: Values, file: str) -> str:
     return f"; it contains {count:,} of the {len(values.entries):,} values of the checkpoint"
 
 
-def _head(found: FoundCheckpoint) -> None:
-    checkpoint, record = found.checkpoint, found.checkpoint.record
-    for candidate in found.candidates:
-        reason = found.rejected.get(candidate.prefix)
-        shown = "shown below" if candidate.prefix == checkpoint.prefix else ""
-        row = candidate.prefix, candidate.kind.value, reason or shown
+def _head(shown: Inspection) -> None:
+    record = shown.record
+    for candidate in shown.candidates:
+        reason = shown.rejected.get(candidate.prefix)
+        below = "shown below" if candidate.prefix == shown.path else ""
+        row = candidate.prefix, candidate.kind.value, reason or below
         print("  ".join(map(one_line, row)).rstrip())
-    if found.candidates:
+    if shown.candidates:
         print()
-    metadata = [KINDS[checkpoint.kind]]
+    metadata = [KINDS[shown.kind]]
     if record is not None:
         for word, value in (("step", record.step), ("epoch", record.epoch)):
             if value is not None:
                 metadata.append(f"{word} {value}")
         metadata.extend(f"{printable(name)} {value:g}" for name, value in record.metrics.items())
-    path, text = f"{printable(checkpoint.prefix)}:", ", ".join(metadata)
+    path, text = f"{printable(shown.path)}:", ", ".join(metadata)
     fits = len(f"{path} {text}") <= WIDTH
     print(*([f"{path} {text}"] if fits else [path, *_filled(metadata)]), sep="\n")
     for key, value in record.metadata.items() if record is not None else ():
@@ -176,10 +170,10 @@ def _lineage(restored: Restored) -> Iterator[str]:
 
 
 @gc_paused()
-def _tree(checkpoint: StoredCheckpoint) -> None:
+def _tree(shown: Inspection) -> None:
     from tfckpt.cli.output.tables import is_terminal, show
 
-    root = tree(checkpoint.inventory.entries.values())
+    root = tree(shown.inventory.entries.values())
     terminal = is_terminal()
     body = [_row(row, indented=terminal) for row in rows(root, fold=terminal)]
     show(("name", "role", "type", "size"), body, 3)
@@ -195,45 +189,3 @@ def _row(row: TreeRow, *, indented: bool) -> tuple[str, str, str, str]:
         return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
     times = f" ×{row.count:,}" if row.count > 1 else ""
     return name, str(row.entry.role), signature(row.entry) + times, size(row.nbytes)
-
-
-@gc_paused()
-def document(found: FoundCheckpoint) -> dict[str, Any]:
-    """The JSON document of a checkpoint."""
-    checkpoint, record = found.checkpoint, found.checkpoint.record
-    entries = checkpoint.inventory.entries.values()
-    root = tree(entries)
-    return {
-        "version": 1,
-        "prefix": checkpoint.prefix,
-        "kind": checkpoint.kind,
-        "step": record.step if record else None,
-        "epoch": record.epoch if record else None,
-        "metrics": dict(record.metrics) if record else {},
-        "metadata": dict(record.metadata) if record else {},
-        "lineage": plain(record.lineage) if record else [],
-        "nbytes": root.nbytes,
-        "totals": {
-            name: {"values": top.count, "nbytes": top.nbytes} for name, top in root.children.items()
-        },
-        "values": [
-            {
-                "name": entry.name,
-                "role": entry.role.value,
-                "dtype": entry.dtype,
-                "shape": None if entry.shape is None else list(entry.shape),
-                "nbytes": entry.nbytes,
-                "key": entry.key,
-            }
-            for entry in entries
-        ],
-        "missing_shards": list(checkpoint.values.missing_files),
-        "candidates": [
-            {
-                "prefix": candidate.prefix,
-                "kind": candidate.kind.value,
-                "rejected": found.rejected.get(candidate.prefix),
-            }
-            for candidate in found.candidates
-        ],
-    }

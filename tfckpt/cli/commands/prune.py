@@ -9,24 +9,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import files_of
+from tfckpt.cli.arguments.command import UsageError, usage_errors
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.arguments.retention_flags import check_rules, rules_of
 from tfckpt.cli.commands.listing import show_listing
 from tfckpt.core.text import printable, size
-from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.manager.directory import Directory
-from tfckpt.manager.retention import decide
 from tfckpt.stored.inspection.listing import listing
-from tfckpt.stored.io.files import absolute
+from tfckpt.tools.find_checkpoint import files_of
+from tfckpt.tools.listing import decide_for, with_best, with_decision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tfckpt.cli.arguments.command import Arguments
     from tfckpt.manager.retention import Decision
-    from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
@@ -37,7 +31,8 @@ def run(arguments: Arguments) -> int:
         raise UsageError("prune needs retention rules: --keep or --config")
     name, yes = arguments.text("checkpoint_name"), arguments.switch("yes")
     found = listing(path, files_of(path))
-    directory, decision = decide_for(path, found, rules, name)
+    with usage_errors(arguments):
+        directory, decision = decide_for(path, found, rules, name)
     check_rules(path, rules, directory, found if arguments.texts("keep") else ())
     failed: dict[str, OSError] = {}
     if yes:
@@ -69,49 +64,10 @@ def run(arguments: Arguments) -> int:
     return 1 if failed else 0
 
 
-def decide_for(
-    path: str, found: Sequence[ListedCheckpoint], rules: Sequence[Keep], name: str | None
-) -> tuple[Directory, Decision]:
-    """The directory, and what the rules decide about its undamaged checkpoints.
-
-    Raises:
-        UsageError: the directory has checkpoints of several names, or none of that name.
-        CheckpointNotFoundError: it has no checkpoint that tfckpt committed.
-    """
-    numbered = [one for one in found if one.state == "committed" and one.number is not None]
-    names = sorted({_name(checkpoint) for checkpoint in numbered})
-    if not names:
-        message, hint = "has no checkpoint that tfckpt committed", ""
-        if found:
-            hint = f"run `tfckpt adopt {path}` to write commit records for those of TensorFlow"
-        raise CheckpointNotFoundError(message, path=path, hint=hint)
-    if name is None and len(names) > 1:
-        raise UsageError(
-            f"{path} has checkpoints named {' and '.join(names)}; select one with --checkpoint_name"
-        )
-    if name is not None and name not in names:
-        known = " and ".join(names)
-        raise UsageError(f"{path} has no checkpoints named {name}; it has {known}")
-    directory = Directory(path, name or names[0], files_of(path))
-    undamaged = {checkpoint.prefix for checkpoint in found if not checkpoint.problem}
-    saved = [
-        checkpoint
-        for checkpoint in directory.saved(directory.checkpoints())
-        if checkpoint.prefix in undamaged
-    ]
-    began, preserved = directory.history()
-    return directory, decide(saved, rules, anchor=began, preserved=preserved)
-
-
-def _name(checkpoint: ListedCheckpoint) -> str:
-    return absolute(checkpoint.prefix).rpartition("/")[2].rpartition("-")[0]
-
-
 def _print(found: list[ListedCheckpoint], decision: Decision, freed: int, *, yes: bool) -> None:
     deleted = set(decision.delete)
-    show_listing(
-        [checkpoint for checkpoint in found if not (yes and checkpoint.prefix in deleted)], decision
-    )
+    shown = [one for one in found if not (yes and one.prefix in deleted)]
+    show_listing(with_decision(with_best(shown), decision))
     count = f"{len(deleted)} checkpoint{'s' * (len(deleted) != 1)} ({size(freed)})"
     if not deleted:
         print("\nnothing to delete")

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.find_checkpoint import find, print_rejected
-from tfckpt.cli.commands import diff, inspect
 from tfckpt.cli.output.html_content import content
 from tfckpt.cli.output.html_page import render
-from tfckpt.cli.output.views import statistics_document
+from tfckpt.cli.output.passed_over import print_rejected
+from tfckpt.cli.output.progress import progress
 from tfckpt.core.text import printable
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.stored.io.new_file import new_file, refuse_existing
+from tfckpt.tools.comparison import diff
+from tfckpt.tools.inspection import inspect
 
 if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Arguments
@@ -41,20 +42,18 @@ def _page(arguments: Arguments) -> str:
     path, *others = arguments.positional
     values = arguments.switch("values")
     if others:
-        return render(content(diff.diff_document(path, others[0], values=values)))
+        compared = diff(path, others[0], values=values, progress=progress)
+        print_rejected(compared.rejected, compared.a, compared.b)
+        return render(content(compared.to_json()))
     if (document := _loaded(path)) is not None:
         try:
             return render(content(document))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"is not a JSON document of inspect, diff, plan or a restore: {error!r}"
             raise UnsupportedCheckpointError(message, path=path) from None
-    found = find(path)
-    with found.checkpoint as checkpoint:
-        print_rejected(found)
-        shown = inspect.document(found)
-        if values:
-            shown["statistics"] = statistics_document(checkpoint)
-    return render(content(shown))
+    inspection = inspect(path, values=values, progress=progress)
+    print_rejected(inspection.rejected, inspection.path)
+    return render(content(inspection.to_json()))
 
 
 def _loaded(path: str) -> dict[str, Any] | None:

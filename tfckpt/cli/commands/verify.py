@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfckpt.cli.arguments.find_checkpoint import checkpoints_in, files_of, is_checkpoint
 from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.text import collapse, one_line, printable, size, wrap
-from tfckpt.stored.inspection.verification import Fault, Verdict, verify
+from tfckpt.tools.verification import verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tfckpt.cli.arguments.command import Arguments
-    from tfckpt.stored.commits.discovery import Candidate
+    from tfckpt.stored.inspection.verification import Verdict
 
 _SHOWN = 20
 _INDENT = "  "
@@ -28,56 +23,19 @@ _ALL = "--json shows all"
 def run(arguments: Arguments) -> int:
     """Verify a checkpoint or all of a directory; returns 1 if any is damaged."""
     path = arguments.single("the path of a checkpoint or a directory of them")
-    moved: dict[str, str] = {}
-    verdicts = []
-    if arguments.switch("quarantine"):
-        from tfckpt.stored.commits.recovery import sweep
-
-        directory = os.path.split(path)[0] if is_checkpoint(path) else path
-        with contextlib.suppress(OSError):  # an error only where a checkpoint is to be moved
-            sweep(directory, files_of(path))
-    for verdict in _verdicts(path):
-        verdicts.append(verdict)
-        if verdict.faults and verdict.damaged and arguments.switch("quarantine"):
-            from tfckpt.stored.inspection.quarantine import quarantine
-
-            moved[verdict.path] = quarantine(verdict.path, files_of(path))
+    found = []
+    for verdict in verdicts(path, quarantine=arguments.switch("quarantine"), progress=progress):
+        found.append(verdict)
         if not arguments.json:
-            _print(verdict, moved.get(verdict.path))
+            _print(verdict)
+    ok = all(verdict.ok for verdict in found)
     if arguments.json:
-        show_json(_document(verdicts, moved))
-    return 1 if any(verdict.faults for verdict in verdicts) else 0
+        checkpoints = [verdict.to_json() for verdict in found]
+        show_json({"version": 1, "ok": ok, "checkpoints": checkpoints})
+    return 0 if ok else 1
 
 
-def _verdicts(path: str) -> Iterator[Verdict]:
-    found = checkpoints_in(path)
-    paths = [one.prefix for one in found]
-    if not is_checkpoint(path):
-        from tfckpt.stored.inspection.listing import without_number
-
-        paths += without_number(path, files_of(path))
-    by_prefix = {one.prefix: one for one in found}
-    for number, one in enumerate(paths or [path]):
-        if one in by_prefix and (fault := _missing_index(by_prefix[one])):
-            yield fault
-            continue
-        with progress(one, f"{number + 1}/{len(paths)}" if len(paths) > 1 else "") as advance:
-            verdict = verify(one, files_of(path), advance)
-        yield verdict
-
-
-def _missing_index(candidate: Candidate) -> Verdict | None:
-    """The verdict on a checkpoint that has no index, which needs no reading."""
-    from tfckpt.stored.commits.discovery import CheckpointKind
-
-    if candidate.kind not in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
-        return None
-    message = "the index is missing: it was deleted, not copied, or never written"
-    fault = Fault(f"{candidate.prefix}.index", "", message)
-    return Verdict(candidate.prefix, "", 0, 0, (fault,))
-
-
-def _print(verdict: Verdict, moved: str | None) -> None:
+def _print(verdict: Verdict) -> None:
     failed = "damaged" if verdict.damaged else "unknown"
     result, count = failed if verdict.faults else "ok", f"{verdict.values:,} values"
     print(f"{result:<8}{count:>14}{size(verdict.nbytes):>12}  {printable(verdict.path)}")
@@ -95,25 +53,6 @@ def _print(verdict: Verdict, moved: str | None) -> None:
         print("\n".join(wrap(reason, _INDENT * (2 if blocks else 1))))
     if len(alike) > len(shown):
         print(f"{_INDENT}… and more kinds of faults ({_ALL})")
-    if moved:
-        print(f"{_INDENT}moved to {printable(moved)}")
+    if verdict.moved_to:
+        print(f"{_INDENT}moved to {printable(verdict.moved_to)}")
     sys.stdout.flush()
-
-
-def _document(verdicts: list[Verdict], moved: dict[str, str]) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "ok": not any(verdict.faults for verdict in verdicts),
-        "checkpoints": [
-            {
-                "path": verdict.path,
-                "kind": verdict.kind or None,
-                "ok": not verdict.faults,
-                "values": verdict.values,
-                "nbytes": verdict.nbytes,
-                "faults": [dataclasses.asdict(fault) for fault in verdict.faults],
-                "quarantine": moved.get(verdict.path),
-            }
-            for verdict in verdicts
-        ],
-    }

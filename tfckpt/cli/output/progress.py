@@ -17,7 +17,7 @@ _WARM_UP = 1.0  # seconds; a speed measured earlier is that of a cache
 
 
 @contextlib.contextmanager
-def progress(path: str, position: str = "") -> Iterator[Advance]:
+def progress(what: str) -> Iterator[Advance]:
     """Yield a function to call with the bytes done and the bytes in total.
 
     The bar appears at the first call, so that there is none if nothing has to be read.
@@ -40,7 +40,7 @@ def progress(path: str, position: str = "") -> Iterator[Advance]:
 
     name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
-        TextColumn(f"{position} {escape(printable(path))}".strip(), table_column=name),
+        TextColumn(escape(printable(what)), table_column=name),
         BarColumn(20),
         SpeedColumn(table_column=Column(no_wrap=True)),
     )

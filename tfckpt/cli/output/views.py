@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.selectors import Selector, suggest
 from tfckpt.core.text import WIDTH, one_line, printable, signature
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.inspection.statistics import statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.stored.inspection.statistics import Statistics
+    from tfckpt.tools.inspection import Inspection
 
 # The largest value that --json prints; larger ones are not for JSON.
 MAX_ELEMENTS = 100_000
@@ -30,44 +28,22 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _TITLE = ("value", "min", "max", "mean", "std", "zeros", "NaN/inf", "histogram")
 
 
-def tensors(checkpoint: StoredCheckpoint) -> list[Entry]:
-    """The values that are tensors, unlike iterators or tables."""
-    entries = checkpoint.inventory.entries.values()
-    return [entry for entry in entries if entry.shape is not None]
-
-
-def show_statistics(checkpoint: StoredCheckpoint) -> bool:
+def show_statistics(inspection: Inspection) -> bool:
     """Print a table; returns whether every value could be read."""
     from tfckpt.cli.output.tables import show
 
     rows, errors = [], []
-    for entry, result in _statistics(checkpoint):
+    for name, result in (inspection.statistics or {}).items():
         if isinstance(result, CheckpointError):
             errors.append(str(result))
-            rows.append((entry.name, *[""] * 6, "unreadable"))
+            rows.append((name, *[""] * 6, "unreadable"))
         else:
-            rows.append((entry.name, *_cells(entry, result)))
+            rows.append((name, *_cells(inspection.inventory.entries[name], result)))
     show(_TITLE, rows, *range(1, 7))
     sys.stdout.flush()
     for error in errors:
         print(f"tfckpt: {one_line(error)}", file=sys.stderr)
     return not errors
-
-
-def _statistics(
-    checkpoint: StoredCheckpoint,
-) -> Iterator[tuple[Entry, Statistics | CheckpointError | None]]:
-    entries = ordered(tensors(checkpoint))
-    done, total = 0, sum(entry.nbytes for entry in entries)
-    with progress(checkpoint.prefix) as advance:
-        advance(0, total)
-        for entry in entries:
-            try:
-                yield entry, statistics(checkpoint.values.read(entry.key))
-            except CheckpointError as error:  # the next value may be readable
-                yield entry, error
-            done += entry.nbytes
-            advance(done, total)
 
 
 def _cells(entry: Entry, result: Statistics | None) -> tuple[str, ...]:
@@ -90,17 +66,6 @@ def bars(histogram: tuple[int, ...]) -> str:
     top = max(histogram, default=0)
     steps = len(_BARS) - 1
     return "".join(_BARS[max(1, count * steps // top) if count else 0] for count in histogram)
-
-
-def statistics_document(checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """Name → statistics; null for a value without numbers, ``error`` for an unreadable one."""
-    document: dict[str, Any] = {}
-    for entry, result in _statistics(checkpoint):
-        if isinstance(result, CheckpointError):
-            document[entry.name] = {"error": str(result)}
-        else:
-            document[entry.name] = result and dataclasses.asdict(result)
-    return document
 
 
 def show_data(checkpoint: StoredCheckpoint, selector: str, slices: str | None) -> None:

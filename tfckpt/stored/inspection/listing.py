@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
@@ -41,6 +42,9 @@ class ListedCheckpoint:
         nbytes: total size of its files.
         time: Unix time of the save, from the record or else from its newest file.
         problem: what is wrong with it; "" if nothing.
+        best_by: the metric by which it is the best of its run; "" if it is not.
+        kept: the retention rules that keep it; None where no rules were given.
+        delete: whether these rules would delete it; None where none were given.
     """
 
     prefix: str
@@ -50,6 +54,29 @@ class ListedCheckpoint:
     nbytes: int
     time: float
     problem: str = ""
+    best_by: str = ""
+    kept: tuple[str, ...] | None = None
+    delete: bool | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the ``checkpoints`` in the document of ``tfckpt list --json``."""
+        head, utc = self.head, datetime.timezone.utc
+        return {
+            "path": self.prefix,
+            "number": self.number,
+            "state": self.state,
+            "time": datetime.datetime.fromtimestamp(self.time, utc).isoformat(),
+            "step": head.step if head else None,
+            "epoch": head.epoch if head else None,
+            "metrics": dict(head.metrics) if head else {},
+            "metadata": dict(head.metadata) if head else {},
+            "best": bool(self.best_by),
+            "finite": head.finite if head else None,
+            "nbytes": self.nbytes,
+            "problem": self.problem or None,
+            "kept": None if self.kept is None else list(self.kept),
+            "delete": self.delete,
+        }
 
 
 def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:

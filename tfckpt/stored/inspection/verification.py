@@ -8,7 +8,7 @@ name its values.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
@@ -55,6 +55,7 @@ class Verdict:
         nbytes: their total size.
         faults: in the order of the values.
         damaged: whether the faults are damage, not just an unsupported format.
+        moved_to: where it is now, if it was moved into quarantine; else ``""``.
     """
 
     path: str
@@ -63,6 +64,24 @@ class Verdict:
     nbytes: int
     faults: tuple[Fault, ...]
     damaged: bool = True
+    moved_to: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no fault was found."""
+        return not self.faults
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the ``checkpoints`` in the document of ``tfckpt verify --json``."""
+        return {
+            "path": self.path,
+            "kind": self.kind or None,
+            "ok": self.ok,
+            "values": self.values,
+            "nbytes": self.nbytes,
+            "faults": [dataclasses.asdict(fault) for fault in self.faults],
+            "quarantine": self.moved_to or None,
+        }
 
 
 def verify(

@@ -6,12 +6,11 @@ reason. If none can be read, that is an error, distinct from the one for an empt
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.text import printable
-from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.errors import CheckpointError, CheckpointNotFoundError, DamagedCheckpointError
 from tfckpt.stored.io.file_systems import choose_files
 from tfckpt.stored.io.files import join
 from tfckpt.stored.open import open_checkpoint
@@ -32,6 +31,18 @@ class FoundCheckpoint(NamedTuple):
     checkpoint: StoredCheckpoint
     candidates: list[Candidate]
     rejected: dict[str, str]
+
+
+def path_of(source: str | os.PathLike[str] | None) -> str:
+    """The path as text.
+
+    Raises:
+        CheckpointNotFoundError: it is None.
+    """
+    if source is None:
+        hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
+        raise CheckpointNotFoundError("None was given as the path", hint=hint)
+    return os.fspath(source)
 
 
 def find(
@@ -85,12 +96,3 @@ def _of_tensorflow(scheme: str) -> Files | None:
     from tfckpt.live.io.remote_files import of_tensorflow
 
     return of_tensorflow(scheme)
-
-
-def print_rejected(found: FoundCheckpoint) -> None:
-    """Print to standard error which newer checkpoints could not be read, and why."""
-    for reason in found.rejected.values():
-        text = "\n".join(map(printable, reason.split("\n")))
-        print(f"tfckpt: passed over: {text}", file=sys.stderr)
-    if found.rejected:
-        print(f"tfckpt: using {printable(found.checkpoint.prefix)}", file=sys.stderr)

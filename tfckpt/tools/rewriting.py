@@ -1,0 +1,347 @@
+"""``tfckpt.rewrite``: a new checkpoint from an old one. ``tfckpt.convert``: other formats.
+
+The format follows from the suffix of the new name. A plan with errors writes nothing. Values are
+read and written one at a time, so memory is bounded by the largest.
+
+`.weights.h5` is written by Keras itself, from a live model: its groups are named after the classes
+of layers and its values are numbered, and a checkpoint records neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from absl import logging
+
+from tfckpt.core.inventory import Role
+from tfckpt.core.selectors import exactly
+from tfckpt.core.text import listed
+from tfckpt.errors import RefusedError
+from tfckpt.manager.rewriting import StepReader
+from tfckpt.manager.rewriting import rewrite as write_plan
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
+from tfckpt.policy import Config, Policy, Restore, Source
+from tfckpt.stored.commits.write_checkpoint import claim_name
+from tfckpt.stored.formats.export import write_npz, write_safetensors
+from tfckpt.stored.io.files import LOCAL, absolute
+from tfckpt.stored.io.new_file import new_file, new_file_by_name, refuse_existing
+from tfckpt.tools.find_checkpoint import find, path_of
+from tfckpt.tools.progress import silent
+from tfckpt.tools.selection import (
+    SelectedValues,
+    misuse,
+    open_source,
+    plan_selection,
+    policy_of,
+    quoted,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from tfckpt.planning import Plan, Step
+    from tfckpt.tools.progress import Progress
+
+_WRITERS: dict[str, Callable[..., None]] = {
+    ".npz": write_npz,
+    ".safetensors": write_safetensors,
+}
+WEIGHTS = ".weights.h5"
+# Suffixes of formats that convert cannot write; such a name is not taken for a prefix.
+_UNSUPPORTED = frozenset(
+    """
+    .h5 .hdf5 .keras .npy .pt .pth .bin .pb .onnx .tflite .zip .json .index
+    """.split()  # noqa: SIM905 (shorter than a list of strings)
+)
+
+
+class WrittenFiles(NamedTuple):
+    """What was written, or was not: then the plan has errors.
+
+    Attributes:
+        path: of the new file, or the prefix of the new checkpoint.
+        plan: what was taken from where.
+        files: names of the data files; () if nothing was written.
+        left_out: names of values that the format cannot hold.
+        absent: names of values of the model that the checkpoint does not have.
+        rejected: newer checkpoints of a directory that cannot be read → the reason.
+        used: the checkpoint that was used instead.
+    """
+
+    path: str
+    plan: Plan
+    files: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    rejected: Mapping[str, str] = {}
+    used: str = ""
+
+
+def rewrite(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    rename: Sequence[Mapping[str, str]] = (),
+    drop_optimizer: bool = False,
+    cast: str | Mapping[str, str] | None = None,
+    average: Sequence[str | os.PathLike[str]] = (),
+    policy: Policy | Mapping[str, Any] | None = None,
+    shard_size: int | None = None,
+    progress: Progress = silent,
+) -> str:
+    """Write a new TensorFlow checkpoint from an old one, as ``tfckpt rewrite`` does.
+
+    The old one stays as it is. Does not import TensorFlow.
+
+    Args:
+        source: the path of a checkpoint in any format that tfckpt reads, or a directory of
+            numbered checkpoints, of which the newest readable one is used.
+        target: the prefix of the new one.
+        include: selectors of new names; everything by default.
+        exclude: selectors of new names that are left out.
+        rename: rules as in a policy: ``[{"checkpoint": "model/old/**", "model": "model/new/**"}]``.
+        drop_optimizer: whether to leave out optimizers.
+        cast: a dtype for all floating-point weights and slots; or selector of new names → dtype,
+            of which the last that applies wins.
+        average: other checkpoints of the same model; the mean of all is written.
+        policy: a policy in place of ``include``, ``exclude``, ``rename`` and ``drop_optimizer``.
+        shard_size: the largest size of a data file, in bytes.
+        progress: as for :func:`tfckpt.inspect`.
+
+    Returns:
+        The path of the new checkpoint.
+
+    Raises:
+        CheckpointNotFoundError: there is no checkpoint.
+        DamagedCheckpointError: there is one, but a value of it cannot be read.
+        PolicyError: an argument is not valid.
+        RefusedError: the plan has errors; nothing was written.
+        SaveError: the target exists, or cannot be written.
+        UnsupportedCheckpointError: the format or a value is not supported.
+
+    >>> import keras, tempfile, tfckpt
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+    >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt")
+    >>> half = tfckpt.rewrite(path, f"{path}-half", include="model/**", cast="float16")
+    >>> [(e.name, e.dtype) for e in tfckpt.inspect(half).inventory.entries.values()]
+    [('model/out/bias', 'float16'), ('model/out/kernel', 'float16')]
+    """
+    chosen = SelectedValues(include, exclude, rename, drop_optimizer, cast, average, policy)
+    return _path(rewritten(path_of(source), path_of(target), chosen, shard_size, progress))
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    model: Any = None,
+    *,
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    rename: Sequence[Mapping[str, str]] = (),
+    drop_optimizer: bool = False,
+    cast: str | Mapping[str, str] | None = None,
+    average: Sequence[str | os.PathLike[str]] = (),
+    policy: Policy | Mapping[str, Any] | None = None,
+    shard_size: int | None = None,
+    progress: Progress = silent,
+) -> str:
+    """Write a checkpoint in another format, as ``tfckpt convert`` does.
+
+    The suffix of the target decides: `.npz`, `.safetensors`, or `.weights.h5` of Keras; without
+    one, a TensorFlow checkpoint as by :func:`tfckpt.rewrite`. Only `.weights.h5` needs TensorFlow.
+
+    Args:
+        source: as for :func:`tfckpt.rewrite`.
+        target: the new file.
+        model: for `.weights.h5`, a built model, into which the checkpoint is restored; or several
+            objects by keyword in a dict. The model then decides what is written, and ``policy``
+            what is restored.
+        include: as for :func:`tfckpt.rewrite`, like all that follow; not for `.weights.h5`.
+        exclude: the same.
+        rename: the same.
+        drop_optimizer: the same.
+        cast: the same.
+        average: the same.
+        policy: the same; also for `.weights.h5`.
+        shard_size: only for a TensorFlow checkpoint.
+        progress: as for :func:`tfckpt.inspect`.
+
+    Returns:
+        The path of the new file.
+
+    Raises:
+        The errors of :func:`tfckpt.rewrite`, and for `.weights.h5` those of
+        :func:`tfckpt.restore`.
+
+    >>> import keras, numpy, tempfile, tfckpt
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+    >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt")
+    >>> arrays = numpy.load(tfckpt.convert(path, f"{path}.npz", include="model/**"))
+    >>> arrays["model/out/kernel"].shape
+    (4, 2)
+    """
+    chosen = SelectedValues(include, exclude, rename, drop_optimizer, cast, average, policy)
+    objects = model if isinstance(model, Mapping) else {"model": model}
+    build = None if model is None else lambda: objects
+    return _path(
+        converted(path_of(source), path_of(target), chosen, shard_size, progress, build=build)
+    )
+
+
+def _path(written: WrittenFiles) -> str:
+    """The path of what was written; says what the commands print to standard error.
+
+    Raises:
+        RefusedError: nothing was written.
+    """
+    for reason in written.rejected.values():
+        logging.warning("passed over: %s; using %s", reason, written.used)
+    if not written.plan.ok:
+        raise RefusedError(str(written.plan), plan=written.plan)
+    for text in remarks(written):
+        logging.warning("%s: %s", written.path, text)
+    return written.path
+
+
+def remarks(written: WrittenFiles) -> list[str]:
+    """What a person should know of what was written."""
+    suffix = Path(written.path.lower()).suffix
+    return [
+        f"{what}: {listed(names)}"
+        for what, names in (
+            (f"left out, because {suffix} can hold only tensors", written.left_out),
+            ("not in the checkpoint; written with the model's own value", written.absent),
+        )
+        if names
+    ]
+
+
+def rewritten(
+    source: str, target: str, selection: SelectedValues, shard_bytes: int | None, progress: Progress
+) -> WrittenFiles:
+    """Write the checkpoint, unless the plan has errors."""
+    claim_name(absolute(target), LOCAL)  # before anything is read
+    stored, rejected = open_source(source, selection.average)
+    with stored, progress(target) as advance:
+        plan = plan_selection(selection, stored)
+        reader = StepReader(stored, plan, advance)
+        files = write_plan(reader, plan, target, shard_bytes).files if plan.ok else ()
+    return WrittenFiles(target, plan, files, rejected=rejected, used=stored.prefix)
+
+
+def converted(
+    source: str,
+    target: str,
+    selection: SelectedValues,
+    shard_bytes: int | None,
+    progress: Progress,
+    *,
+    build: Callable[[], Mapping[str, Any]] | None,
+) -> WrittenFiles:
+    """Write the file, unless the plan has errors; ``build`` makes the objects for Keras's format.
+
+    Raises:
+        PolicyError: an argument makes no sense for this format.
+    """
+    suffix = Path(target.lower()).suffix
+    if target.lower().endswith(WEIGHTS):
+        return _to_weights(source, target, selection, shard_bytes, build)
+    if build is not None:
+        raise misuse(f"`model` is only for a new name that ends with {WEIGHTS}")
+    if suffix in _UNSUPPORTED:
+        known = ", ".join((*_WRITERS, WEIGHTS))
+        raise misuse(f"cannot write {suffix}; use {known}, or a prefix for a TF2 checkpoint")
+    if suffix not in _WRITERS:
+        return rewritten(source, target, selection, shard_bytes, progress)
+    if shard_bytes is not None:
+        raise misuse("`shard_size` is only for TF2 checkpoints; other formats are one file")
+    refuse_existing(target)  # before anything is read
+    stored, rejected = open_source(source, selection.average)
+    with stored, progress(target) as advance:
+        plan = plan_selection(selection, stored)
+        if not plan.ok:
+            return WrittenFiles(target, plan, rejected=rejected, used=stored.prefix)
+        plan, left_out = _tensors(plan, suffix)
+        reader = StepReader(stored, plan, advance)
+        steps = {step.name: step for step in plan.assignments}
+        entries = [step.entry for step in plan.assignments]
+        with new_file(target) as output:
+            _WRITERS[suffix](output, entries, lambda e: reader.read(steps[e.name]), source)
+    files = [Path(target).name]
+    return WrittenFiles(target, plan, files, left_out, rejected=rejected, used=stored.prefix)
+
+
+def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
+    """The plan without values that are not tensors (iterators, tables), and their names.
+
+    Raises:
+        PolicyError: nothing is left.
+    """
+    reason = f"not a tensor, and {suffix} can hold only tensors"
+    steps = [
+        step._replace(status=Status.EXCLUDED, reason=reason, severity=Severity.NOTE)
+        if step.status in ASSIGNED and step.entry.shape is None
+        else step
+        for step in plan.steps
+    ]
+    objects = [new.name for old, new in zip(plan.steps, steps, strict=True) if new is not old]
+    if objects and len(objects) == len(plan.assignments):
+        raise misuse(f"no selected value is a tensor, and {suffix} can hold only tensors")
+    return dataclasses.replace(plan, steps=tuple(steps)), objects
+
+
+def _to_weights(
+    source: str,
+    target: str,
+    selection: SelectedValues,
+    shard_bytes: int | None,
+    build: Callable[[], Mapping[str, Any]] | None,
+) -> WrittenFiles:
+    """Restore into the model, then call its `save_weights`."""
+    if build is None:
+        raise misuse(
+            f"{WEIGHTS} needs `model`: its layout depends on the classes of layers and the order "
+            "of variables, which the checkpoint lacks"
+        )
+    mixed = [*selection.rules, *(name for name in ("cast", "average") if getattr(selection, name))]
+    if mixed := [*mixed, *["shard_size"] * (shard_bytes is not None)]:
+        raise misuse(f"with `model`, the model decides what is written; remove {quoted(mixed)}")
+    policy = policy_of(selection)
+    refuse_existing(target)
+    found = find(source)
+    found.checkpoint.close()
+    prefix = found.checkpoint.prefix
+    from tfckpt.calls import plan as plan_restore
+    from tfckpt.calls import restore
+
+    objects = build()
+    save = getattr(objects.get("model"), "save_weights", None)
+    if save is None:
+        raise misuse("`model` must be a Keras model, or a dict with one as 'model'")
+    absent: list[str] = []
+    if policy is None:
+        # Further values in the checkpoint, and missing ones of an optimizer, are not errors.
+        policy = Policy(name="convert", api="read", on_unexpected="ignore")
+        plan = plan_restore(_restoring(prefix, policy), **objects)
+        absent = [step.name for step in plan.errors if _lacks_optimizer(step)]
+        policy = policy.model_copy(update={"expect_missing": tuple(map(exactly, absent))})
+    report = restore(_restoring(prefix, policy), **objects)
+    with new_file_by_name(target, WEIGHTS) as path:
+        save(path)
+    files = [Path(target).name]
+    return WrittenFiles(target, report.plan, files, (), absent, found.rejected, prefix)
+
+
+def _restoring(prefix: str, policy: Policy) -> Config:
+    return Config(version=1, restore=Restore(first_of=(Source(path=prefix, policy=policy),)))
+
+
+def _lacks_optimizer(step: Step) -> bool:
+    roles = Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER
+    return step.status is Status.MISSING and step.entry.role in roles
