@@ -85,8 +85,8 @@ def rewrite(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
-    include: str | Sequence[str] = (),
-    exclude: str | Sequence[str] = (),
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     rename: Sequence[Mapping[str, str]] = (),
     drop_optimizer: bool = False,
     cast: str | Mapping[str, str] | None = None,
@@ -107,8 +107,8 @@ def rewrite(
         exclude: selectors of new names that are left out.
         rename: rules as in a policy: ``[{"checkpoint": "model/old/**", "model": "model/new/**"}]``.
         drop_optimizer: whether to leave out optimizers.
-        cast: a dtype for all floating-point weights and slots; or selector of new names → dtype,
-            of which the last that applies wins.
+        cast: a dtype for all floating-point weights and slots; or selector of the checkpoint's
+            names → dtype, of which the last that applies wins; ``""`` for those of the former.
         average: other checkpoints of the same model; the mean of all is written.
         policy: a policy in place of ``include``, ``exclude``, ``rename`` and ``drop_optimizer``.
         shard_size: the largest size of a data file, in bytes.
@@ -128,7 +128,7 @@ def rewrite(
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
     >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt")
-    >>> half = tfckpt.rewrite(path, f"{path}-half", include="model/**", cast="float16")
+    >>> half = tfckpt.rewrite(path, f"{path}-half", include=["model/**"], cast="float16")
     >>> [(e.name, e.dtype) for e in tfckpt.inspect(half).inventory.entries.values()]
     [('model/out/bias', 'float16'), ('model/out/kernel', 'float16')]
     """
@@ -141,8 +141,8 @@ def convert(
     target: str | os.PathLike[str],
     model: Any = None,
     *,
-    include: str | Sequence[str] = (),
-    exclude: str | Sequence[str] = (),
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     rename: Sequence[Mapping[str, str]] = (),
     drop_optimizer: bool = False,
     cast: str | Mapping[str, str] | None = None,
@@ -182,7 +182,7 @@ def convert(
     >>> import keras, numpy, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
     >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt")
-    >>> arrays = numpy.load(tfckpt.convert(path, f"{path}.npz", include="model/**"))
+    >>> arrays = numpy.load(tfckpt.convert(path, f"{path}.npz", include=["model/**"]))
     >>> arrays["model/out/kernel"].shape
     (4, 2)
     """

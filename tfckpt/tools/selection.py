@@ -35,8 +35,8 @@ ANY_FLOAT = ""  # in place of a selector: all floating-point weights and slots
 class SelectedValues(NamedTuple):
     """What is taken from a checkpoint, in the words of :func:`tfckpt.rewrite`."""
 
-    include: str | Sequence[str] = ()
-    exclude: str | Sequence[str] = ()
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
     rename: Sequence[Mapping[str, str]] = ()
     drop_optimizer: bool = False
     cast: str | Mapping[str, str] | None = None
