@@ -109,7 +109,7 @@ def diff(
 
     >>> import keras, tempfile, tfckpt
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
-    >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt")
+    >>> path = tfckpt.Checkpoint(model=model).write(tempfile.mkdtemp() + "/ckpt")
     >>> _ = model.layers[0].bias.assign([0.0, 0.5])
     >>> found = tfckpt.diff(path, model, values=True)
     >>> [(one.kind.value, one.entry.name) for one in found.differences]
