@@ -134,7 +134,10 @@ class Selection:
             if len(places) < len(members):
                 return
             self._errors = []
-            yield list(map(Choice, places, policies))
+            yield [
+                Choice(place, policy, chosen=_chosen(member, place))
+                for member, place, policy in zip(members, places, policies, strict=True)
+            ]
             if not self._errors:  # the caller goes on although it worked
                 return
             error, at_fault = self._errors[0], list[int]()
@@ -158,7 +161,8 @@ def choice_to_json(config: Config, choices: Sequence[Choice], rejected: tuple[st
     policies = [one.policy for one in choices]
     sources = config.restore.first_of if config.restore else ()
     number = next((n for n, one in enumerate(sources) if _policies(config, one) == policies), 0)
-    return {"source": number, "places": places, "rejected": list(rejected)}
+    chosen = [one.chosen for one in choices]
+    return {"source": number, "places": places, "chosen": chosen, "rejected": list(rejected)}
 
 
 def choice_from_json(config: Config, sent: Any) -> tuple[Sequence[Choice], tuple[str, ...]]:
@@ -168,7 +172,11 @@ def choice_from_json(config: Config, sent: Any) -> tuple[Sequence[Choice], tuple
     if not places or config.restore is None:
         return (), rejected
     policies = _policies(config, config.restore.first_of[sent["source"]])
-    return list(map(Choice, places, policies)), rejected
+    choices = [
+        Choice(place, policy, chosen=chosen)
+        for place, policy, chosen in zip(places, policies, sent["chosen"], strict=True)
+    ]
+    return choices, rejected
 
 
 def _policies(config: Config, source: Source) -> list[Policy]:
@@ -262,12 +270,33 @@ def _candidates(source: Source) -> Iterable[tuple[_Location, str]]:
     return chosen
 
 
+def _chosen(source: Source, place: _Location) -> str:
+    """Why `select: best` has chosen a checkpoint; "" if the source says something else."""
+    if source.directory is None or source.select != "best":
+        return ""
+    directory = Directory(source.directory, source.checkpoint_name, files_of(source.directory))
+    if (measure := _measure(source, directory)) is None:
+        return ""
+    ranked = directory.best(*measure)
+    for number, one in enumerate(ranked):
+        if one.prefix == place:
+            which = f"number {number + 1}" if number else "the best"
+            return f"{which} of {len(ranked)} by {measure[0]} ({one.metrics[measure[0]]:g})"
+    return ""  # deleted meanwhile
+
+
+def _measure(source: Source, directory: Directory) -> tuple[str, str] | None:
+    """The metric and the mode of `select: best`."""
+    if source.monitor and source.mode:
+        return source.monitor, source.mode
+    return directory.measure()
+
+
 def _best(source: Source, directory: Directory) -> list[tuple[_Location, str]]:
     """The checkpoints of a directory that have the metric, the best first."""
     if not (existing := directory.checkpoints()):
         return []
-    given = source.monitor and source.mode and (source.monitor, source.mode)
-    if (measure := given or directory.measure()) is None:
+    if (measure := _measure(source, directory)) is None:
         raise CheckpointNotFoundError(
             "`select: best`, but no checkpoint says by which metric",
             path=directory.path,

@@ -47,6 +47,8 @@ class Plan:
         training: a sentence that says which training state is restored besides the values; ``""``
             if no config asks for it, as in ``tfckpt.Checkpoint.restore``.
         training_state: the same as keys of the policy; () if a new training begins.
+        chosen: why this checkpoint, ``the best of 3 by val_loss (0.41)``; ``""`` if it is the
+            newest, or the one that was named.
         suggest: finds what would make the plan possible, or that of another ``policy=`` for the
             same values; None for a plan of several sources.
 
@@ -61,6 +63,7 @@ class Plan:
     drift: tuple[Problem, ...] = ()
     training: str = ""
     training_state: tuple[str, ...] = ()
+    chosen: str = ""
     suggest: Callable[..., Suggestion | None] | None = dataclasses.field(
         default=None, compare=False, repr=False
     )
@@ -120,6 +123,7 @@ class Plan:
             "sources": [dataclasses.asdict(origin) for origin in self.origins],
             "training": self.training,
             "training_state": list(self.training_state),
+            "chosen": self.chosen,
             "suggestion": dict(self.suggestion.changes) if self.suggestion else {},
             "problems": [problem._asdict() for problem in self.faults],
             "steps": [

@@ -176,7 +176,8 @@ def verdict(plan: Plan) -> str:
     if not plan.source and not plan.steps:
         return "no checkpoint found; all values stay unchanged"
     assigned, steps = len(plan.assignments), len(plan.steps)
-    source = f"from {printable(plan.source)} under policy {plan.policy!r}"
+    chosen = f", {printable(plan.chosen)}," if plan.chosen else ""
+    source = f"from {printable(plan.source)}{chosen} under policy {plan.policy!r}"
     if plan.ok:
         count = f"{assigned:,} of {_values(steps)}" if assigned < steps else _values(steps)
         return f"{count} ({size(plan.nbytes)}) {source}"

@@ -305,7 +305,8 @@ def _summary(report: RestoreReport | None) -> str:
     passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
     epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
-    lines = f"restored {report.path}{epoch}: {counts}", report.training, report.replacements
+    chosen = f", {report.plan.chosen}" if report.plan.chosen else ""
+    lines = f"restored {report.path}{epoch}{chosen}: {counts}", report.training, report.replacements
     return passed_over + "\n".join(filter(None, lines))
 
 

@@ -98,6 +98,36 @@ def test_a_damaged_best_one_is_passed_over(trained, flavour, tmp_path) -> None:
     assert report.path == f"{tmp_path}/ckpt-{order[1] + 1}"
     assert len(report.rejected) == 1
     assert same(model, epochs[order[1]][1])
+    said = " ".join(str(report).split())
+    assert f", number 2 of 5 by val_loss ({epochs[order[1]][0]:g}), under" in said
+
+
+def test_the_plan_and_the_report_say_that_it_is_the_best(
+    trained, flavour, tmp_path, capsys
+) -> None:
+    first, epochs = trained(tmp_path / "first", max_to_keep=5)
+    least = min(loss for loss, _ in epochs)
+    chosen = f"the best of 5 by val_loss ({least:g})"
+    source = {"directory": str(tmp_path / "first"), "select": "best"}
+    where = {**source, "policy": {"include": ["model/**"]}}
+    plan = tfckpt.plan({"version": 1, "restore": where}, first)
+    best = tfckpt.list_checkpoints(tmp_path / "first")
+    assert [row.prefix for row in best if row.best_by == "val_loss"] == [plan.source]
+    assert plan.chosen == plan.to_json()["chosen"] == chosen
+    assert f"{plan.source}, {chosen}, under policy" in " ".join(str(plan).split())
+    assert f"{chosen}, under policy" in " ".join(
+        str(tfckpt.restore({"version": 1, "restore": where}, first)).split()
+    )
+    capsys.readouterr()
+    manager = {"directory": str(tmp_path / "second"), "save": {"every_epochs": 1}}
+    config = {"version": 1, "manager": manager, "restore": where}
+    run = tfckpt.from_config(config, first)
+    x = np.zeros((4, 4), "float32")
+    first.fit(x, x.sum(1), verbose=0, callbacks=[run.callback()])
+    assert f"restored {plan.source} (epoch " in (out := capsys.readouterr().out)
+    assert f"), {chosen}: " in out
+    newest = {"directory": str(tmp_path / "first"), "policy": {"include": ["model/**"]}}
+    assert tfckpt.plan({"version": 1, "restore": newest}, first).chosen == ""
 
 
 def test_a_config_needs_a_rule_that_says_what_is_best() -> None:

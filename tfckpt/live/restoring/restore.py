@@ -60,11 +60,13 @@ class Choice:
         place: its path, or the average to compute.
         policy: the policy as declared.
         leave: keywords under which a record may have state of ``fit``, which is left out.
+        chosen: why it was chosen among others, for the plan.
     """
 
     place: str | Average
     policy: Policy
     leave: tuple[str, ...] = ()
+    chosen: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +215,9 @@ def _planned(
         search = partial(
             suggest, policy=policy, stored=stored_inventory, live=live_inventory, known=known
         )
-        plans.append(dataclasses.replace(plan, origins=(_origin(choice, stored),), suggest=search))
+        origins = (_origin(choice, stored),)
+        plan = dataclasses.replace(plan, origins=origins, suggest=search, chosen=choice.chosen)
+        plans.append(plan)
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
 
