@@ -41,6 +41,7 @@ _ARGUMENTS = {
     "manager.directory": "directory",
     "manager.save.every_steps": "save_freq",
     "manager.save.on_signal": "on_signal",
+    "manager.save.on_exception": "on_exception",
     "manager.keep[0].latest": "max_to_keep",
     "manager.keep[1].best": "save_best",
     "manager.keep[1].monitor": "monitor",
@@ -87,6 +88,7 @@ def resume(
     max_to_keep: int | None = 3,
     load_best_when_done: bool = False,
     on_signal: Iterable[str] = (),
+    on_exception: bool = False,
     enable_async: bool = False,
     policy: Policy | Mapping[str, Any] | None = None,
     start_over: bool = False,
@@ -107,6 +109,8 @@ def resume(
         load_best_when_done: whether the model gets the weights of the best checkpoint when ``fit``
             is done, as by ``EarlyStopping(restore_best_weights=True)``.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
+        on_exception: whether an exception that ends ``fit`` saves first, unless it was raised
+            within a step.
         enable_async: whether files are written in the background.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. Without it, everything is restored.
@@ -127,7 +131,7 @@ def resume(
     [0, 1]
     """
     _check_order(model, directory)
-    save: dict[str, Any] = {"every_epochs": 1, "on_signal": on_signal}
+    save = {"every_epochs": 1, "on_signal": on_signal, "on_exception": on_exception}
     if not isinstance(on_signal, str):
         save["on_signal"] = list(on_signal)
     if save_freq != "epoch":

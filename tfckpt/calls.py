@@ -28,8 +28,8 @@ from tfckpt.stored.commits.discovery import candidates
 from tfckpt.stored.io.files import LOCAL, absolute
 from tfckpt.stored.paths.lookalikes import is_checkpoint, is_directory, shown
 from tfckpt.stored.paths.wrong_paths import not_found
+from tfckpt.training.moment import check_step
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
-from tfckpt.training.saves import check_step
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory

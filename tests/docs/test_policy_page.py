@@ -20,6 +20,7 @@ HEADINGS = {
     "Manager": "manager",
     "Save": "manager.save",
     "Keep": "manager.keep",
+    "Export": "manager.export",
     "Restore": "restore",
     "Source": "a source",
     "Latest": "average",

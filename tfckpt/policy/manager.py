@@ -63,6 +63,8 @@ class Save(Model):
     """Signals to answer with a save before the process ends: [SIGTERM, SIGINT]."""
     grace_seconds: Positive = 25.0
     """Seconds after the signal until the process ends, even if the save is not complete."""
+    on_exception: bool = False
+    """Save when an exception ends the training, unless it was raised within a step."""
 
     @property
     def is_due_in_a_loop(self) -> bool:
@@ -73,7 +75,7 @@ class Save(Model):
     @property
     def is_due_ever(self) -> bool:
         """Whether anything can make a save due."""
-        return self.every_epochs is not None or self.is_due_in_a_loop
+        return self.every_epochs is not None or self.on_exception or self.is_due_in_a_loop
 
     @field_validator("on_signal")
     @classmethod
@@ -164,6 +166,18 @@ class Export(Model):
 
     weights_h5: Literal["best", "latest"] | None = None
     """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
+    ema: Literal["prefer", "only", "ignore"] = "ignore"
+    """Write moving averages of weights: where there is one (prefer), always (only), or never."""
+
+    @field_validator("ema")
+    @classmethod
+    def _of_something(cls, value: str, info: ValidationInfo) -> str:
+        if value != "ignore" and "weights_h5" in info.data and not info.data["weights_h5"]:
+            raise fault(
+                "`ema` needs `weights_h5`: it says which values that file gets",
+                hint="add `weights_h5: best` or `weights_h5: latest`, or remove `ema`",
+            )
+        return value
 
 
 class Manager(Model):

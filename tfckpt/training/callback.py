@@ -16,17 +16,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from absl import logging
 
 from tfckpt.errors import TfckptError
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.policy.directories import restores_its_own
-from tfckpt.training.best import load_best
+from tfckpt.training.best import check_swaps, load_best
 from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
 from tfckpt.training.fit_loop import Loop
 from tfckpt.training.keras_internals import Hook, list_of, with_variables
+from tfckpt.training.moment import scalars
+from tfckpt.training.on_exception import ExceptionWatch
 from tfckpt.training.state import callback_state
 from tfckpt.training.state.trained import check_fit, check_trained
 
@@ -63,6 +64,10 @@ class Resumable(Protocol):
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None: ...
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
+
+    def save_after(
+        self, error: BaseException, epoch: int | None, metrics: Mapping[str, float]
+    ) -> str: ...
 
 
 _INTERRUPTED = (
@@ -112,11 +117,14 @@ def callback_for(  # noqa: C901 (a class of short methods)
             True  # so that tf_keras does not fetch the logs of each batch; only a save does
         )
         tfckpt_run = run
+        _watch: ExceptionWatch | None = None
 
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
             self.checked = False
+            if run.config.manager is not None:
+                check_swaps(run.config.manager.export.ema, list_of(self).callbacks)
             where = _directory(run)
             if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)
@@ -129,6 +137,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
             named = run.config.manager.callbacks if run.config.manager else {}
             self._loop = Loop(self, objects, run.fits, say, named)
             self._left_over = weakref.finalize(self, run.saves.watch())
+            if run.config.manager and run.config.manager.save.on_exception:
+                self._watch = ExceptionWatch(self, run, self._loop, objects, warn)
+                self._watch.begin()
             find = partial(with_variables, self.model, self._find)
             self._loop.begin(find, self._on_resumed, self._on_refused)
             run.training = Hook(self._loop.training, no_training)
@@ -182,15 +193,17 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._loop.batch_ends()
             if not passed_over:
                 batches = self._loop.batches_of_last_call
-                say(_saved(run.save_if_batch_due(batches, _numbers(logs)), run.config))
+                say(_saved(run.save_if_batch_due(batches, scalars(logs)), run.config))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             passed_over = self._loop.resuming
             self._loop.epoch_ends()
             if not passed_over:
-                say(_saved(run.save_if_epoch_due(epoch + 1, _numbers(logs)), run.config))
+                say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), run.config))
 
         def on_train_end(self, logs: Any = None) -> None:
+            if self._watch is not None:
+                self._watch.end()
             if (later := self._loop.end()) is not None:
                 run.resumption, run.saves.ahead = later, later.prefix
             run.sync()
@@ -278,11 +291,6 @@ def no_training() -> tuple[dict[str, Any], Any]:
 def _is_tf_keras(objects: Iterable[Any]) -> bool:
     flavor = next(filter(None, map(flavor_of, objects)), None)
     return flavor is not None and flavor.name == "tf_keras"
-
-
-def _numbers(logs: Any) -> dict[str, float]:
-    """The scalar metrics; ``keep: best`` cannot compare those per class."""
-    return {name: value for name, value in (logs or {}).items() if not np.ndim(value)}
 
 
 def _started_over(run: Resumable) -> str:

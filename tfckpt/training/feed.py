@@ -92,6 +92,17 @@ class Feed:
         """Dtypes and shapes of a batch; "" before the first."""
         return "" if self.iterator is None else iterators.element_of(self.iterator)
 
+    @property
+    def position(self) -> dict[str, Any]:
+        """What a position records of it."""
+        return {
+            "iterators": self.iterators,
+            "pulled": self.pulled,
+            "ran_out": self.ran_out,
+            "element": self.element,
+            "content": self.content,
+        }
+
     def warnings(self) -> Iterator[str]:
         """Why another process would not get the same batches again, or did not get them."""
         if any(map(self._shared_with, self._fits.unread)):

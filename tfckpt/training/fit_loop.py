@@ -47,6 +47,10 @@ class Loop:
         fits: of the run.
         say: prints a message.
         named: attributes of other callbacks to save as well, by class.
+
+    Attributes:
+        trained: whether a step has begun in this process.
+        failed_step: called with the exception of a step.
     """
 
     def __init__(
@@ -57,11 +61,9 @@ class Loop:
         say: Callable[[str], None],
         named: Mapping[str, Sequence[str]],
     ) -> None:
-        self._callback = callback
-        self._model = callback.model
+        self._callback, self._model = callback, callback.model
         self._objects, self._named = objects, named
-        self._fits = fits
-        self._say = say
+        self._fits, self._say = fits, say
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._fit = fits.begin(self._others)
@@ -70,7 +72,7 @@ class Loop:
         self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._last_calls = self.batches_of_last_call = 0
-        self._ended = self._direct = self._resumed = self._asked = False
+        self._ended = self._direct = self._resumed = self._asked = self.trained = False
         self._feed = Feed(self._model, self._fit, fits)
         self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
         self._logs: Any = None
@@ -78,6 +80,7 @@ class Loop:
         self._said: set[str] = set()
         self._target: Position | None = None
         self._later: Resumption | None = None
+        self.failed_step: Callable[[BaseException], None] = lambda error: None
 
     @property
     def resuming(self) -> bool:
@@ -123,7 +126,10 @@ class Loop:
             return
         with self._or_as_before():
             if first and epoch != target.initial_epoch:
-                self._begins_elsewhere(epoch, target)
+                if epoch >= target.finished and (target.ended or epoch > target.epoch):
+                    self._direct = True
+                elif not self._direct:
+                    raise refusals.other_initial_epoch(target, epoch)
             if self._direct:
                 self._resolve(target)
                 self._model.reset_metrics()  # as Keras has just done
@@ -199,14 +205,10 @@ class Loop:
             epoch=epoch,
             calls=calls,
             ended=ended,
-            iterators=feed.iterators,
-            pulled=feed.pulled,
-            ran_out=feed.ran_out,
+            **feed.position,
             steps=self._steps(),
             steps_per_execution=self._steps_per_execution,
             data=kind,
-            element=feed.element,
-            content=feed.content,
             global_seed=seed,
             stopped=bool(self._model.stop_training),
             counter=fit.steps_counted(self._model),
@@ -268,12 +270,6 @@ class Loop:
         self._functions.evaluate_nothing()
         return position.finished if self._direct else position.initial_epoch
 
-    def _begins_elsewhere(self, epoch: int, target: Position) -> None:
-        if epoch >= target.finished and (target.ended or epoch > target.epoch):
-            self._direct = True
-        elif not self._direct:
-            raise refusals.other_initial_epoch(target, epoch)
-
     def _step(self, iterator: Any) -> Any:
         """What Keras calls for a step."""
         if not self._asked:  # by another `fit` after an error in this one, or by `train_on_batch`
@@ -285,6 +281,7 @@ class Loop:
         if self._target is not None:
             with self._or_as_before():
                 return self._pass_over(self._target, iterator, fresh=fresh)
+        self.trained = True
         if self._checks_left:
             self._checks_left -= 1
             about_model = fit_checks.about_objects(self._model, self._objects)
@@ -293,6 +290,9 @@ class Loop:
             self._logs = self._functions.train(iterator)
         except iterators.RAN_OUT:
             self._feed.ran_out.append([self._epoch, self._calls])
+            raise
+        except BaseException as error:
+            self.failed_step(error)
             raise
         self._calls += 1
         self.batches_of_last_call = self._batches()

@@ -27,9 +27,9 @@ class Hook:
         self._method = weakref.WeakMethod(method)
         self.own = own
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         method = self._method()
-        return (self.own if method is None else method)(*arguments)
+        return (self.own if method is None else method)(*arguments, **keywords)
 
 
 class Functions:

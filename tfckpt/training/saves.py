@@ -9,22 +9,21 @@ from __future__ import annotations
 import contextlib
 import signal
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.distribution.agreement import in_cluster, workers_among
-from tfckpt.live.objects.collect import is_model
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.saving.save import RecordMetadata
-from tfckpt.live.variables.flavors import is_optimizer
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import remarks
 from tfckpt.manager.preemption import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
-from tfckpt.training.best import export_weights
+from tfckpt.training.best import check_averages, export_weights
+from tfckpt.training.moment import Moment, optimizers_of, step_of
 from tfckpt.training.state.resumption import attached
 
 if TYPE_CHECKING:
@@ -36,22 +35,6 @@ if TYPE_CHECKING:
     from tfckpt.policy import Manager
 
 _CALLS = 100  # calls of save_if_due after which a `step` that never changed is reported
-
-
-class Moment(NamedTuple):
-    """What a record says of the moment of a save.
-
-    Attributes:
-        epoch: number of finished epochs.
-        metrics: measured at this step.
-        training: returns the state of the running ``fit``.
-        metadata: the caller's own.
-    """
-
-    epoch: Any
-    metrics: Mapping[str, float] | None
-    training: Callable[[], tuple[dict[str, Any], Any]]
-    metadata: Mapping[str, Any] | None = None
 
 
 class Saves:
@@ -85,6 +68,8 @@ class Saves:
         self._in_fit = self._announced = self._stepped = False
         self._restored_into: list[Any] = []
         self._calls, self._check_at = 0, -1
+        if config is not None and optimizers_of(objects):  # a model may be compiled later
+            check_averages(config.export.ema, objects)
         self._first_step: int | None = None
 
     @property
@@ -117,9 +102,12 @@ class Saves:
 
         Raises:
             SaveError: the directory is in use, cannot be written, or has too little space.
-            TfckptError: ``every_steps`` is set, but no object counts steps.
+            TfckptError: ``every_steps`` is set, but no object counts steps; or averages are to be
+                exported, but no optimizer keeps them.
         """
         self._in_fit = True
+        if self._config is not None:
+            check_averages(self._config.export.ema, self._objects)
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()
@@ -152,6 +140,15 @@ class Saves:
         path = self._save(moment, wait=True)
         assert path is not None, "a save that waits is never skipped"  # noqa: S101
         return path
+
+    def once(self, moment: Moment) -> str | None:
+        """Save now, unless this moment is saved already; returns the newest path."""
+        with contextlib.suppress(SaveError):  # what could not be saved is saved now
+            self._wait()
+        if not self._is_saved(moment):
+            self._save(moment, wait=True)
+        newest: str | None = self.writer.latest_checkpoint
+        return newest
 
     def after_step(self, steps: int | None, moment: Moment) -> str | None:
         """Save if one is due after a step."""
@@ -264,21 +261,25 @@ class Saves:
 
     def _save_for(self, received: Sequence[signal.Signals], moment: Moment) -> str | None:
         """Save to disk because of a signal, unless this step is saved already."""
+        path = None
         try:
             with self._failure_allowed():
                 self._wait()
         finally:  # save even if the previous one failed
-            at, path = (self._step(), moment.epoch), None
-            if at[0] is None or self._saved_at != at:
+            if not self._is_saved(moment):
                 with self._failure_allowed():
                     path = self._save(moment, wait=True)
         names = ", ".join(each.name for each in received)
         newest = self.writer.latest_checkpoint
-        if self._saved_at == at:
+        if self._is_saved(moment):
             logging.warning("%s: saved %s", names, newest)
         else:
             logging.warning("%s: not saved; the newest checkpoint is %s", names, newest)
         return path
+
+    def _is_saved(self, moment: Moment) -> bool:
+        at = (self._step(), as_int(moment.epoch))
+        return at[0] is not None and self._saved_at == at
 
     @contextlib.contextmanager
     def _failure_allowed(self) -> Iterator[None]:
@@ -368,30 +369,3 @@ class Saves:
                 hint="pass the optimizer, a compiled model, or a variable as `step`",
             )
         return step
-
-
-def step_of(objects: Mapping[str, Any]) -> int | None:
-    """The value of ``step`` if passed, else the iterations of the first optimizer in use.
-
-    A model whose ``train_step`` has its own optimizers is compiled with one that never steps.
-    """
-    if (counter := objects.get("step")) is not None:
-        return as_int(counter)
-    compiled = (getattr(obj, "optimizer", None) for obj in objects.values())
-    of_models = (each for obj in objects.values() if is_model(obj) for each in vars(obj).values())
-    candidates = (*objects.values(), *compiled, *filter(is_optimizer, of_models))
-    counts = (as_int(one.iterations) for one in candidates if hasattr(one, "iterations"))
-    if (first := next(counts, None)) is None:
-        return None
-    return first or next(filter(None, counts), 0)
-
-
-def check_step(counter: Any) -> None:
-    """Raise a TfckptError if ``step`` does not hold an integer."""
-    try:
-        as_int(counter)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TfckptError(
-            f"`step` must hold the number of the training step: {error}",
-            hint="pass an object that holds something else by another keyword",
-        ) from None

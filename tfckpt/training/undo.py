@@ -33,7 +33,7 @@ class Before:
         self._objects = objects
         self._extra = extra
         self._generators = random_state.take()
-        self._reset = _values(self._reset_by_keras())
+        self._reset = values_of(self._reset_by_keras())
         self._plain = extra.values()
 
     @contextlib.contextmanager
@@ -45,15 +45,15 @@ class Before:
         build.build_compiled(self._model)
         own = (*own_variables(self._model, self._objects), *self._counter())
         held = collect(self._objects).variables.values()
-        kept = _values([*held, *own, *self._extra.variables(but)])
+        kept = values_of([*held, *own, *self._extra.variables(but)])
         try:
             yield
         finally:
-            _assign(kept)
+            assign_all(kept)
 
     def put_back(self) -> None:
         """Restore what Keras resets in each epoch, and what the dataset may have drawn from."""
-        _assign(self._reset)
+        assign_all(self._reset)
         random_state.put(self._generators)
         self._extra.put_back(self._plain)
 
@@ -71,11 +71,31 @@ class Before:
         return [] if counter is None else [counter]
 
 
-def _values(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+def values_of(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Each variable with a copy of its value in host memory."""
     held = (part for each in variables if is_variable(each) for part in parts(raw(each)))
     return [(part, on_host(part.read_value())) for part in held]
 
 
-def _assign(values: Iterable[tuple[Any, Any]]) -> None:
+def assign_all(values: Iterable[tuple[Any, Any]]) -> None:
+    """Assign what :func:`values_of` has returned."""
     for variable, value in values:
         variable.assign(value)
+
+
+@contextlib.contextmanager
+def evaluating(model: Any, objects: Mapping[str, Any]) -> Iterator[None]:
+    """If the body fails, put back what an evaluation changes: metrics, seeds and generators."""
+    generators = random_state.take()
+    kept = []
+    for held in (objects, {"model": model}):
+        live = collect(held)
+        entries = live.inventory.entries.items()
+        changed = (n for n, entry in entries if entry.role in (Role.METRIC, Role.SEED))
+        kept += values_of([live.variables[name] for name in changed])
+    try:
+        yield
+    except BaseException:
+        assign_all(kept)
+        random_state.put(generators)
+        raise
