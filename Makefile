@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-long test-matrix bench clean
+.PHONY: help setup demo test test-long test-matrix docs bench clean
 
 help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
 	@echo "make test       ruff, mypy and the tests"
 	@echo "make test-long  the tests, with those that take long"
 	@echo "make test-matrix  a part of them with each TensorFlow and Keras of docs/versions.md"
+	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make bench      measure speed and memory beside TensorFlow and others, into benchmarks/results"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
@@ -43,6 +44,11 @@ test-long: $(STAMP)
 test-matrix: $(STAMP)
 	test -x $(BIN)/nox || $(BIN)/python -m pip install nox
 	$(BIN)/nox
+
+docs: $(STAMP)
+	test -x $(BIN)/mkdocs || $(BIN)/python -m pip install -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "built: build/site/index.html; with its search: python3 -m http.server -d build/site"
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --results benchmarks/results

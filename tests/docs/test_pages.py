@@ -6,8 +6,9 @@ after a ``$`` are what the command prints; without any, its exit status counts a
 unless the fence says ``exit=1``. YAML is loaded as a config, and one that begins with the path of
 a file is in that file from the start; a fence that says ``invalid`` is of one that is refused.
 
-README.md is stricter: a reader pastes it from top to bottom into an empty directory, so nothing is
-there that it does not make itself, and all of its Python shares one namespace.
+README.md and the pages for newcomers are stricter: a reader pastes them from top to bottom into an
+empty directory, so nothing is there that they do not make themselves, and all Python of a page
+shares one namespace. Python that begins with the path of a file is what the reader saves there.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parents[2]
 README = PROJECT / "README.md"
 PAGES = [README, *sorted((PROJECT / "docs").glob("*.md"))]
+PASTED = [README, *(PROJECT / "docs" / f"{name}.md" for name in ("index", "tutorial", "coming"))]
 LANGUAGES = {"python", "console", "yaml", "json", "text"}
 FENCE = re.compile(r"^```(\w*)(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 
@@ -79,6 +81,9 @@ def compare(block: Block, got: str, expected: str) -> None:
 
 
 def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
+    if found := re.match(r"# ([\w/]+\.py)\n", block.text):
+        Path(found[1]).write_text(block.text, encoding="utf-8")
+        return
     printed = io.StringIO()
     code = compile("\n" * block.line + block.text, str(page), "exec")
     with contextlib.redirect_stdout(printed):
@@ -102,7 +107,8 @@ def run_command(command: str, server: ForkServer) -> Ended:
         text=True,
         env=environment,
     )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    killed = done.returncode < 0  # the shell gave its process to the program; else it says 128 + 9
+    return Ended(128 - done.returncode if killed else done.returncode, done.stdout, done.stderr)
 
 
 def run_console(block: Block, server: ForkServer) -> None:
@@ -138,7 +144,9 @@ def server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in PASTED], ids=lambda page: page.name
+)
 def test_what_a_page_shows_is_what_happens(
     page: Path,
     place: Path,
@@ -166,19 +174,22 @@ def test_what_a_page_shows_is_what_happens(
             json.loads(block.text)
 
 
-def test_the_readme_runs_as_it_is_pasted(
-    tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", PASTED, ids=lambda page: page.name)
+def test_what_newcomers_read_runs_as_it_is_pasted(
+    page: Path, tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("RUN_DIR", "")  # which the page sets; afterwards it is as it was
     monkeypatch.delenv("RUN_DIR")
     names: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(README):
+    for block in blocks(page):
         if block.language == "yaml":
             run_yaml(block)
         elif block.language == "python":
-            run_python(block, README, names)
+            run_python(block, page, names)
         elif block.language == "console":
             run_console(block, server)
 

@@ -1,0 +1,75 @@
+"""The site of the documentation: it builds, links lead somewhere, what is public is in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import tfckpt
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(built)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return built
+
+
+LINK = re.compile(r'<(?:a|img|link|script)[^>]* (?:href|src)="([^"]+)"')
+
+
+def test_every_link_leads_to_a_page_and_a_place_on_it(site: Path) -> None:
+    wrong = []
+    for page in pages(site):
+        for link in LINK.findall(text(page)):
+            path, _, anchor = unquote(link).partition("#")
+            target = page.parent / path if path else page
+            missing = anchor and target.suffix == ".html" and f'id="{anchor}"' not in text(target)
+            if "://" not in link and (not target.exists() or missing):
+                wrong.append(f"{page.name}: {link}")
+    assert not wrong
+
+
+def test_no_block_is_shown_as_it_is_written(site: Path) -> None:
+    assert not [page.name for page in pages(site) if "```" in text(page)]
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    loads = re.compile(
+        r'<(?:script|img|iframe)[^>]* src="https?:[^"]+"|<link[^>]* href="https?:[^>]+'
+    )
+    assert not [match[0] for page in pages(site) for match in loads.finditer(text(page))]
+
+
+def test_everything_public_is_in_the_reference(site: Path) -> None:
+    page = text(site / "api.html")
+    places = "tfckpt", "tfckpt.errors"
+    names = [
+        name
+        for name in tfckpt.__all__
+        if not any(f'id="{place}.{name}"' in page for place in places)
+    ]
+    assert names == ["callbacks"]  # a module: `resume` is its only function
+    assert 'id="tfckpt.callbacks.resume"' in page
+
+
+def pages(site: Path) -> list[Path]:
+    """All but what only a server shows."""
+    return [page for page in site.glob("*.html") if page.name != "404.html"]
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8") if page.exists() else ""
