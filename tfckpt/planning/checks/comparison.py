@@ -17,9 +17,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfckpt.core.dtypes import can_cast, castable
+from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.step import SHAPE_HINT, Severity, Status, Step
+from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
 from tfckpt.planning.matching.structure import Layers
 from tfckpt.policy.adaptations.operation import Impossible, ValueSpec
@@ -74,6 +74,7 @@ class Comparison:
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
         self._datasets = stored.datasets, live.datasets
+        self._entries = stored.entries, live.entries
 
     def plain(self, stored: Entry, live: Entry) -> bool:
         """Whether a value is simply LOADED into the live one of the same name.
@@ -109,7 +110,7 @@ class Comparison:
             hint = why.hint or _EXCLUDE
             return Step(Status.MISMATCH, *subject, error, why.reason, hint, parts=parts)
         adapted = changes[-1].after[0] if changes else stored
-        if (mismatch := self._unequal(adapted, live, changes)) is not None:
+        if (mismatch := self._unequal(stored, adapted, live, changes)) is not None:
             severity, reason, hint = mismatch
             return Step(Status.MISMATCH, *subject, severity, reason, hint, "", parts, changes)
         ambiguity, hint = self._ambiguity(stored, live, explicit=route.explicit)
@@ -131,7 +132,7 @@ class Comparison:
         return Step(status, *subject, severity, reason, "", "", parts, changes)
 
     def _unequal(
-        self, adapted: Entry | ValueSpec, live: Entry, changes: Sequence[Change]
+        self, stored: Entry, adapted: Entry | ValueSpec, live: Entry, changes: Sequence[Change]
     ) -> tuple[Severity, str, str] | None:
         """Why the value, after its changes, has the wrong shape or dtype; None if it fits."""
         where = f"after {changes[-1].how}" if changes else "in the checkpoint"
@@ -145,11 +146,22 @@ class Comparison:
             return None
         if live.role is Role.SEED and can_cast(adapted.dtype, live.dtype, "safe"):
             return None
-        if (could_cast := castable(adapted.dtype, live.dtype)) and self._cast:
-            return None
         reason = f"{_dtype(adapted)} {where}, {_dtype(live)} in the model"
-        hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if could_cast else _EXCLUDE
-        return Severity.ERROR, reason, hint
+        could_cast = castable(adapted.dtype, live.dtype)
+        if is_real(adapted.dtype) != is_real(live.dtype) and self._one_is_quantized(stored, live):
+            could_cast = False
+            reason, hint = f"{reason}, and only one of them is quantized", QUANTIZE_HINT
+        else:
+            hint = f"on_dtype_mismatch: cast converts it; {_EXCLUDE}" if could_cast else _EXCLUDE
+        return None if could_cast and self._cast else (Severity.ERROR, reason, hint)
+
+    def _one_is_quantized(self, stored: Entry, live: Entry) -> bool:
+        """Whether only one has the scale that Keras 3 keeps beside a quantized kernel.
+
+        A cast would change what the numbers mean.
+        """
+        both = zip((stored, live), self._entries, strict=True)
+        return len({f"{entry.name}_scale" in entries for entry, entries in both}) == 2
 
     def _ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
         """Why it may be another value, and a hint; ``explicit`` if a rule names this value."""

@@ -122,6 +122,7 @@ SHAPE_HINT = (
     "exclude it, or set on_shape_mismatch: skip, to keep the model's value; an `adapt` rule may "
     "make it fit"
 )
+QUANTIZE_HINT = "restore, then call `quantize`; or quantize the model as the saved one was"
 # Ways to leave a value out, which is not what to do about one that a suggested policy restores.
 LEAVING_HINTS = frozenset({MISSING_HINT, UNEXPECTED_HINT, SHAPE_HINT})
 SAVE_COUNTER = "save_counter"

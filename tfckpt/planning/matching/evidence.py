@@ -51,7 +51,7 @@ def shifted(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[s
 def _list_differs(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
     if len(stored) != len(live):
         text = f"the list has length {len(live)} in the model and {len(stored)} in the checkpoint"
-        grows = "; a list that grows later must be complete before the restore"
+        grows = "; a list that grows later must be complete before the restore, with all variables"
         return text + grows * (len(live) < len(stored))
     for old, new in zip(stored, live, strict=True):
         if old.name != new.name:

@@ -15,7 +15,8 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import Selector
 from tfckpt.core.text import listed
 from tfckpt.errors import PolicyError
-from tfckpt.planning.checks.step import Status, is_save_counter
+from tfckpt.planning.checks.step import QUANTIZE_HINT, Status, is_save_counter
+from tfckpt.planning.checks.unmatched import is_adapter
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Candidates, Suggestion
 from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
@@ -86,7 +87,7 @@ class _Search:
             gave_up = f"no policy was searched for, among more than {_MOST_VALUES:,} values"
             return Suggestion({}, gave_up=gave_up)
         base = self._planned({})
-        if base is None or base.ok:
+        if base is None or base.ok or any(step.hint == QUANTIZE_HINT for step in base.errors):
             return None
         pairing = self._pairing(base)
         changes, plan = self._placed(base, pairing)
@@ -358,8 +359,11 @@ def _weights(plan: Plan) -> dict[str, str]:
 
 
 def _whole_layers(names: set[str], live: Inventory) -> set[str]:
-    """With the other weights of their layers: a head is restored whole or not at all."""
-    weights = {name for name in names if live.entries[name].role is Role.WEIGHT}
+    """With the other weights of their layers: a head is restored whole or not at all.
+
+    New low-rank factors leave the kernel beside them as it was trained.
+    """
+    weights = {x for x in names if live.entries[x].role is Role.WEIGHT and not is_adapter(x)}
     layers = {name.rpartition("/")[0] for name in weights}
     whole = {
         name
