@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-long test-matrix docs bench clean
+.PHONY: help setup demo test test-long test-matrix test-clients docs bench clean
 
 help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
 	@echo "make test       ruff, mypy and the tests"
 	@echo "make test-long  the tests, with those that take long"
 	@echo "make test-matrix  a part of them with each TensorFlow and Keras of docs/versions.md"
+	@echo "make test-clients  the programs of others in docs/clients.md"
 	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make bench      measure speed and memory beside TensorFlow and others, into benchmarks/results"
 	@echo "make clean      remove $(VENV) and what tools left behind"
@@ -44,6 +45,11 @@ test-long: $(STAMP)
 test-matrix: $(STAMP)
 	test -x $(BIN)/nox || $(BIN)/python -m pip install nox
 	$(BIN)/nox
+
+# Two environments in .nox, 3 GB each, for the packages of docs/clients.md.
+test-clients: $(STAMP)
+	test -x $(BIN)/nox || $(BIN)/python -m pip install nox
+	$(BIN)/nox -s clients clients_table
 
 docs: $(STAMP)
 	test -x $(BIN)/mkdocs || $(BIN)/python -m pip install -e '.[docs]'

@@ -1,4 +1,6 @@
-"""What tfckpt passes with which Python, TensorFlow and Keras: `make test-matrix`.
+"""What tfckpt passes with which Python, TensorFlow and Keras, and with which programs of others.
+
+`make test-matrix`:
 
 A session for each of `PAIRS` installs it into an environment of its own and runs `GROUPS`; if its
 interpreter is not found it is skipped, and nox says so. Then one run goes through the environments
@@ -7,6 +9,10 @@ into docs/versions.md.
 
 `nox -R -s 'versions(oldest)' -- facts resume` runs two groups of one pair again, and `nox -s table`
 writes the page.
+
+`make test-clients`: a session for each of `CLIENTS` installs packages that go together, and runs
+tests/clients with each; the last one writes docs/clients.md. `nox -R -s 'clients(keras)' --
+keras_hub` runs one client again, and `nox -s clients_table` writes the page.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["versions", "upgrade", "table"]
 
 PAIRS: dict[str, tuple[str, list[str]]] = {
     "oldest": ("3.10", ["tensorflow==2.16.2", "keras==3.1.1", "tf_keras==2.16.0"]),
@@ -45,11 +52,46 @@ GROUPS = {
 RECORDS = Path("build", "matrix")
 UPGRADE = RECORDS / "upgrade.json"
 PAGE = Path("docs", "versions.md")
-BEGIN, END = "<!-- made by `make test-matrix` -->\n", "<!-- end -->"
+BEGIN, END = "<!-- made by `make ", "<!-- end -->"
 VERSIONS = """
 import json, platform, keras, tensorflow, tf_keras
 packages = {each.__name__: each.__version__ for each in (tensorflow, keras, tf_keras)}
 print(json.dumps({"python": platform.python_version(), **packages}))
+"""
+# By the Keras that they are made for: the packages, and the tests in tests/clients with the name of
+# the package that a client is in.
+CLIENTS: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "keras": (
+        "3.12",
+        ["tensorflow==2.21.*", "keras-hub", "keras-tuner"],
+        {"keras_hub": "keras-hub", "keras_tuner": "keras-tuner"},
+    ),
+    "tf_keras": (
+        "3.12",
+        [
+            *("tensorflow==2.20.*", "tf_keras==2.20.*", "tf-models-official", "dm-sonnet"),
+            *("tensorflow-probability[tf]", "tensorflow-recommenders", "gpflow==2.11.*"),
+            *("gin-config", "cloudpickle", "setuptools<81"),  # TF-Agents' and TensorFlow Hub's
+        ],
+        {
+            "orbit": "tf-models-official",
+            "model_garden": "tf-models-official",
+            "tf_agents": "tf-agents",
+            "sonnet": "dm-sonnet",
+            "probability": "tensorflow-probability",
+            "recommenders": "tensorflow-recommenders",
+            "gpflow": "gpflow",
+        },
+    ),
+}
+# It asks for versions of typing-extensions and pygame that nothing else takes, and needs neither.
+ALONE = {"tf_keras": ["tf-agents==0.19.0", "gym==0.23.0", "gym-notices"]}
+CLIENT_RECORDS = Path("build", "clients")
+CLIENT_PAGE = Path("docs", "clients.md")
+PACKAGES = """
+import json, sys
+from importlib.metadata import version
+print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # pyenv's `python3.12` runs only where it is the chosen one; the program that it stands for, always.
@@ -134,11 +176,91 @@ def upgrade(session: nox.Session) -> None:
 def table(session: nox.Session) -> None:
     """Write the tables of docs/versions.md."""
     found = records()
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    made = [*rows(found), "", *skips(found), "", *upgrades(), ""]
-    text = "\n".join([*made, END]) + rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}", encoding="utf-8")
+    write(PAGE, [*rows(found), "", *skips(found), "", *upgrades()])
     session.log(f"{PAGE} says it of {', '.join(found) or 'none'}")
+
+
+def write(page: Path, made: list[str]) -> None:
+    """Put the lines into the part of a page that a command makes."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    command, _, rest = rest.partition("\n")
+    text = "\n".join([f"{before}{BEGIN}{command}", "", *made, "", END])
+    page.write_text(text + rest.partition(END)[2], encoding="utf-8")
+
+
+@nox.session
+@nox.parametrize("python,of", [nox.param(p, name, id=name) for name, (p, *_) in CLIENTS.items()])
+def clients(session: nox.Session, of: str) -> None:
+    """Run each client that is made for one Keras, or those that are named."""
+    _, packages, tests = CLIENTS[of]
+    try:
+        session.install("-e", ".[test]", *packages)
+        if of in ALONE:
+            session.install("--no-deps", *ALONE[of])
+    except CommandFailed:
+        session.skip(f"the clients for {of} do not install here")
+    CLIENT_RECORDS.mkdir(parents=True, exist_ok=True)
+    named = ("tensorflow", "keras", "tf_keras", *tests.values())
+    out = session.run("python", "-c", PACKAGES, *named, silent=True, stderr=None)
+    versions_of = json.loads(out)
+    failed = []
+    for client in session.posargs or tests:
+        report = CLIENT_RECORDS / f"{client}.xml"
+        session.run(
+            *("python", "-m", "pytest", "-m", "", f"--junitxml={report}", "-p", "no:cacheprovider"),
+            f"tests/clients/test_{client}.py",
+            env={**QUIET, "TFCKPT_CLIENTS": of},
+            success_codes=[0, 1, 5],  # a test that failed is in the report; 5: all were skipped
+        )
+        record = {
+            "client": f"{tests[client]} {versions_of[tests[client]]}",
+            "with": f"{of} {versions_of[of]}, TensorFlow {versions_of['tensorflow']}",
+            "date": date.today().isoformat(),
+            "outcomes": outcomes(report),
+        }
+        record_file(client).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        failed += [client] if any("failed" in each for each in record["outcomes"].values()) else []
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
+def record_file(client: str) -> Path:
+    return CLIENT_RECORDS / f"{client}.json"
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """What came out of each test: what it says of itself, or `unchanged`."""
+    found: dict[str, set[str]] = {}
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - written by pytest
+        name = case.get("name", "").partition("[")[0].removeprefix("test_").replace("_", " ")
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome = "**failed**"
+        elif skip is not None:
+            outcome = f"skipped: {skip.get('message')}"
+        else:
+            said = case.find("properties/property[@name='outcome']")
+            outcome = "unchanged" if said is None else said.get("value", "")
+        found.setdefault(name or "all", set()).add(outcome)
+    return {name: "; ".join(sorted(each, reverse=True)) for name, each in found.items()}
+
+
+@nox.session(python=False)
+def clients_table(session: nox.Session) -> None:
+    """Write the table of docs/clients.md."""
+    head = ["client", "with", "what it does", "outcome", "on"]
+    lines = [line(head), line(["---"] * len(head))]
+    for client in (client for *_, tests in CLIENTS.values() for client in tests):
+        if not record_file(client).exists():
+            lines.append(line([client, *["not run"] * (len(head) - 1)]))
+            continue
+        record = json.loads(record_file(client).read_text(encoding="utf-8"))
+        lines += [
+            line([record["client"], record["with"], what, outcome, record["date"]])
+            for what, outcome in record["outcomes"].items()
+        ]
+    write(CLIENT_PAGE, lines)
+    session.log(f"{CLIENT_PAGE} is written")
 
 
 def records() -> dict[str, dict[str, Any]]:

@@ -26,8 +26,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 # oneDNN chooses kernels by machine, and with them the last bits of a result.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-# It would make `tf.keras` tf_keras; here tf_keras is a module of its own, beside Keras 3.
-os.environ.pop("TF_USE_LEGACY_KERAS", None)
+# It would make `tf.keras` tf_keras; here tf_keras is a module of its own, beside Keras 3. Some of
+# the clients in tests/clients know no other.
+if os.environ.get("TFCKPT_CLIENTS") == "tf_keras":
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+else:
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)
 
 # Loading TensorFlow or tracing a model inside the first example says nothing about the code.
 settings.register_profile("tfckpt", deadline=None, print_blob=True)

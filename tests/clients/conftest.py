@@ -1,0 +1,16 @@
+"""What a client's test says of its outcome, for the table in docs/clients.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def outcome(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Note what the client needed, or why it was refused; without it, it ran unchanged."""
+    return lambda words: record_property("outcome", words)
