@@ -52,7 +52,6 @@ test-clients: $(STAMP)
 	$(BIN)/nox -s clients clients_table
 
 docs: $(STAMP)
-	test -x $(BIN)/mkdocs || $(BIN)/python -m pip install -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "built: build/site/index.html; with its search: python3 -m http.server -d build/site"
 
