@@ -368,6 +368,20 @@ def test_help_has_examples(arguments, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_what_other_commands_answer_to(capsys):
+    for words in (["--version"], ["version"]):
+        assert run(*words) == 0
+        assert capsys.readouterr().out == f"tfckpt {tfckpt.__version__}\n"
+    assert run("policy", "--help") == 0
+    out = capsys.readouterr().out
+    names = [command.name for command in COMMANDS]
+    assert all((f"  {name} " in out) == name.startswith("policy ") for name in names)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tfckpt", "--version"], check=True, capture_output=True, text=True
+    )
+    assert ended.stdout == f"tfckpt {tfckpt.__version__}\n"
+
+
 def test_an_interrupt_is_status_130(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -65,8 +65,20 @@ def test_each_checkpoint_with_what_its_record_says(runs: Path) -> None:
     rows = [line.split() for line in ended.out.splitlines()[1:]]
     assert [row[0] for row in rows] == ["ckpt-4", "ckpt-3", "ckpt-2", "ckpt-1"]
     assert [row[1] for row in rows] == ["400", "300", "200", "100"]
-    assert [row[-3:] for row in rows] == [["committed", "loss", f"{x}"] for x in LOSSES[::-1]]
+    assert [row[-2:] for row in rows] == [["committed", f"{x}"] for x in LOSSES[::-1]]
     assert max(map(len, ended.out.splitlines())) <= 80
+
+
+def test_each_metric_that_has_room_has_a_column(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(x=tf.Variable(1.0)), tmp_path, 5)
+    manager.save(metrics={"loss": 0.25, "accuracy_of_the_second_head": 0.5, "recall": 0.75})
+    title, row, *more = run("list", tmp_path).out.splitlines()
+    assert title.split() == ["checkpoint", "step", "age", "size", "state", "loss", "notes"]
+    assert "0.25" in row
+    words = " ".join([row.partition("0.25")[2], *more]).split()
+    assert words == ["accuracy_of_the_second_head", "0.5,", "recall", "0.75"]
 
 
 def test_sizes_are_those_of_the_files(runs: Path) -> None:
@@ -97,7 +109,7 @@ def test_rules_say_what_stays_and_why(runs: Path) -> None:
     assert first == ["pinned"]
     out = run("list", runs, *rules).out
     assert "no rule keeps it: would be" in out
-    assert "best 1 by loss (0.1), loss 0.1" in " ".join(out.split())
+    assert " 0.1 best 1 by loss (0.1) " in " ".join(out.split())
 
 
 def test_what_is_damaged_torn_or_foreign_is_told_apart(runs: Path, foreign: Path) -> None:

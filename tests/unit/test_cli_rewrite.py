@@ -115,7 +115,7 @@ def test_what_is_left_out_is_in_neither_index_nor_graph(
 
 
 def test_tfckpt_restores_what_is_left(source: str, target: str, model: Any) -> None:
-    run(source, target, "--drop_optimizer")
+    run(source, target, "--drop-optimizer")  # a dash is as good as an underscore
     other = build()
     policy = {"include": ["model/**"]}
     tfckpt.restore(

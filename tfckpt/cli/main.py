@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from tfckpt.cli.arguments.command import Arguments, UsageError
 from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.errors import TfckptError
+from tfckpt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Command
 
 _HELP = ("--help", "-h", "help")
+_VERSION = ("--version", "version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,12 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     _, *words = argv
-    command = _command(words)
-    if command is None:
+    if words and words[0] in _VERSION:
+        print(f"tfckpt {__version__}")
+        return 0
+    if helped := _asked_for_help(words):
         from tfckpt.cli.arguments.usage import overview
 
-        print(overview(COMMANDS))
+        print(overview(helped))
         return 0
+    command = _command(words)
     try:
         return _call(command, words[command.name.count(" ") :])
     except UsageError as error:
@@ -95,7 +100,7 @@ def _parsed(command: Command, words: list[str]) -> Arguments | None:
 
     values = _flags(command)
     try:
-        _, *rest = values(words)
+        _, *rest = values([_with_underscores(word) for word in words])
     except flags.Error as error:
         raise UsageError(str(error)) from None
     if values.help:
@@ -103,10 +108,24 @@ def _parsed(command: Command, words: list[str]) -> Arguments | None:
     return Arguments(rest, {flag.name: values[flag.name].value for flag in command.all_flags})
 
 
-def _command(words: list[str]) -> Command | None:
-    """The called command; None for the help of `tfckpt` itself."""
+def _with_underscores(word: str) -> str:
+    """A flag as it is called here, which many write with dashes: ``--drop-optimizer``."""
+    if not word.startswith("--"):
+        return word
+    name, separator, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{separator}{value}"
+
+
+def _asked_for_help(words: list[str]) -> list[Command]:
+    """The commands that the help of `tfckpt`, or of `tfckpt policy`, is about; none for others."""
     if words and words[0] in _HELP:
-        return None
+        return list(COMMANDS)
+    if words[1:2] and words[1] in _HELP:
+        return [command for command in COMMANDS if command.name.startswith(f"{words[0]} ")]
+    return []
+
+
+def _command(words: list[str]) -> Command:
     for command in COMMANDS:
         name = command.name.split()
         if words[: len(name)] == name:

@@ -144,14 +144,18 @@ def _optimizer_selectors(stored: Inventory) -> list[str]:
     ]
 
 
+_SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+
+
 class _CastRule:
     """A dtype for what a selector selects, or for all floating-point weights and slots.
 
-    >>> _CastRule("model/**", "float16").text
-    'model/**=float16'
+    >>> _CastRule("model/**", "bf16").text
+    'model/**=bfloat16'
     """
 
     def __init__(self, selector: str, dtype: str) -> None:
+        dtype = _SHORT.get(dtype, dtype)
         self.dtype = dtype
         self.text = f"{selector}={dtype}" if selector else dtype
         self.used = False

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
+_GAP = 2  # between columns
+_NOTES = 20  # columns that are left for them
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -45,7 +47,7 @@ def _rules(arguments: Arguments) -> Sequence[Keep]:
 
 def show_listing(found: Sequence[ListedCheckpoint]) -> None:
     """Print a line for each checkpoint, in the order of `found`."""
-    from tfckpt.cli.output.tables import show
+    from tfckpt.cli.output.tables import columns, show
 
     now = time.time()
     rows = [
@@ -57,14 +59,41 @@ def show_listing(found: Sequence[ListedCheckpoint]) -> None:
             age(now - checkpoint.time),
             size(checkpoint.nbytes),
             checkpoint.state,
-            _notes(checkpoint),
         )
         for checkpoint in found
     ]
-    show(("checkpoint", "step", "age", "size", "state", "notes"), rows, 1, 2, 3, wraps=True)
+    title = ("checkpoint", "step", "age", "size", "state")
+    widths = [max(map(len, column)) for column in zip(title, *rows, strict=True)]
+    metrics = _fitting(found, columns() - sum(widths) - _GAP * len(widths) - _NOTES)
+    table = [
+        (*row, *(_metric(checkpoint, name) for name in metrics), _notes(checkpoint, metrics))
+        for row, checkpoint in zip(rows, found, strict=True)
+    ]
+    right = (1, 2, 3, *range(len(title), len(title) + len(metrics)))
+    show((*title, *metrics, "notes"), table, *right, wraps=True)
 
 
-def _notes(checkpoint: ListedCheckpoint) -> str:
+def _fitting(found: Sequence[ListedCheckpoint], width: int) -> list[str]:
+    """The metrics that have room for a column each; that of the best first."""
+    best = [checkpoint.best_by for checkpoint in found if checkpoint.best_by]
+    heads = [checkpoint.head for checkpoint in found if checkpoint.head is not None]
+    names = dict.fromkeys([*best, *(name for head in heads for name in head.metrics)])
+    fitting = []
+    for name in names:
+        width -= max(len(name), *(len(_metric(checkpoint, name)) for checkpoint in found)) + _GAP
+        if width < 0:
+            break
+        fitting.append(name)
+    return fitting
+
+
+def _metric(checkpoint: ListedCheckpoint, name: str) -> str:
+    found = checkpoint.head.metrics.get(name) if checkpoint.head is not None else None
+    return "" if found is None else f"{found:g}"
+
+
+def _notes(checkpoint: ListedCheckpoint, shown: Sequence[str]) -> str:
+    """What there is to say, and the metrics that have no column."""
     parent = os.path.split(checkpoint.prefix)[0]
     notes = [one_line(checkpoint.problem.replace(f"{parent}/", ""))] if checkpoint.problem else []
     if checkpoint.best_by:
@@ -74,7 +103,8 @@ def _notes(checkpoint: ListedCheckpoint) -> str:
     else:
         notes.extend(checkpoint.kept or ())
     if checkpoint.head is not None:
-        notes.extend(f"{name} {value:g}" for name, value in checkpoint.head.metrics.items())
+        others = (name for name in checkpoint.head.metrics if name not in shown)
+        notes.extend(f"{name} {_metric(checkpoint, name)}" for name in others)
         notes.extend(["has NaN or infinite values"] * (checkpoint.head.finite is False))
     return ", ".join(notes)
 
