@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,13 +63,13 @@ def counting(keras: Any) -> Any:
     return Counting()
 
 
-def raising(keras: Any, hook: str, time: int, error: type[BaseException] = Boom) -> Any:
+def raising(keras: Any, hook: str, when: int, error: type[BaseException] = Boom) -> Any:
     """A callback that raises when it is told something for the so many-th time."""
     told: list[int] = []
 
     def tell(*_: Any, **__: Any) -> None:
         told.append(1)
-        if len(told) == time:
+        if len(told) == when:
             raise error("as a user's code does")
 
     methods = {hook: lambda self, *arguments, **more: tell()}
@@ -85,7 +86,7 @@ def fit(keras: Any, model: Any, *callbacks: Any, directory: Path | None = None, 
 
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize(
-    ("hook", "time", "step"),
+    ("hook", "when", "step"),
     [
         ("on_train_batch_end", 5, 5),
         ("on_train_batch_end", BATCHES, BATCHES),
@@ -97,11 +98,11 @@ def fit(keras: Any, model: Any, *callbacks: Any, directory: Path | None = None, 
     ],
 )
 def test_a_training_ended_by_a_callback_goes_on_exactly(
-    flavour: Any, tmp_path: Path, hook: str, time: int, step: int, last: bool
+    flavour: Any, tmp_path: Path, hook: str, when: int, step: int, last: bool
 ) -> None:
     whole, count = build(flavour), counting(flavour)
     history = fit(flavour, whole, count).history
-    model, raises = build(flavour), raising(flavour, hook, time)
+    model, raises = build(flavour), raising(flavour, hook, when)
     between = [counting(flavour), raises] if last else [raises, counting(flavour)]
     with pytest.raises(Boom):
         fit(flavour, model, *between, directory=tmp_path / "run")
@@ -137,6 +138,25 @@ def test_a_step_that_raises_saves_nothing_and_says_so(
     assert f"the newest checkpoint is {tmp_path}/run/ckpt-2" in out
     assert saved(callback.tfckpt_run) == ["ckpt-1", "ckpt-2"]
     assert "evaluate" not in vars(model)
+
+
+def test_plain_keras_has_begun_a_step_whose_data_raises(flavour: Any) -> None:
+    """The fact behind it: what does not need the batch is computed while it is awaited."""
+    model = build(flavour)
+
+    def batches() -> Any:
+        for _ in range(2):
+            yield X[:4], Y[:4]
+        end = time.monotonic() + 10
+        while int(model.optimizer.iterations) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        raise Boom
+
+    specs = tf.TensorSpec((4, 4)), tf.TensorSpec((4, 2))
+    data = tf.data.Dataset.from_generator(batches, output_signature=specs)
+    with pytest.raises(tf.errors.OpError, match="Boom"):
+        model.fit(data, epochs=1, verbose=0)
+    assert int(model.optimizer.iterations) == 3
 
 
 def test_ctrl_c_in_a_step_says_what_saves(
@@ -355,6 +375,15 @@ def test_a_step_whose_error_was_handled_is_followed_by_others(loop: Any) -> None
     with pytest.raises(Boom), run:
         raise Boom
     assert saved(run) == ["ckpt-1"]
+
+
+def test_what_an_exception_alone_would_save_is_never_due_in_a_loop(
+    flavour: Any, tmp_path: Path
+) -> None:
+    manager = {"directory": str(tmp_path), "save": {"on_exception": True}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, build(flavour))
+    with pytest.raises(tfckpt.TfckptError, match=r"`manager\.save` has only `on_exception`"):
+        run.save_if_due()
 
 
 def test_a_loop_without_an_exception_ends_with_sync(loop: Any) -> None:

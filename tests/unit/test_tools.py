@@ -171,6 +171,8 @@ def test_a_refused_plan_writes_nothing(runs: Path) -> None:
         (lambda p: tfckpt.rewrite(p, f"{p}-n", policy={"inclde": "a"}), "include"),
         (lambda p: tfckpt.rewrite(p, f"{p}-n", include=["re:("]), "include"),
         (lambda p: tfckpt.rewrite(p, f"{p}-n", include="a"), "write a list: ['a']"),
+        (lambda p: tfckpt.rewrite(p, f"{p}-n", shard_size=0), "a number of bytes, found 0"),
+        (lambda p: tfckpt.rewrite(p, f"{p}-n", shard_size="2G"), "of bytes, found '2G'"),
         (lambda p: tfckpt.convert(p, f"{p}.pt"), "cannot write .pt"),
         (lambda p: tfckpt.convert(p, f"{p}.npz", shard_size=9), "`shard_size` is only for"),
         (lambda p: tfckpt.convert(p, f"{p}.npz", object()), "`model` is only for a new name"),

@@ -226,6 +226,8 @@ def rewritten(
     source: str, target: str, selection: SelectedValues, shard_bytes: int | None, progress: Progress
 ) -> WrittenFiles:
     """Write the checkpoint, unless the plan has errors."""
+    if shard_bytes is not None and (not isinstance(shard_bytes, int) or shard_bytes < 1):
+        raise misuse(f"`shard_size` must be a number of bytes, found {shard_bytes!r}")
     claim_name(absolute(target), LOCAL)  # before anything is read
     stored, rejected = open_source(source, selection.average)
     with stored, progress(target) as advance:
