@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 tfrs = pytest.importorskip(
-    "tensorflow_recommenders",
-    reason="tensorflow-recommenders is not installed",
-    exc_type=ImportError,  # also where `tf.keras` is Keras 3
+    "tensorflow_recommenders", reason="tensorflow-recommenders is not installed"
 )
 
 import tensorflow as tf
