@@ -213,7 +213,7 @@ def clients(session: nox.Session, of: str) -> None:
             success_codes=[0, 1, 5],  # a test that failed is in the report; 5: all were skipped
         )
         record = {
-            "client": f"{tests[client]} {versions_of[tests[client]]}",
+            "package": f"{tests[client]} {versions_of[tests[client]]}",
             "with": f"{of} {versions_of[of]}, TensorFlow {versions_of['tensorflow']}",
             "date": date.today().isoformat(),
             "outcomes": outcomes(report),
@@ -248,7 +248,7 @@ def outcomes(report: Path) -> dict[str, str]:
 @nox.session(python=False)
 def clients_table(session: nox.Session) -> None:
     """Write the table of docs/clients.md."""
-    head = ["client", "with", "what it does", "outcome", "on"]
+    head = ["client", "package", "with", "what it does", "outcome", "on"]
     lines = [line(head), line(["---"] * len(head))]
     for client in (client for *_, tests in CLIENTS.values() for client in tests):
         if not record_file(client).exists():
@@ -256,7 +256,7 @@ def clients_table(session: nox.Session) -> None:
             continue
         record = json.loads(record_file(client).read_text(encoding="utf-8"))
         lines += [
-            line([record["client"], record["with"], what, outcome, record["date"]])
+            line([client, record["package"], record["with"], what, outcome, record["date"]])
             for what, outcome in record["outcomes"].items()
         ]
     write(CLIENT_PAGE, lines)
