@@ -80,10 +80,10 @@ def _fitting(found: Sequence[ListedCheckpoint], width: int) -> list[str]:
     names = dict.fromkeys([*best, *(name for head in heads for name in head.metrics)])
     fitting = []
     for name in names:
-        width -= max(len(name), *(len(_metric(checkpoint, name)) for checkpoint in found)) + _GAP
-        if width < 0:
-            break
-        fitting.append(name)
+        needed = max(len(name), *(len(_metric(checkpoint, name)) for checkpoint in found)) + _GAP
+        if needed <= width:
+            fitting.append(name)
+            width -= needed
     return fitting
 
 
