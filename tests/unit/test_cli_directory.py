@@ -73,11 +73,11 @@ def test_each_metric_that_has_room_has_a_column(tmp_path: Path) -> None:
     import tensorflow as tf
 
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(x=tf.Variable(1.0)), tmp_path, 5)
-    manager.save(metrics={"loss": 0.25, "accuracy_of_two": 0.5, "recall": 0.75})
+    manager.save(metrics={"loss": 0.25, "accuracy_of_head_two": 0.5, "recall": 0.75})
     title, row, *more = run("list", tmp_path).out.splitlines()
     assert title.split()[5:] == ["loss", "recall", "notes"]
     assert row.split()[-3:-1] == ["0.25", "0.75"]
-    assert " ".join([row, *more]).split()[-2:] == ["accuracy_of_two", "0.5"]
+    assert " ".join([row, *more]).split()[-2:] == ["accuracy_of_head_two", "0.5"]
 
 
 def test_sizes_are_those_of_the_files(runs: Path) -> None:
