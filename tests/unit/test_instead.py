@@ -204,6 +204,21 @@ def test_a_huge_directory_is_looked_into_in_part() -> None:
     assert len(asked) < 100
 
 
+def test_a_store_that_refuses_a_look_around_is_no_error() -> None:
+    touch("runs/digits1/ckpt-1.index")
+
+    class Refusing(LocalFiles):
+        def exists(self, path: str) -> bool:
+            if "digits1" in path:
+                raise PermissionError(path)
+            return super().exists(path)
+
+    assert look("runs/digits", LOCAL).near
+    assert look("runs/digits", Refusing()).lines(Audience.CONFIG) == [
+        f"{Path.cwd()}/runs/digits does not exist"
+    ]
+
+
 def test_names_that_do_harm_are_shown_escaped() -> None:
     touch("runs/\x1b[31m.keras")
     assert r"'\x1b[31m.keras'" in look("runs", LOCAL).state

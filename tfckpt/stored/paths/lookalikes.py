@@ -150,16 +150,19 @@ def look(path: str, files: Files) -> Findings:
     >>> print(look("/nowhere/at/all", LOCAL).state)
     does not exist
     """
-    near = nearby(
-        path,
-        lambda name: list(_names(name or ".", files) or ()),
-        lambda name: bool(_at(name, files)),
-    )
     state, others = _found(path, files)
     known = {
         known_path for other in others for known_path in (other.path, os.path.split(other.path)[0])
     }
-    fresh = tuple((name, _held(name, files)) for name in near if name not in known)
+    try:
+        near = nearby(
+            path,
+            lambda name: list(_names(name or ".", files) or ()),
+            lambda name: bool(_at(name, files)),
+        )
+        fresh = tuple((name, _held(name, files)) for name in near if name not in known)
+    except OSError:  # of a store; what is near is no more than a help
+        fresh = ()
     return Findings(path, state, tuple(others), fresh)
 
 
