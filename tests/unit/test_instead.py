@@ -205,11 +205,11 @@ def test_a_huge_directory_is_looked_into_in_part() -> None:
 
 
 def test_a_store_that_refuses_a_look_around_is_no_error() -> None:
-    touch("runs/digits1/ckpt-1.index")
+    touch("runs/digits_a/ckpt-1.index")
 
     class Refusing(LocalFiles):
         def exists(self, path: str) -> bool:
-            if "digits1" in path:
+            if "digits_a" in path:
                 raise PermissionError(path)
             return super().exists(path)
 
