@@ -42,10 +42,11 @@ class MovedLayers:
         "model/one/a is the layer 'proj' in the checkpoint, which is model/two/a in the model"
         """
         old, new = self._stored_names.get(stored, ""), self._live_names.get(live, "")
-        if old == new:
-            if stored != live or (other := self.exchanged.get(live)) is None:
-                return ""
+        unnamed = old == new or not (old and new)  # TensorFlow's files do not store all names
+        if unnamed and stored == live and (other := self.exchanged.get(live)) is not None:
             return f"{live} has the variables that {other} has in the checkpoint"
+        if old == new:
+            return ""
         if old and self._stored_paths[old] and (path := self._live_paths.get(old)):
             return f"{live} is the layer {old!r} in the checkpoint, which is {path} in the model"
         if new and self._live_paths[new] and (path := self._stored_paths.get(new)):
