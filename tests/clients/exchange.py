@@ -82,6 +82,22 @@ def kill(step: Any, stop: int | None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def trained(
+    program: Program, directory: str, stop: int | None, *, steps: int, every: int
+) -> list[str]:
+    """Train in a loop of one's own, which counts by the optimizer's iterations."""
+    checkpoint = tfckpt.Checkpoint(**program.objects)
+    manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
+    manager.restore_or_initialize()
+    step = program.objects["optimizer"].iterations
+    while step < steps:
+        kill(step, stop)
+        program.train()
+        if step % every == 0:
+            manager.save()
+    return checksums(program.values())
+
+
 def killed_and_resumed(file: str, directory: Path, stop: int) -> tuple[Any, Any]:
     """What ``train(directory, stop)`` in ``file`` returns without a kill, and after one.
 

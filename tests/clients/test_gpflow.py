@@ -9,7 +9,7 @@ gpflow = pytest.importorskip("gpflow", reason="gpflow is not installed")
 
 import tensorflow as tf
 import tf_keras
-from clients.exchange import Program, assert_restored, checksums, kill, killed_and_resumed
+from clients.exchange import Program, assert_restored, killed_and_resumed, trained
 
 import tfckpt
 
@@ -38,17 +38,7 @@ def build(seed: int) -> Program:
 
 
 def train(directory: str, stop: int | None) -> list[str]:
-    program = build(1)
-    checkpoint = tfckpt.Checkpoint(**program.objects)
-    manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
-    manager.restore_or_initialize()
-    step = program.objects["optimizer"].iterations
-    while step < STEPS:
-        kill(step, stop)
-        program.train()
-        if step % EVERY == 0:
-            manager.save()
-    return checksums(program.values())
+    return trained(build(1), directory, stop, steps=STEPS, every=EVERY)
 
 
 @pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])

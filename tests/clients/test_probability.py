@@ -11,7 +11,7 @@ tfp = pytest.importorskip(
 
 import tensorflow as tf
 import tf_keras
-from clients.exchange import Program, assert_restored, checksums, kill, killed_and_resumed
+from clients.exchange import Program, assert_restored, killed_and_resumed, trained
 
 import tfckpt
 
@@ -83,17 +83,7 @@ def posterior(seed: int) -> Program:
 
 
 def train(directory: str, stop: int | None) -> list[str]:
-    program = posterior(1)
-    checkpoint = tfckpt.Checkpoint(**program.objects)
-    manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
-    manager.restore_or_initialize()
-    step = program.objects["optimizer"].iterations
-    while step < STEPS:
-        kill(step, stop)
-        program.train()
-        if step % EVERY == 0:
-            manager.save()
-    return checksums(program.values())
+    return trained(posterior(1), directory, stop, steps=STEPS, every=EVERY)
 
 
 @WAYS
