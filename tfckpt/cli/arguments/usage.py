@@ -24,7 +24,8 @@ def overview(commands: Sequence[Command]) -> str:
     lines = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in commands)
     examples = "\n".join(f"  tfckpt {command.examples[0]}" for command in commands)
     return (
-        "usage: tfckpt COMMAND ... [--json]\n       tfckpt COMMAND --help\n\n"
+        "usage: tfckpt COMMAND ... [--json]\n       tfckpt COMMAND --help\n"
+        "       tfckpt --version\n\n"
         f"{lines}\n\nexamples:\n{examples}\n\n{_STATUS}"
     )
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
-_GAP = 2  # between columns
 _NOTES = 20  # columns that are left for them
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -47,7 +46,7 @@ def _rules(arguments: Arguments) -> Sequence[Keep]:
 
 def show_listing(found: Sequence[ListedCheckpoint]) -> None:
     """Print a line for each checkpoint, in the order of `found`."""
-    from tfckpt.cli.output.tables import columns, show
+    from tfckpt.cli.output.tables import GAP, columns, show
 
     now = time.time()
     rows = [
@@ -64,7 +63,7 @@ def show_listing(found: Sequence[ListedCheckpoint]) -> None:
     ]
     title = ("checkpoint", "step", "age", "size", "state")
     widths = [max(map(len, column)) for column in zip(title, *rows, strict=True)]
-    metrics = _fitting(found, columns() - sum(widths) - _GAP * len(widths) - _NOTES)
+    metrics = _fitting(found, columns() - sum(widths) - len(GAP) * len(widths) - _NOTES)
     table = [
         (*row, *(_metric(checkpoint, name) for name in metrics), _notes(checkpoint, metrics))
         for row, checkpoint in zip(rows, found, strict=True)
@@ -75,12 +74,15 @@ def show_listing(found: Sequence[ListedCheckpoint]) -> None:
 
 def _fitting(found: Sequence[ListedCheckpoint], width: int) -> list[str]:
     """The metrics that have room for a column each; that of the best first."""
+    from tfckpt.cli.output.tables import GAP
+
     best = [checkpoint.best_by for checkpoint in found if checkpoint.best_by]
     heads = [checkpoint.head for checkpoint in found if checkpoint.head is not None]
     names = dict.fromkeys([*best, *(name for head in heads for name in head.metrics)])
     fitting = []
     for name in names:
-        needed = max(len(name), *(len(_metric(checkpoint, name)) for checkpoint in found)) + _GAP
+        cells = (name, *(_metric(checkpoint, name) for checkpoint in found))
+        needed = max(map(len, cells)) + len(GAP)
         if needed <= width:
             fitting.append(name)
             width -= needed

@@ -15,7 +15,7 @@ from tfckpt.core.text import WIDTH, all_printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_GAP = "  "
+GAP = "  "
 _MIN_TEXT_COLUMNS = 20
 
 
@@ -63,8 +63,8 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
     if wraps:
         cells = list(zip(*_wrapped(list(zip(*cells, strict=True))), strict=True))
     widths = [max(map(len, column)) for column in cells]
-    rest = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
-    widths[0] = max(min(widths[0], columns() - rest), len(_GAP))
+    rest = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
+    widths[0] = max(min(widths[0], columns() - rest), len(GAP))
     padded = (
         [cell.rjust(width) if index in right else cell.ljust(width) for cell in column]
         for index, (column, width) in enumerate(zip(cells, widths, strict=True))
@@ -72,15 +72,15 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
     for name, *others in zip(*padded, strict=True):
         if len(name) > widths[0]:
             yield name.rstrip()
-            yield _GAP.join((" " * widths[0], *others)).rstrip()
+            yield GAP.join((" " * widths[0], *others)).rstrip()
         else:
-            yield _GAP.join((name, *others)).rstrip()
+            yield GAP.join((name, *others)).rstrip()
 
 
 def _wrapped(cells: Sequence[Sequence[str]]) -> Iterator[list[str]]:
     """The rows, with the last cell wrapped into further rows where it is too wide."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
-    width = max(columns() - sum(widths) - len(_GAP) * len(widths), _MIN_TEXT_COLUMNS)
+    width = max(columns() - sum(widths) - len(GAP) * len(widths), _MIN_TEXT_COLUMNS)
     for row in cells:
         first, *more = _lines(row[-1], width) or [""]
         yield [*row[:-1], first]
