@@ -328,6 +328,8 @@ def test_an_iterator_that_does_not_take_its_state_costs_no_variable(tmp_path) ->
 def test_what_cannot_be_put_back_is_said(keras_trained, tmp_path, monkeypatch, bad_read) -> None:
     monkeypatch.setattr(apply, "UNDO_BYTES", 100)
     monkeypatch.setattr(incoming, "KEPT_BYTES", 0)  # what does not fit is read again
+    monkeypatch.setattr(incoming, "available_memory", lambda: 0)
+    monkeypatch.setattr(incoming, "BATCH_BYTES", 0)
     source, target = keras_trained(1), keras_trained(2)
     path = source.checkpoint.save(str(tmp_path / "ckpt"))
     before = target.state()

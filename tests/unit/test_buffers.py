@@ -28,6 +28,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr(buffers, "COPIED", 0)
     if request.param == "few at a time":
         monkeypatch.setattr(incoming, "KEPT_BYTES", 0)
+        monkeypatch.setattr(incoming, "available_memory", lambda: 0)
+        monkeypatch.setattr(incoming, "BATCH_BYTES", 0)
     return str(request.param)
 
 

@@ -101,7 +101,12 @@ def _restore(
         log_other_keyword(prepared, companion.names.logged)
         created = (lambda: created_since(prepared.live, companion.live())) if plain else None
         return LoadStatus(
-            prepared.report(), undo, forget, later=later, deferred=deferred, created=created
+            prepared.report(read_twice=undo.read_twice),
+            undo,
+            forget,
+            later=later,
+            deferred=deferred,
+            created=created,
         )
 
 

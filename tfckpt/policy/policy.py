@@ -37,6 +37,7 @@ from tfckpt.policy.base.fields import (
     PathText,
     Selectors,
     SelectorText,
+    Size,
     check_pairs,
     fault,
     one_or_listed,
@@ -206,6 +207,8 @@ class Policy(Model):
     """Load moving averages of weights: where there is one (prefer), always (only), or never."""
     verify: Literal["none", "checksums", "values"] = "checksums"
     """Check nothing, checksums before assigning, or also the variables' values afterwards."""
+    max_memory: Size | None = None
+    """Bytes of new values to hold at once, e.g. 2GiB; by default half of the available memory."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Listed] = (
@@ -228,14 +231,13 @@ class Policy(Model):
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of the policy's keys that differ from their defaults, without name and lock.
+        """SHA-256 of the keys that differ from their defaults and that decide what is restored.
 
         >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
         True
         """
-        keys = self.model_dump(
-            mode="json", by_alias=True, exclude={"name", "lock"}, exclude_defaults=True
-        )
+        others = {"name", "lock", "max_memory"}
+        keys = self.model_dump(mode="json", by_alias=True, exclude=others, exclude_defaults=True)
         return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:

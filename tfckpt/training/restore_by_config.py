@@ -101,8 +101,9 @@ def _restore(
         if fit is not None and resumption is not None and resumption.waits(fit):
             check(for_fit(prepared, resumption, fit), workers)
             return Restoration(prepared.report(chosen.rejected), None, resumption)
-        carry_out(prepared, workers)
-        return Restoration(prepared.report(chosen.rejected), prepared, resumption)
+        twice = carry_out(prepared, workers).read_twice
+        report = prepared.report(chosen.rejected, read_twice=twice)
+        return Restoration(report, prepared, resumption)
 
 
 def plan_first(config: Config, objects: Mapping[str, Any], counter: Any = None) -> Plan:

@@ -1,9 +1,9 @@
 """Applies a plan, all of it or none of it: the only module that assigns restored values.
 
 Every needed value is read and checked before the first assignment. The memory for that is bounded:
-small values are kept, and larger ones up to ``limit``; the others are checked in small pieces and
-read again, a few at a time, before they are assigned. Between the check and the first assignment
-TensorFlow restores what is not a variable.
+values are kept up to ``kept_bytes``, the small ones first; the others are checked in small pieces
+and read again, a few at a time, before they are assigned. Between the check and the first
+assignment TensorFlow restores what is not a variable.
 
 The old value of a variable is kept by reference, which costs memory only once the variable has a
 new one. The first ``UNDO_BYTES`` are always kept, the rest only if the caller may still need it for
@@ -32,7 +32,7 @@ from tfckpt.live.distribution.agreement import ALONE
 from tfckpt.live.io import tf_restore
 from tfckpt.live.objects.thread_lock import assigning, interrupt_waits
 from tfckpt.live.restoring import buffers
-from tfckpt.live.restoring.incoming import Incoming, cast_for, limit
+from tfckpt.live.restoring.incoming import Incoming, cast_for, kept_bytes
 from tfckpt.live.variables.distributed import parts, pieces
 from tfckpt.live.variables.sharded import assignable
 from tfckpt.live.variables.variables import raw
@@ -66,11 +66,13 @@ class Undo:
     Attributes:
         keep_all: whether old values are kept whatever their size.
         complete: whether every old value was kept and, after a rollback, put back.
+        read_twice: bytes of the values that were read again before they were assigned.
         follow: called after variables changed, to recompute what layers derive from them.
     """
 
     keep_all: bool = False
     complete: bool = True
+    read_twice: int = 0
     follow: Callable[[], None] = lambda: None
     _kept: list[_Kept] = dataclasses.field(default_factory=list)
     _ahead: dict[int, tf.Tensor] = dataclasses.field(default_factory=dict)
@@ -105,17 +107,18 @@ class Undo:
                 found.append(item.variable)
         self._ahead = buffers.read_parallel(found)
 
-    def assign_plain(self, inner: Any, value: Any, nbytes: int) -> None:
-        """Let a plain variable take over a buffer, and keep the old value."""
+    def assign_plain(self, inner: Any, value: Any, nbytes: int, *, copied: bool) -> None:
+        """Let a plain variable take over a buffer, or copy it; and keep the old value."""
+        assign = buffers.copy_plain if copied else buffers.assign_plain
         old = self._ahead.pop(id(inner), None)
         if self._keeps(nbytes):
             kept = _Kept(inner, buffers.read_plain(inner) if old is None else old)
             self._kept.append(kept)
-            kept.new = buffers.assign_plain(inner, value)
+            kept.new = assign(inner, value)
         else:
             del old
-            buffers.assign_plain(inner, value)
-            self.freed(nbytes)
+            assign(inner, value)
+            self.freed(0 if copied else nbytes)
 
     def _keeps(self, nbytes: int) -> bool:
         self._bytes += nbytes
@@ -200,6 +203,7 @@ def apply(
     *,
     verify: str = "checksums",
     keep_all: bool = False,
+    max_memory: int | None = None,
     resets: Mapping[str, Any] | None = None,
     objects: Mapping[str, Mapping[str, Any]] | None = None,
     follow: Callable[[], None] = lambda: None,
@@ -215,6 +219,7 @@ def apply(
             also compares every variable with the file afterwards; ``none`` leaves the checking to
             the reads.
         keep_all: whether old values are kept whatever their size.
+        max_memory: bytes of new values to hold at once; None for what the system has available.
         resets: canonical name → initial value, for variables that are reset.
         objects: prefix → checkpoint key → iterator, table or the like. TensorFlow restores these
             before the first assignment, since this cannot be undone and fails more often.
@@ -231,8 +236,9 @@ def apply(
     values = Incoming(plan.source, stored, variables, keep=verify == "values")
     direct = values.direct(steps)
     others = [step for step in steps if step.name not in direct]
-    bound = limit([item.entry.nbytes for item in direct.values()])
-    values.keep(direct.values(), None if undo.keep_all else bound)
+    sizes = [item.entry.nbytes for item in direct.values()]
+    values.keep(direct.values(), None if undo.keep_all else kept_bytes(sizes, max_memory))
+    undo.read_twice = sum(item.entry.nbytes for item in direct.values() if item.buffer is None)
     values.read(steps if verify != "none" else [item.step for item in direct.values()], direct)
     values.check(others)
     workers.ready()
@@ -240,7 +246,7 @@ def apply(
         _restore_objects(objects)
     with assigning(), interrupt_waits(), _roll_back_on_error(undo, plan.source):
         undo.look_ahead(direct.values())
-        for item, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+        for item, buffer in values.in_turn(direct.values()):
             _assign_direct(undo, item, buffer)
         for step in others:
             _assign(undo, step.name, variables[step.name], values.take(step))
@@ -248,7 +254,7 @@ def apply(
             _assign(undo, name, variables[name], value.numpy())
         undo.follow()
         if verify == "values":
-            for item, buffer in values.in_turn(direct.values(), bound - UNDO_BYTES):
+            for item, buffer in values.in_turn(direct.values()):
                 _compare(item.step.name, item.variable, buffers.array_of(buffer.value))
                 undo.freed(item.entry.nbytes)
             for step in others:
@@ -326,7 +332,7 @@ def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
 def _assign_direct(undo: Undo, item: Direct, buffer: buffers.Buffer) -> None:
     try:
         if item.plain:
-            undo.assign_plain(item.variable, buffer.value, item.entry.nbytes)
+            undo.assign_plain(item.variable, buffer.value, item.entry.nbytes, copied=item.copied)
         else:
             undo.assign(item.variable, buffer.value)
     except _REFUSALS as error:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 
 _ASSIGN = ResourceVariable.assign
+_ALL, _ONE, _WHOLE = [0], [1], {"begin_mask": 1, "end_mask": 1}
 _PARALLEL = 1000
 COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
 
@@ -92,6 +93,21 @@ def assign_plain(variable: Any, value: Any) -> Any:
     return value
 
 
+def copy_plain(variable: Any, value: Any) -> Any:
+    """Copy a value into the memory that a plain variable has; returns the variable's value.
+
+    Nothing is allocated unless somebody else holds the old value, which TensorFlow leaves alone
+    (PrepareToUpdateVariable in tensorflow/core/kernels/training_op_helpers.h).
+
+    Raises:
+        tf.errors.InvalidArgumentError: the shapes differ.
+    """
+    tf.raw_ops.ResourceStridedSliceAssign(
+        ref=variable.handle, value=value, begin=_ALL, end=_ALL, strides=_ONE, **_WHOLE
+    )
+    return read_plain(variable)
+
+
 def array_of(value: Any) -> np.ndarray:
     """A tensor or array as a NumPy array, without a copy if it is on a CPU."""
     if not isinstance(value, tf.Tensor):
@@ -125,6 +141,23 @@ def _empty_tensor(shape: Shape, dtype: str) -> Buffer:
 def _as_tensor(shape: Shape) -> tf.Tensor:
     """Cached: TensorFlow would convert the Python numbers each time, four times as slowly."""
     return tf.constant(shape, tf.int32)
+
+
+def is_copied(entry: BundleEntry, *, plain: bool) -> bool:
+    """Whether :func:`copy_plain` can copy a stored value; it takes no scalars."""
+    return plain and bool(entry.shape) and _copies(entry.dtype)
+
+
+@lru_cache(64)
+def _copies(dtype: str) -> bool:
+    """Whether :func:`copy_plain` copies values of that dtype, bit by bit."""
+    try:
+        variable = tf.Variable(_empty_tensor((3, 2), dtype).value)
+        value, content = _empty_tensor((3, 2), dtype)
+        content[:] = np.arange(content.size) % 2
+        return bool(copy_plain(variable, value).numpy().tobytes() == content.tobytes())
+    except (tf.errors.OpError, AttributeError, TypeError, ValueError):
+        return False
 
 
 @lru_cache(64)

@@ -1,5 +1,9 @@
 """Reads and checks the values that a restore assigns, within a bound on memory.
 
+Everything is read once if half of the memory that the system has available suffices, or as much as
+the policy's ``max_memory`` says. What does not fit is read twice: :func:`limit` bytes suffice for a
+model of any size.
+
 A value that needs no change is read straight into the future memory of its variable, several in
 parallel (:mod:`tfckpt.stored.bundles.parallel_read`). Adapted and cast values, strings, slices and
 other formats are read one by one through the open checkpoint.
@@ -10,6 +14,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
+from tfckpt.core.text import size
+from tfckpt.live.io.available_memory import available_memory
 from tfckpt.live.restoring import buffers
 from tfckpt.live.restoring.adapt import adapted, cast_value, may_fail, unrepeatable
 from tfckpt.live.variables.variables import raw
@@ -26,15 +34,28 @@ if TYPE_CHECKING:
 
 _INDIRECT = frozenset({"string", *OPAQUE})
 KEPT_BYTES = 96 << 20
+BATCH_BYTES = 32 << 20
 
 
 def limit(sizes: Sequence[int]) -> int:
-    """The bytes that a restore of values of these sizes may use besides the variables.
+    """The bytes besides the variables that a restore of values of these sizes can do with.
 
     >>> limit([64 << 20] * 16) >> 20, limit([1 << 20]) >> 20
     (230, 96)
     """
     return max(KEPT_BYTES, sum(sorted(sizes)[-2:]) + sum(sizes) // 10)
+
+
+def kept_bytes(sizes: Sequence[int], max_memory: int | None = None) -> int:
+    """The bytes of values of these sizes that are kept from the check to the assignment.
+
+    >>> kept_bytes([64 << 20] * 16, max_memory=1 << 30) >> 20
+    1024
+    """
+    least = limit(sizes)
+    if sum(sizes) <= least:
+        return least
+    return max(least, (available_memory() or 0) // 2 if max_memory is None else max_memory)
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,6 +69,7 @@ class Direct:
         source: the checkpoint's name in the plan.
         entry: its entry in the index.
         buffer: the memory for the value; None while it is not in memory.
+        copied: whether the value is copied into the variable's memory, and its own is used again.
     """
 
     step: Step
@@ -56,6 +78,7 @@ class Direct:
     source: str
     entry: BundleEntry
     buffer: buffers.Buffer | None = None
+    copied: bool = False
 
 
 class Incoming:
@@ -74,6 +97,7 @@ class Incoming:
         self._variables = variables
         self._keep = keep
         self._ready: dict[str, Any] = {}
+        self._spare: dict[Any, list[buffers.Buffer]] = {}
 
     def direct(self, steps: Iterable[Step]) -> dict[str, Direct]:
         """The steps whose values are assigned as they are stored, by name."""
@@ -93,16 +117,44 @@ class Incoming:
         return found
 
     def keep(self, direct: Iterable[Direct], bound: int | None) -> None:
-        """Allocate memory for values, the smallest first, up to ``bound`` bytes (None: all).
+        """Allocate memory for values, up to ``bound`` bytes (None: all), before any is assigned.
 
-        Small values first, because their number takes the time.
+        If not all fit: for the largest, whose memory is used again for the others in turn, and then
+        for the smallest, because their number takes the time. Where the system has less memory than
+        it said, fewer are kept.
+
+        Raises:
+            MemoryError: there is not even memory for the largest.
         """
+        ordered = sorted(direct, key=lambda item: item.entry.nbytes)
+        if bound is not None and sum(item.entry.nbytes for item in ordered) > bound:
+            first = next(_batches(reversed(ordered)))
+            for item in first:
+                self._allocate(item)
+                item.copied = buffers.is_copied(item.entry, plain=item.plain)
+                bound -= item.entry.nbytes
+            ordered = ordered[: -len(first)]
         kept = 0
-        for item in sorted(direct, key=lambda item: item.entry.nbytes):
+        for item in ordered:
             kept += item.entry.nbytes
             if bound is not None and kept > bound:
                 break
+            try:
+                self._allocate(item)
+            except MemoryError:
+                if bound is None:
+                    raise
+                break
+
+    def _allocate(self, item: Direct) -> None:
+        form = item.plain, item.entry.shape, item.entry.dtype
+        if self._spare.get(form):
+            item.buffer = self._spare[form].pop()
+            return
+        try:
             item.buffer = buffers.empty(item.entry, plain=item.plain)
+        except tf.errors.ResourceExhaustedError as error:
+            raise MemoryError(f"{item.step.name}: {size(item.entry.nbytes)}") from error
 
     def read(self, steps: Iterable[Step], direct: Mapping[str, Direct]) -> None:
         """Check the stored values of each checkpoint, and read those that have memory.
@@ -123,21 +175,38 @@ class Incoming:
             else:
                 stored.verify([key for key, _ in keys])
 
-    def in_turn(
-        self, direct: Iterable[Direct], max_bytes: int
-    ) -> Iterator[tuple[Direct, buffers.Buffer]]:
-        """Each value with its memory: those already read, then the others in batches."""
-        rest = []
-        for item in direct:
-            if item.buffer is None:
-                rest.append(item)
-                continue
-            yield item, item.buffer
-            item.buffer = None
-        for batch in _batches(rest, max_bytes):
-            self.keep(batch, None)
+    def in_turn(self, direct: Iterable[Direct]) -> Iterator[tuple[Direct, buffers.Buffer]]:
+        """Each value with its memory: those already read, then the others, a few at a time.
+
+        The others are copied into the memory that their variables have, and their own is used
+        again. A C library cannot pass on the memory of old values: it keeps holes that are a few
+        bytes too small for the new ones.
+        """
+        read = [item for item in direct if item.buffer is not None]
+        read.sort(key=lambda item: item.copied)
+        rest = sorted(
+            (item for item in direct if item.buffer is None),
+            key=lambda item: item.entry.nbytes,
+            reverse=True,
+        )
+        yield from self._passed_on(read)
+        for batch in _batches(rest):
+            for item in batch:
+                self._allocate(item)
+                item.copied = buffers.is_copied(item.entry, plain=item.plain)
+            self._spare.clear()
             self.read([item.step for item in batch], {item.step.name: item for item in batch})
-            yield from self.in_turn(batch, max_bytes)
+            yield from self._passed_on(batch)
+        self._spare.clear()
+
+    def _passed_on(self, batch: Iterable[Direct]) -> Iterator[tuple[Direct, buffers.Buffer]]:
+        for item in batch:
+            if item.buffer is not None:
+                yield item, item.buffer
+                if item.copied:
+                    form = item.plain, item.entry.shape, item.entry.dtype
+                    self._spare.setdefault(form, []).append(item.buffer)
+                item.buffer = None
 
     def check(self, steps: Iterable[Step]) -> None:
         """Compute values that may fail; keep those that could differ if computed again."""
@@ -159,13 +228,13 @@ class Incoming:
         return adapted(step, values, self._variables[step.name]) if step.changes else values[0]
 
 
-def _batches(rest: Iterable[Direct], max_bytes: int) -> Iterator[list[Direct]]:
-    """Batches of at most ``max_bytes`` bytes, with at least one value each."""
+def _batches(rest: Iterable[Direct]) -> Iterator[list[Direct]]:
+    """Batches of at most ``BATCH_BYTES`` bytes, with at least one value each."""
     batch: list[Direct] = []
     nbytes = 0
     for item in rest:
         nbytes += item.entry.nbytes
-        if batch and nbytes > max_bytes:
+        if batch and nbytes > BATCH_BYTES:
             yield batch
             batch, nbytes = [], item.entry.nbytes
         batch.append(item)

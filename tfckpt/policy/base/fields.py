@@ -8,6 +8,7 @@ Python raises the same :class:`~tfckpt.errors.PolicyError` as a file. Validators
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
 
@@ -116,7 +118,34 @@ def _file_name(value: str) -> str:
     return value
 
 
+def _bytes(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value)
+    if found is None:
+        raise fault(
+            f"{value!r} is not a size", hint="write a number of bytes, or one with a unit: 2GiB"
+        )
+    number, unit, binary = found.groups()
+    return round(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit or " "))
+
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(i?)B")
+
 Listed = BeforeValidator(_listed)
+Size = Annotated[
+    int,
+    Field(gt=0),
+    BeforeValidator(_bytes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": f"^{_SIZE.pattern}$"},
+            ]
+        }
+    ),
+]
 Count = Annotated[int, Field(gt=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1)]
