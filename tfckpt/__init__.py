@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tfckpt.live.restoring.registered_functions import register_adaptation
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.manager.keeper import SaveReport
+    from tfckpt.pages.report_page import report_page
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
@@ -67,6 +68,7 @@ _LAZY = {
     "list_checkpoints": "tfckpt.tools.listing",
     "plan": "tfckpt.calls",
     "register_adaptation": "tfckpt.live.restoring.registered_functions",
+    "report_page": "tfckpt.pages.report_page",
     "restore": "tfckpt.calls",
     "rewrite": "tfckpt.tools.rewriting",
     "suggest": "tfckpt.calls",
@@ -110,6 +112,7 @@ __all__ = [
     "list_checkpoints",
     "plan",
     "register_adaptation",
+    "report_page",
     "restore",
     "rewrite",
     "suggest",

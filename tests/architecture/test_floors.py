@@ -57,6 +57,7 @@ FLOORS: list[set[str]] = [
     {"run"},
     {"calls"},
     {"callbacks", "tools"},
+    {"pages"},
     {"cli/arguments"},
     {"cli/output"},
     {"cli/commands"},

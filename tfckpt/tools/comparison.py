@@ -21,13 +21,13 @@ from tfckpt.tools.find_checkpoint import find, path_of
 from tfckpt.tools.progress import silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning.diff import Difference
-    from tfckpt.stored.inspection.statistics import Distance
+    from tfckpt.stored.inspection.statistics import Distance, ValueChange
     from tfckpt.tools.progress import Progress
 
 LIVE = "the live objects"
@@ -46,6 +46,8 @@ class ComparedCheckpoints:
         distances: by the names of both sides, how far apart two values of one shape are. None
             unless ``values`` was true.
         rejected: newer checkpoints of a directory that cannot be read → the reason.
+        changes: like ``distances``, how far a value has moved as a whole, and histograms. None
+            unless ``histograms`` was true.
     """
 
     a: str
@@ -55,6 +57,7 @@ class ComparedCheckpoints:
     not_compared: int = 0
     distances: Mapping[tuple[str, str], Distance] | None = None
     rejected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    changes: Mapping[tuple[str, str], ValueChange] | None = None
 
     @property
     def same(self) -> bool:
@@ -71,6 +74,7 @@ class ComparedCheckpoints:
             "equal": self.equal,
             "not_compared": self.not_compared,
             "differences": [self._difference(one) for one in self.differences],
+            "rejected": list(self.rejected.values()),
         }
 
     def _difference(self, one: Difference) -> dict[str, Any]:
@@ -80,6 +84,9 @@ class ComparedCheckpoints:
             item["differing"] = distance and distance.count
             item["largest"] = distance and distance.largest
             item["relative"] = distance and distance.relative
+        if self.changes is not None and one.a is not None and one.b is not None:
+            change = self.changes.get((one.a.name, one.b.name))
+            item["change"] = change and dataclasses.asdict(change)
         return item
 
 
@@ -88,6 +95,7 @@ def diff(
     b: str | os.PathLike[str] | Any,
     *,
     values: bool = False,
+    histograms: bool = False,
     progress: Progress = silent,
 ) -> ComparedCheckpoints:
     """What differs between two checkpoints, as ``tfckpt diff`` shows it.
@@ -99,6 +107,7 @@ def diff(
             TensorFlow.
         values: whether to read the values that differ, for how far apart they are. Values of live
             objects are compared only then.
+        histograms: whether to compute, with ``values``, also ``changes``.
         progress: as for :func:`tfckpt.inspect`.
 
     Raises:
@@ -117,6 +126,8 @@ def diff(
     >>> found.distances["model/out/bias", "model/out/bias"].largest
     0.5
     """
+    from tfckpt.stored.inspection.statistics import change, difference
+
     with contextlib.ExitStack() as stack:
         if b is None or isinstance(b, str | os.PathLike):
             sides = _stored(a, stack, progress), _stored(b, stack, progress)
@@ -124,14 +135,24 @@ def diff(
             sides = _with_live(a, b, stack, progress, values=values)
         one, other = sides
         found = compare(one.inventory, other.inventory, one.checksums, other.checksums)
+        distances: dict[tuple[str, str], Distance] = {}
+        changes: dict[tuple[str, str], ValueChange] = {}
+        if values:
+            for old, new, a_read, b_read in _read(found.differences, one, other, progress):
+                key = old.name, new.name
+                if (distance := difference(a_read, b_read)) is not None:
+                    distances[key] = distance
+                if histograms and (moved := change(a_read, b_read)) is not None:
+                    changes[key] = moved
         return ComparedCheckpoints(
             one.label,
             other.label,
             found.differences,
             found.equal,
             found.not_compared,
-            _distances(found.differences, one, other, progress) if values else None,
+            distances if values else None,
             {**one.rejected, **other.rejected},
+            changes if values and histograms else None,
         )
 
 
@@ -200,13 +221,10 @@ def _with_live(
     return stored, _Side(LIVE, live.inventory, read, crcs)
 
 
-def _distances(
+def _read(
     differences: Sequence[Difference], a: _Side, b: _Side, progress: Progress
-) -> dict[tuple[str, str], Distance]:
-    """Of values that differ in content or type."""
-    from tfckpt.stored.inspection.statistics import difference
-
-    distances: dict[tuple[str, str], Distance] = {}
+) -> Iterator[tuple[Entry, Entry, np.ndarray, np.ndarray]]:
+    """Both sides of each value that differs in content or type, and its elements."""
     pairs = [
         (one.a, one.b)
         for one in differences
@@ -220,15 +238,18 @@ def _distances(
         for old, new in pairs:
             # Some values can be read only by TensorFlow.
             with contextlib.suppress(UnsupportedCheckpointError):
-                if (distance := difference(a.read(old), b.read(new))) is not None:
-                    distances[old.name, new.name] = distance
+                yield old, new, a.read(old), b.read(new)
             done += old.nbytes + new.nbytes
             advance(done, total)
-    return distances
 
 
 def _value(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
-    shape = None if entry.shape is None else list(entry.shape)
-    return {"name": entry.name, "dtype": entry.dtype, "shape": shape, "nbytes": entry.nbytes}
+    return {
+        "name": entry.name,
+        "role": entry.role.value,
+        "dtype": entry.dtype,
+        "shape": None if entry.shape is None else list(entry.shape),
+        "nbytes": entry.nbytes,
+    }

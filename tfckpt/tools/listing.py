@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfckpt.manager.directory import Directory
-    from tfckpt.manager.retention import Decision
+    from tfckpt.manager.retention import Committed, Decision
     from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
@@ -66,7 +67,12 @@ def list_checkpoints(
     found = with_best(found)
     if rules := _rules(keep):
         _, decision = decide_for(path, found, rules, checkpoint_name)
-        found = with_decision(found, decision)
+        _, later = decide_for(path, found, rules, checkpoint_name, one_more=True)
+        deleted = set(later.delete)
+        found = [
+            dataclasses.replace(one, next=one.prefix in deleted)
+            for one in with_decision(found, decision)
+        ]
     return tuple(found)
 
 
@@ -99,9 +105,16 @@ def with_decision(found: Sequence[ListedCheckpoint], decision: Decision) -> list
 
 
 def decide_for(
-    path: str, found: Sequence[ListedCheckpoint], rules: Sequence[Keep], name: str | None
+    path: str,
+    found: Sequence[ListedCheckpoint],
+    rules: Sequence[Keep],
+    name: str | None,
+    *,
+    one_more: bool = False,
 ) -> tuple[Directory, Decision]:
     """The directory, and what the rules decide about its undamaged checkpoints.
+
+    With ``one_more``, what they would decide after another save, whose metrics are not known.
 
     Raises:
         PolicyError: the directory has checkpoints of several names, or none of that name.
@@ -131,7 +144,28 @@ def decide_for(
         if checkpoint.prefix in undamaged
     ]
     began, preserved = directory.history()
+    if one_more and saved:
+        saved.append(_after(saved))
     return directory, decide(saved, rules, anchor=began, preserved=preserved)
+
+
+def _after(saved: Sequence[Committed]) -> SavedCheckpoint:
+    """The save that follows, as far from the last one as that is from the one before."""
+    ordered = sorted(saved, key=operator.attrgetter("order"))
+    before, last = ordered[-2:] if len(ordered) > 1 else (ordered[0], ordered[0])
+    step = None
+    if last.step is not None and before.step is not None:
+        step = last.step + max(last.step - before.step, 1)
+    return SavedCheckpoint(
+        prefix="",
+        number=last.number + 1,
+        time=last.time + max(last.time - before.time, 0.0),
+        step=step,
+        metrics={},
+        finite=last.finite,
+        sequence=(last.order[0] + 1, 0),
+        run_first=last.run_first,
+    )
 
 
 def _rules(keep: Iterable[Keep | Mapping[str, Any]]) -> tuple[Keep, ...]:

@@ -195,19 +195,26 @@ COMMANDS = (
     Command(
         "report",
         "tfckpt.cli.commands.report",
-        "PATH [PATH]",
-        "Write an HTML page about a checkpoint, a diff or a restore.",
-        "PATH is a checkpoint, a JSON file that `inspect`, `diff` or `plan` printed with --json, "
-        "or a restore report as JSON; two checkpoints are compared. The page is self-contained: a "
-        "treemap of sizes, a tree of values, and the status of each value.",
+        "DIR|PATH [PATH]...",
+        "Write an HTML page about a run, a checkpoint or a restore.",
+        "Of the directory of a run: its checkpoints on a line of steps, with their metrics, what "
+        "kept and why. Of a checkpoint: a treemap of sizes, and its values. Two checkpoints are "
+        "compared; of more, the page shows how far each layer has moved from one to the next. PATH "
+        "can also be a JSON file that `list`, `inspect`, `diff` or `plan` printed with --json, or "
+        "a restore report as JSON. The page is one file, which loads nothing.",
         (
-            "report runs/flowers/checkpoints --html flowers.html --values",
-            "report zoo/ckpt-900 runs/flowers/checkpoints --html diff.html",
-            "report plan.json --html plan.html",
+            "report runs/flowers/checkpoints --open",
+            "report runs/flowers/checkpoints/ckpt-12 --values",
+            "report zoo/ckpt-900 zoo/ckpt-950 --values --html diff.html",
+            "report runs/a/ckpt-1 runs/a/ckpt-2 runs/a/ckpt-3",
+            "report plan.json",
         ),
         (
-            Flag("html", "FILE", "The file to write; it must not exist."),
+            Flag("html", "FILE", "The file to write; report-NAME.html by default."),
             Flag("values", "", "Also read the values, for statistics or differences."),
+            *_KEEP,
+            Flag("force", "", "Write over an existing file."),
+            Flag("open", "", "Show the page in the browser."),
         ),
         has_json=False,
     ),

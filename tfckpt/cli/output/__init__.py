@@ -1,4 +1,4 @@
-"""Output of commands: tables, progress bars, HTML pages.
+"""Output of commands: tables and progress bars.
 
 May import `cli/arguments`.
 """

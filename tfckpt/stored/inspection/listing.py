@@ -16,6 +16,7 @@ from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
+from tfckpt.stored.commits.lineage import plain
 from tfckpt.stored.commits.record_file import MOVED
 from tfckpt.stored.commits.recovery import parts
 from tfckpt.stored.io.files import LOCAL, Files, join
@@ -45,6 +46,7 @@ class ListedCheckpoint:
         best_by: the metric by which it is the best of its run; "" if it is not.
         kept: the retention rules that keep it; None where no rules were given.
         delete: whether these rules would delete it; None where none were given.
+        next: whether they would after one more save; None where none were given.
     """
 
     prefix: str
@@ -57,6 +59,7 @@ class ListedCheckpoint:
     best_by: str = ""
     kept: tuple[str, ...] | None = None
     delete: bool | None = None
+    next: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One of the ``checkpoints`` in the document of ``tfckpt list --json``."""
@@ -76,6 +79,12 @@ class ListedCheckpoint:
             "problem": self.problem or None,
             "kept": None if self.kept is None else list(self.kept),
             "delete": self.delete,
+            "next": self.next,
+            "best_by": self.best_by or None,
+            "preserved": bool(head and head.number in head.preserved),
+            "versions": dict(head.versions) if head else {},
+            "lineage": plain(head.lineage) if head else [],
+            "run": list(head.run_first) if head and head.run_first else None,
         }
 
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def new_file(path: str, files: Files = LOCAL) -> Iterator[Output]:
+def new_file(path: str, files: Files = LOCAL, *, replaces: bool = False) -> Iterator[Output]:
     """A file to write to, which gets its name at the end of the block.
 
     Raises:
-        SaveError: the name exists, or the file cannot be written.
+        SaveError: the name exists and ``replaces`` is False, or the file cannot be written.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -42,7 +42,7 @@ def new_file(path: str, files: Files = LOCAL) -> Iterator[Output]:
     >>> Path(path).read_text()
     'content'
     """
-    with _published(path, files) as unfinished:
+    with _published(path, files, replaces=replaces) as unfinished:
         output = files.create(unfinished)
         with contextlib.closing(output):
             yield output
