@@ -31,7 +31,7 @@ DOCUMENTS = {
     ],
 }
 # What has keys of its own, or a section of its own.
-_OPEN = {"metrics", "totals", "counts", "plan", "suggestion", "policy"}
+_OPEN = {"metrics", "totals", "counts", "plan", "suggestion", "policy", "policies"}
 BROKEN = """
 version: 1
 restore: {directory: runs/flowers/checkpoints, policy: broken}

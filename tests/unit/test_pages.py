@@ -275,11 +275,13 @@ def test_names_stand_on_both_sides_and_refused_ones_first() -> None:
     renamed = step("RENAMED", "ok", "model/new", source="model/old")
     missing = step("MISSING", "error", "model/z", reason="gone", stored=None)
     page = parsed({**PLAN, "steps": [renamed, missing]})
-    assert page.cell("model/new", "in the checkpoint").startswith("model/old")
-    assert page.cell("model/new", "in the model").startswith("model/new")
+    assert page.cell("model/new", "in the checkpoint") == "model/oldfloat32 (2, 3)"
+    assert page.cell("model/new", "in the model") == "model/newfloat32 (2, 3)"
     assert page.cell("model/z", "in the checkpoint") == "–"
     (table,) = page.all("table")
     assert table["data-sort"] == "status"
+    ranks = {attributes["data-order"] for attributes in page.all("b") if "data-order" in attributes}
+    assert len(ranks) == 2
 
 
 DONE: dict[str, Any] = {

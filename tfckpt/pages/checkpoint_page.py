@@ -40,13 +40,14 @@ OPTIMIZER = ("slot", "iterations", "hyperparameter")
 _HUES = {one.tag: one.hue for one in ROLES}
 PARTS = {"weights": ["weight"], "optimizer": list(OPTIMIZER)}
 _LIST = [Column("role"), Column("type"), Column("size", "bytes")]
+_NONFINITE = Column("NaN or infinite", "number", "how many elements are not finite")
 _STATISTICS = [
     Column("min", "number"),
     Column("max", "number"),
     Column("mean", "number"),
     Column("std", "number", "standard deviation"),
     Column("zeros", "number", "share of zeros"),
-    Column("NaN or infinite", "number", "how many elements are not finite"),
+    _NONFINITE,
     Column("histogram", "picture", "twelve equal bins from min to max"),
 ]
 
@@ -69,10 +70,10 @@ def _body(document: Mapping[str, Any]) -> Iterator[str]:
         yield verdict("not all weights are finite", "red")
     yield facts(_facts(document))
     yield from lineage(document["lineage"])
-    rows = [_row(value, statistics) for value in values]
+    columns = _columns(statistics)
+    rows = [_row(value, statistics, columns) for value in values]
     yield from sizes(rows, "Sizes", PARTS)
     yield "<h2>Values</h2>"
-    columns = [*_LIST, *(_STATISTICS if statistics is not None else ())]
     yield from ValueTable(columns, rows, [ROLES]).render()
 
 
@@ -150,13 +151,25 @@ def sizes(
         )
 
 
-def _row(value: Mapping[str, Any], statistics: Mapping[str, Any] | None) -> ValueRow:
+def _columns(statistics: Mapping[str, Any] | None) -> list[Column]:
+    if statistics is None:
+        return list(_LIST)
+    known = [found for found in statistics.values() if found is not None and "error" not in found]
+    all_finite = not any(int(found["nonfinite"]) for found in known)
+    shown = [one for one in _STATISTICS if not (all_finite and one is _NONFINITE)]
+    return [*_LIST, *shown]
+
+
+def _row(
+    value: Mapping[str, Any], statistics: Mapping[str, Any] | None, columns: Sequence[Column]
+) -> ValueRow:
     role, nbytes = str(value["role"]), nbytes_of(value)
     hue = _HUES.get(role, "grey")
-    cells = [tag(role, hue), signature(value), size(nbytes)]
-    if statistics is not None:
-        cells += _statistics(statistics.get(value["name"]))
-    return ValueRow(str(value["name"]), cells, nbytes, [role], hue, rank_of(role))
+    cells = {"role": tag(role, hue), "type": signature(value), "size": size(nbytes)}
+    if statistics is not None and (found := statistics.get(value["name"])) is not None:
+        cells |= _statistics(found)
+    shown = [cells.get(column.label, "") for column in columns]
+    return ValueRow(str(value["name"]), shown, nbytes, [role], hue, rank_of(role))
 
 
 def rank_of(role: str) -> int:
@@ -180,21 +193,23 @@ def nbytes_of(value: Mapping[str, Any]) -> int:
     return nbytes
 
 
-def _statistics(found: Mapping[str, Any] | None) -> list[str]:
-    if found is None:
-        return [""] * len(_STATISTICS)
+def _statistics(found: Mapping[str, Any]) -> dict[str, str]:
+    """The cells of a value that was read, or why it was not."""
     if "error" in found:
-        message = f'<span class="bad">{text(one_line(str(found["error"])))}</span>'
-        return [""] * (len(_STATISTICS) - 1) + [message]
-    numbers = [number(found[name]) for name in ("least", "greatest", "mean", "std")]
-    count = max(int(found["count"]), 1)
-    zeros = percent(int(found["zeros"]) / count)
-    bad = int(found["nonfinite"])
-    wrong = f'<span class="bad">{bad:,}</span>' if bad else "0"
+        message = text(one_line(str(found["error"])))
+        return {"histogram": f'<span class="bad">{message}</span>'}
     counts = [int(one) for one in found["histogram"]]
-    most = max(counts, default=0)
+    bad = int(found["nonfinite"])
     picture = (
-        f'<svg viewBox="0 0 84 20" role="img"><title>{most:,} elements in the highest bar</title>'
-        f"{bars(counts)}</svg>"
+        f'<svg viewBox="0 0 84 20" role="img"><title>{max(counts, default=0):,} elements in the '
+        f"highest bar</title>{bars(counts)}</svg>"
     )
-    return [*numbers, zeros, wrong, picture if counts else ""]
+    return {
+        "min": number(found["least"]),
+        "max": number(found["greatest"]),
+        "mean": number(found["mean"]),
+        "std": number(found["std"]),
+        "zeros": percent(int(found["zeros"]) / max(int(found["count"]), 1)),
+        _NONFINITE.label: f'<span class="bad">{bad:,}</span>' if bad else "0",
+        "histogram": picture if counts else "",
+    }

@@ -115,7 +115,7 @@ def _body(document: Mapping[str, Any]) -> Iterator[str]:
         shown = {"size": size(sum(row.nbytes for row in group)), "change": heat.cell(change)}
         return [shown.get(column.label, "") for column in columns]
 
-    sort = "change" if changes else ""
+    sort = "-change" if changes else ""
     is_mixed = bool(weights) and any(one.role != "weight" for one in found)
     roles = [one._replace(pressed=is_mixed and one.tag == "weight") for one in ROLES]
     filters = [roles, *([_KINDS] if len(kinds) > 1 else ())]

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import collapse, natural, one_line, printable, size
-from tfckpt.pages.checkpoint_page import nbytes_of, signature, sizes
+from tfckpt.pages.checkpoint_page import PARTS, ROLES, nbytes_of, rank_of, signature, sizes
 from tfckpt.pages.shell import Page, counted, facts, number, tag, text, verdict
 from tfckpt.pages.value_table import Column, Filter, ValueRow, ValueTable
 
@@ -43,6 +43,7 @@ _REFUSED = {
     "RESET": "is reset by the policy",
 }
 _SEVERITIES = ("error", "warn", "note")
+_ORDER = [one.tag for one in _DONE]
 _TITLES = {"error": "Refused", "warn": "Warnings", "note": "Notes"}
 _MAX_LISTED = 8  # lines of names that are shown unfolded
 _COLUMNS = [
@@ -76,10 +77,10 @@ def _body(document: Mapping[str, Any], *, done: bool) -> Iterator[str]:
     yield from _policy(document)
     rows = [_row(step, hues) for step in steps]
     if rows:
-        yield from sizes(rows, "Sizes")
+        yield from sizes(rows, "Sizes", PARTS)
         yield "<h2>Values</h2>"
         sort = "" if ok else "status"
-        yield from ValueTable(_COLUMNS, rows, [filters], sort=sort).render()
+        yield from ValueTable(_COLUMNS, rows, [filters, ROLES], sort=sort).render()
 
 
 def _filters(*, done: bool, ok: bool) -> list[Filter]:
@@ -150,8 +151,9 @@ def _suggested(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _policy(document: Mapping[str, Any]) -> Iterator[str]:
-    if rules := document.get("rules"):
-        yield f"<h2>Policy {text(document['policy'])}</h2><pre>{_yaml(rules)}</pre>"
+    for name, keys in (document.get("policies") or {}).items():
+        shown = _yaml(keys) or "# nothing is written: all keys have their defaults"
+        yield f"<h2>Policy {text(name)}</h2><pre>{shown}</pre>"
 
 
 def _yaml(mapping: Mapping[str, Any]) -> str:
@@ -207,19 +209,23 @@ def _reason(mark: str, severity: str, why: str, hint: str, names: Sequence[str])
 def _row(step: Mapping[str, Any], hues: Mapping[str, str]) -> ValueRow:
     live, stored = step["live"], step["stored"]
     status, name, source = str(step["status"]), str(step["name"]), str(step["source"])
+    role = str(step.get("role") or "weight")
     nbytes = max((nbytes_of(side) for side in (live, stored) if side is not None), default=0)
+    named = bool(name) and bool(source) and name != source
+    order = len(_ORDER) * _order(step["severity"]) + _ORDER.index(status)
     cells = [
-        tag(status, hues[status]),
-        _side(source if stored is not None else "", stored),
-        _side(name if live is not None else "", live),
+        tag(status, hues[status], order),
+        _side(source if named else "", stored),
+        _side(name if named else "", live),
         size(nbytes),
         text(str(step["reason"])),
     ]
-    return ValueRow(name or source, cells, nbytes, [status], hues[status])
+    return ValueRow(name or source, cells, nbytes, [status, role], hues[status], rank_of(role))
 
 
 def _side(name: str, value: Mapping[str, Any] | None) -> str:
-    """A value on one side: its name and type."""
+    """The type of a value on one side, and its name where that differs."""
     if value is None:
         return '<span class="quiet">–</span>'
-    return f"<code>{text(name)}</code><br><small>{signature(value)}</small>"
+    shown = f"<code>{text(name)}</code><br>" if name else ""
+    return f"{shown}{signature(value)}"

@@ -93,7 +93,6 @@ class _Saved:
         notes = [self.problem] if self.problem else []
         notes += [f"best by {self.best_by}"] if self.best_by else []
         notes += ["has NaN or infinite weights"] if self.finite is False else []
-        notes += ["no rule keeps it: would be deleted"] if self.deleted else []
         notes += [f"kept: {', '.join(self.kept)}"] if self.kept else []
         notes += ["kept permanently"] if self.preserved and not self.kept else []
         notes += ["goes with the next save"] if self.goes_next else []
@@ -201,6 +200,8 @@ def _tip(one: _Saved) -> Iterator[str]:
     since = f", {duration(one.since)} after the one before" if one.since is not None else ""
     yield f"{size(one.nbytes)}{since}"
     yield from one.notes
+    if one.deleted:
+        yield "no rule keeps it"
 
 
 def _panels(saved: Sequence[_Saved]) -> Iterator[dict[str, Any]]:
@@ -260,14 +261,15 @@ def _article(one: _Saved) -> Iterator[str]:
 
 
 def _table(saved: Sequence[_Saved]) -> Iterator[str]:
-    metrics = list(dict.fromkeys(name for one in saved for name in one.metrics))[:8]
+    best = [one.best_by for one in saved if one.best_by]
+    metrics = list(dict.fromkeys([*best, *(name for one in saved for name in one.metrics)]))[:8]
     columns = [
         Column("state"),
         Column("step", "number"),
         Column("epoch", "number"),
         *(Column(name, "number") for name in metrics),
         Column("size", "bytes"),
-        Column("saved (UTC)"),
+        Column("saved (UTC)", "moment"),
         Column("notes"),
     ]
     rows = [
@@ -276,7 +278,7 @@ def _table(saved: Sequence[_Saved]) -> Iterator[str]:
         )
         for one in saved
     ]
-    yield from ValueTable(columns, rows, [_STATES], what="checkpoint", sort="name").render()
+    yield from ValueTable(columns, rows, [_STATES], what="checkpoint", sort="-name").render()
 
 
 def _cells(one: _Saved, metrics: Sequence[str]) -> list[str]:

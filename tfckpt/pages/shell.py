@@ -80,9 +80,10 @@ def data(value: object) -> str:
     return text(json.dumps(value, separators=(",", ":")))
 
 
-def tag(word: str, hue: str) -> str:
-    """A word on its color."""
-    return f'<b class="{hue}">{text(word)}</b>'
+def tag(word: str, hue: str, order: int | None = None) -> str:
+    """A word on its color; ``order`` is what it is sorted by, if not by itself."""
+    sorted_by = "" if order is None else f' data-order="{order}"'
+    return f'<b class="{hue}"{sorted_by}>{text(word)}</b>'
 
 
 def verdict(words: str, hue: str) -> str:

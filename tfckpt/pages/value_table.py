@@ -26,7 +26,7 @@ class Column(NamedTuple):
 
     Attributes:
         label: its heading.
-        kind: ``text``, ``number``, ``bytes`` or ``picture``; how it is aligned and sorted.
+        kind: ``text``, ``moment``, ``number``, ``bytes``, ``picture``: how it is shown, sorted.
         note: what it means.
     """
 
@@ -72,8 +72,8 @@ class ValueTable(NamedTuple):
         rows: in the order of the documents; shown by name.
         filters: in groups; a value is shown that has one tag of each group where any is selected.
         summary: the cells of a group from its values; without it only their size.
-        what: what a row is, for the search field.
-        sort: label of the column to sort by at first; by name if "".
+        what: what a row is.
+        sort: label of the column to sort by at first, ``-`` before it for the greatest first.
         head: heading of the names.
         prefix: what the ids of its rows begin with, where a page has two tables of the same names.
         is_wide: whether it has so many columns that a narrow window scrolls over them.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfckpt.errors import Problem
     from tfckpt.planning.checks.step import Step
     from tfckpt.planning.suggested import Suggestion
+    from tfckpt.policy import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Plan:
         training_state: the same as keys of the policy; () if a new training begins.
         chosen: why this checkpoint, ``the best of 3 by val_loss (0.41)``; ``""`` if it is the
             newest, or the one that was named.
+        policies: those that it was made with, one for each source.
         suggest: finds what would make the plan possible, or that of another ``policy=`` for the
             same values; None for a plan of several sources.
 
@@ -64,6 +66,7 @@ class Plan:
     training: str = ""
     training_state: tuple[str, ...] = ()
     chosen: str = ""
+    policies: tuple[Policy, ...] = dataclasses.field(default=(), compare=False, repr=False)
     suggest: Callable[..., Suggestion | None] | None = dataclasses.field(
         default=None, compare=False, repr=False
     )
@@ -115,6 +118,7 @@ class Plan:
         return {
             "version": 1,
             "policy": self.policy,
+            "policies": {policy.name: _keys(policy) for policy in self.policies},
             "file": self.file,
             "source": self.source,
             "ok": self.ok,
@@ -178,6 +182,14 @@ class Plan:
         from tfckpt.planning.notebook import plan_html
 
         return plan_html(self)
+
+
+def _keys(policy: Policy) -> dict[str, Any]:
+    """The keys that were written, as in a config."""
+    keys: dict[str, Any] = policy.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude={"name"}
+    )
+    return keys
 
 
 def _value(entry: Entry | None) -> dict[str, Any] | None:

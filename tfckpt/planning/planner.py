@@ -140,7 +140,8 @@ class _Planning:
             *coverage(self._policy, self._steps, self._stored, self._live),
         )
         name, source = self._policy.name, self._stored.source
-        return Plan(name, source, tuple(self._steps), problems, self._policy.file)
+        file, policies = self._policy.file, (self._policy,)
+        return Plan(name, source, tuple(self._steps), problems, file, policies=policies)
 
     @cached_property
     def _unmatched(self) -> Unmatched:

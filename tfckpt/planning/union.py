@@ -64,6 +64,7 @@ def union_of(plans: Sequence[Plan]) -> Plan:
         tuple(problem for plan in plans for problem in _problems(plan, alone=len(files) == 1)),
         files.pop() if len(files) == 1 else "",
         tuple(origin for plan in plans for origin in plan.origins),
+        policies=tuple(policy for plan in plans for policy in plan.policies),
     )
 
 

@@ -11,6 +11,7 @@ class SizeMap {
     Object.assign(this, { figure, table, parts: JSON.parse(figure.dataset.parts || "{}") });
     this.nav = figure.querySelector("nav"); this.map = figure.querySelector(".map"); this.said = figure.querySelector("output");
     this.hint = this.said.textContent;
+    this.column = table.heads.findIndex((head) => head.dataset.label === "change");
     const kinds = Object.keys(this.parts).filter((part) => table.leaves.some((row) => row.bytes && row.tags.some((tag) => this.parts[part].includes(tag))));
     this.part = kinds[0] ?? "";
     if (kinds.length > 1) {
@@ -32,9 +33,9 @@ class SizeMap {
     if (this.choice) this.choice.hidden = filtered;
     const wanted = (row) => filtered ? this.table.passes(row) : !chosen || row.tags.some((tag) => chosen.includes(tag));
     const node = (row) => {
-      if (!row.group) return wanted(row) && row.bytes ? { row, label: row.tr.querySelector("th a").textContent, bytes: row.bytes } : null;
+      if (!row.group) return wanted(row) && row.bytes ? { row, label: row.label, bytes: row.bytes } : null;
       const children = row.children.map(node).filter(Boolean);
-      return children.length ? { row, label: row.tr.querySelector(".fold, .label").textContent, children } : null;
+      return children.length ? { row, label: row.label, children } : null;
     };
     const tops = this.table.rows.filter((row) => !row.parent).map(node).filter(Boolean);
     this.root = d3.hierarchy({ label: "all", children: tops }).sum((one) => one.bytes ?? 0).sort((a, b) => b.value - a.value);
@@ -85,11 +86,13 @@ class SizeMap {
     box.className = divided ? "box group" : `box leaf ${leaf.data.row.hue}`;
     Object.assign(box.style, { left: `${node.x0}px`, top: `${node.y0}px`, width: `${w}px`, height: `${h}px` });
     box.setAttribute("aria-label", this.description(whole));
-    if (w > 34 && h > 16) {
+    const number = w > 34 ? null : whole.data.label.match(/\d{1,3}$/);
+    if (h > 16 && (w > 34 || (number && w > 6 + 7.6 * number[0].length))) {
       const label = document.createElement("span");
-      label.textContent = this.fitted(whole, w);
-      const small = document.createElement("small");
-      small.textContent = h > 36 && !divided ? unit(whole.value) : divided && w > 190 ? ` ${unit(whole.value)}` : "";
+      label.textContent = number ? number[0] : this.fitted(whole, w);
+      if (number) label.className = "number";
+      const small = document.createElement("small"), known = this.measure(whole);
+      small.textContent = number ? "" : h > 36 && !divided && w > 7.6 * known.length + 10 ? known : divided && w > 190 ? ` ${known}` : "";
       if (!divided && small.textContent) label.append(document.createElement("br"));
       label.append(small);
       box.append(label);
@@ -109,9 +112,13 @@ class SizeMap {
 
   description(node) {
     const count = node.children ? `, ${node.leaves().length.toLocaleString("en")} values` : "";
-    const note = node.data.row.tr.dataset.note ? `, ${node.data.row.tr.dataset.note}` : "";
-    return `${node.data.row.name}${count}, ${unit(node.value)}${note}`;
+    const change = this.change(node);
+    return `${node.data.row.name}${count}, ${unit(node.value)}${change && `, changed by ${change}`}`;
   }
+
+  change(node) { return this.column > 0 ? node.data.row.tr.cells[this.column].textContent : ""; }
+
+  measure(node) { return this.change(node) || unit(node.value); }
 
   say(node) { this.said.textContent = this.description(node); }
 

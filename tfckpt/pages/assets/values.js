@@ -1,6 +1,6 @@
 // A table of values: fold, search, filter, sort, link to and copy a name. Of thousands of rows only
-// those that are shown are in the document, some hundred at a time.
-const STEP = 400;
+// those that are shown are in the document, a hundred or two at a time.
+const STEP = 150;
 
 const copyText = async (text, target) => {
   try { await navigator.clipboard.writeText(text); } catch {
@@ -45,6 +45,7 @@ class ValueTable {
       const row = {
         tr, index, level, group, name: tr.id.startsWith(prefix) ? tr.id.slice(prefix.length) : tr.id, bytes: +tr.dataset.bytes, tags: tr.dataset.tags?.split("|") ?? [], hue: tr.dataset.hue,
         parent: open[level - 1] ?? null, children: [], open: tr.dataset.group === "open",
+        label: tr.cells[0].querySelector("a, .label").textContent,
       };
       row.parent?.children.push(row);
       open[level] = row;
@@ -57,8 +58,9 @@ class ValueTable {
     this.leaves = this.rows.filter((row) => !row.group);
     this.nested = this.leaves.length < this.rows.length;
     this.control();
-    if (this.table.dataset.sort) this.sortBy(this.heads.findIndex((head) => head.dataset.label === this.table.dataset.sort), true);
-    else this.show();
+    const [, down, label] = this.table.dataset.sort.match(/^(-?)(.*)$/);
+    const column = this.heads.findIndex((head) => head.dataset.label === label);
+    if (column >= 0) this.sortBy(column, Boolean(down)); else this.show();
   }
 
   control() {
@@ -76,7 +78,7 @@ class ValueTable {
       if (head.title) button.title = head.title;
       head.replaceChildren(button);
       button.addEventListener("click", () => this.sortBy(column, this.sorting?.column === column ? !this.sorting.down : this.isNumber(column)));
-      select.append(new Option(`sort by ${label}`, String(column)));
+      select.append(new Option(`sort by ${column ? label : "name"}`, String(column)));
     });
     select.addEventListener("change", () => this.sortBy(+select.value, this.isNumber(+select.value)));
     for (const group of this.section.querySelectorAll(".filters")) {
@@ -141,7 +143,7 @@ class ValueTable {
     row.keys ??= [];
     if (row.keys[column] === undefined) {
       const kind = this.kinds[column], text = column ? row.tr.cells[column].textContent : row.name;
-      row.keys[column] = kind === "bytes" ? row.bytes : kind === "number" ? numberOf(row.tr.cells[column].dataset.value ?? text) : text;
+      row.keys[column] = kind === "bytes" ? row.bytes : kind === "number" ? numberOf(text) : row.tr.cells[column].firstElementChild?.dataset.order ?? text;
     }
     return row.keys[column];
   }
@@ -209,7 +211,6 @@ class ValueTable {
       button.setAttribute("aria-expanded", String(row.open || this.words.length > 0));
     } else {
       const link = head.querySelector("a");
-      row.label ??= link.textContent;
       link.textContent = flat ? row.name : row.label;
     }
     if (!row.dressed) {
