@@ -3,8 +3,10 @@
 Python of one section shares a namespace, which begins with what the script of the fixture defines.
 A block of text after one of Python is what it prints, ``...`` in it stands for anything. Lines
 after a ``$`` are what the command prints; without any, its exit status counts alone, which is 0
-unless the fence says ``exit=1``. YAML is loaded as a config, and one that begins with the path of
-a file is in that file from the start; a fence that says ``invalid`` is of one that is refused.
+unless the fence says ``exit=1``. A fence that says ``killed`` is of a program that is killed as
+soon as it has printed the last line shown. Of a ``pip install``, only the extras are checked. YAML
+is loaded as a config, and one that begins with the path of a file is in that file from the start;
+a fence that says ``invalid`` is of one that is refused.
 
 README.md and the pages for newcomers are stricter: a reader pastes them from top to bottom into an
 empty directory, so nothing is there that they do not make themselves, and all Python of a page
@@ -13,6 +15,7 @@ shares one namespace. Python that begins with the path of a file is what the rea
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import dataclasses
 import doctest
@@ -22,6 +25,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +44,12 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parents[2]
 README = PROJECT / "README.md"
 PAGES = [README, *sorted((PROJECT / "docs").glob("*.md"))]
-PASTED = [README, *(PROJECT / "docs" / f"{name}.md" for name in ("index", "tutorial", "coming"))]
+PASTED = [
+    README,
+    *(PROJECT / "docs" / f"{name}.md" for name in ("index", "tutorial", "coming", "usage")),
+]
 LANGUAGES = {"python", "console", "yaml", "json", "text"}
+KILLED = Path(__file__).with_name("killed.py")
 FENCE = re.compile(r"^```(\w*)(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 
 
@@ -111,10 +119,25 @@ def run_command(command: str, server: ForkServer) -> Ended:
     return Ended(128 - done.returncode if killed else done.returncode, done.stdout, done.stderr)
 
 
+def check_extras(command: str) -> None:
+    """Nothing is installed: the extras that a ``pip install`` names are those of setup.cfg."""
+    setup = configparser.ConfigParser()
+    setup.read(PROJECT / "setup.cfg", encoding="utf-8")
+    named = re.findall(r"\[([\w,-]+)\]", command)
+    assert set(",".join(named).split(",")) <= {"", *setup["options.extras_require"]}, command
+
+
 def run_console(block: Block, server: ForkServer) -> None:
     status = int(next((w.removeprefix("exit=") for w in block.words if "=" in w), "0"))
     for chunk in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, expected = chunk.partition("\n")
+        if command.startswith("pip install"):
+            check_extras(command)
+            continue
+        if "killed" in block.words:
+            last = shlex.quote(expected.splitlines()[-1])
+            command = command.replace("python ", f"python {KILLED} {last} ")
+            status = 128 + signal.SIGKILL
         if command.startswith("make "):  # that it is there; what it does is other tests' business
             command = f"make -n -C '{PROJECT}' {command.removeprefix('make ')}"
         if shutil.which("jq") is None:

@@ -193,13 +193,13 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._loop.batch_ends()
             if not passed_over:
                 batches = self._loop.batches_of_last_call
-                say(_saved(run.save_if_batch_due(batches, scalars(logs)), run.config))
+                say(_saved(run.save_if_batch_due(batches, scalars(logs)), self))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             passed_over = self._loop.resuming
             self._loop.epoch_ends()
             if not passed_over:
-                say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), run.config))
+                say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), self))
 
         def on_train_end(self, logs: Any = None) -> None:
             if self._watch is not None:
@@ -327,10 +327,11 @@ def _keep_quiet(line: str) -> None:
     pass
 
 
-def _saved(path: str | None, config: Config) -> str:
-    if path is None or config.manager is None:
+def _saved(path: str | None, callback: Any) -> str:
+    """The line of a save, on a line of its own also below a progress bar of Keras."""
+    if path is None:
         return ""
+    below_a_bar = "" if callback.params.get("verbose") in {0, 2} else "\n"
+    background = callback.tfckpt_run.config.manager.enable_async
     name = Path(path).name
-    return (
-        f"\nsaving {name} in the background" if config.manager.enable_async else f"\nsaved {name}"
-    )
+    return f"{below_a_bar}{f'saving {name} in the background' if background else f'saved {name}'}"
