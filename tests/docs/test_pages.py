@@ -6,7 +6,7 @@ after a ``$`` are what the command prints; without any, its exit status counts a
 unless the fence says ``exit=1``. A fence that says ``killed`` is of a program that is killed as
 soon as it has printed the last line shown. Of a ``pip install``, only the extras are checked. YAML
 is loaded as a config, and one that begins with the path of a file is in that file from the start;
-a fence that says ``invalid`` is of one that is refused.
+a fence that says ``invalid`` is of one that is refused, ``other`` of another program's YAML.
 
 README.md and the pages for newcomers are stricter: a reader pastes them from top to bottom into an
 empty directory, so nothing is there that they do not make themselves, and all Python of a page
@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from zoo.command_line import Ended
 from zoo.forkserver import ForkServer
 
@@ -149,6 +150,9 @@ def run_console(block: Block, server: ForkServer) -> None:
 
 
 def run_yaml(block: Block) -> None:
+    if "other" in block.words:
+        yaml.safe_load(block.text)
+        return
     first = block.text.partition("\n")[0]
     file = Path(first.removeprefix("# ")) if first.endswith(".yaml") else Path("shown.yaml")
     file.write_text(block.text, encoding="utf-8")

@@ -261,6 +261,11 @@ class Inventory:
         many = len(self.entries)
         return f"<Inventory: {many:,} value{'s' * (many != 1)} of {self.source!r}>"
 
+    def _repr_html_(self) -> str:
+        from tfckpt.core.html_tables import inventory_html  # imports Inventory
+
+        return inventory_html(self)
+
     def find(self, name: str) -> Entry | None:
         """The value with that name, also by another path to it; None if there is none.
 

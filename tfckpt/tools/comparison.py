@@ -77,6 +77,11 @@ class ComparedCheckpoints:
             "rejected": list(self.rejected.values()),
         }
 
+    def _repr_html_(self) -> str:
+        from tfckpt.tools.notebook import comparison_html
+
+        return comparison_html(self)
+
     def _difference(self, one: Difference) -> dict[str, Any]:
         item: dict[str, Any] = {"kind": one.kind.value, "a": _value(one.a), "b": _value(one.b)}
         if self.distances is not None and one.a is not None and one.b is not None:

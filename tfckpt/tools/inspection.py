@@ -91,6 +91,11 @@ class Inspection:
             document["statistics"] = {n: _plain(found) for n, found in self.statistics.items()}
         return document
 
+    def _repr_html_(self) -> str:
+        from tfckpt.tools.notebook import inspection_html
+
+        return inspection_html(self)
+
 
 def inspect(
     source: str | os.PathLike[str], *, values: bool = False, progress: Progress = silent

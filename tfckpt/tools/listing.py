@@ -24,12 +24,23 @@ if TYPE_CHECKING:
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
+class CheckpointList(tuple["ListedCheckpoint", ...]):
+    """The checkpoints of a directory; a notebook shows it as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from tfckpt.tools.notebook import listing_html
+
+        return listing_html(self)
+
+
 def list_checkpoints(
     directory: str | os.PathLike[str],
     *,
     keep: Iterable[Keep | Mapping[str, Any]] = (),
     checkpoint_name: str | None = None,
-) -> tuple[ListedCheckpoint, ...]:
+) -> CheckpointList:
     """The checkpoints of a directory, as ``tfckpt list`` shows them. Does not import TensorFlow.
 
     Args:
@@ -39,8 +50,8 @@ def list_checkpoints(
         checkpoint_name: the name of those that the rules are for, where the directory has several.
 
     Returns:
-        The numbered ones, newest first, then those without a number. One that is damaged has a
-        ``problem``.
+        A tuple: the numbered ones, newest first, then those without a number. One that is damaged
+        has a ``problem``.
 
     Raises:
         CheckpointNotFoundError: there is none.
@@ -73,7 +84,7 @@ def list_checkpoints(
             dataclasses.replace(one, next=one.prefix in deleted)
             for one in with_decision(found, decision)
         ]
-    return tuple(found)
+    return CheckpointList(found)
 
 
 def with_best(found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
