@@ -8,6 +8,9 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from tfckpt.cli.arguments.command_table import COMMANDS
+from tfckpt.cli.arguments.usage import usage
+
 PROJECT = Path(__file__).resolve().parents[1]
 _OUTSIDE = re.compile(r"\]\(\.\./([\w/.-]+)\)")
 _FOR_TESTS = re.compile(r"^(```\w+) .*$", re.MULTILINE)
@@ -26,6 +29,22 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """With links to these files as they are called on the site, without words for the tests."""
+    if page.file.src_uri == "cli.md":
+        markdown = _with_flags(markdown)
     return _FOR_TESTS.sub(r"\1", _OUTSIDE.sub(r"](\1)", markdown))
+
+
+def _with_flags(markdown: str) -> str:
+    """With the usage and the flags of each command below its heading, as its help has them."""
+    for command in COMMANDS:
+        rows = "".join(
+            f"| `{f'--{flag.name} {flag.value}'.rstrip()}` | {flag.help} |\n"
+            for flag in command.all_flags
+        )
+        table = f"\n| flag | |\n|---|---|\n{rows}" if rows else ""
+        heading = f"\n## {command.name}\n"
+        below = f"{heading}\n```text\n{usage(command)}\n```\n{table}"
+        markdown = markdown.replace(heading, below, 1)
+    return markdown

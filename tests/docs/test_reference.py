@@ -1,0 +1,55 @@
+"""The reference has everything that a person can meet: each command, flag, status and error."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import tfckpt
+from tfckpt import errors
+from tfckpt.cli.arguments.command_table import COMMANDS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MESSAGES = (DOCS / "messages.md").read_text(encoding="utf-8")
+ERRORS = [
+    one
+    for one in vars(errors).values()
+    if inspect.isclass(one) and issubclass(one, tfckpt.TfckptError)
+]
+# The classes that only group others.
+GROUPS = {"TfckptError", "CheckpointError"}
+
+
+def rows(title: str) -> dict[str, list[str]]:
+    """First cell → the others, of the table under a heading of the page of messages."""
+    section = MESSAGES.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line[:1] == "|"][2:]
+    return {first.strip(" `"): [cell.strip() for cell in others] for first, *others in lines}
+
+
+def test_every_status_is_explained() -> None:
+    table = rows("Statuses in a plan or report")
+    assert set(table) == {status.value for status in tfckpt.Status}
+    assert all(meaning for meaning, _ in table.values())
+
+
+def test_every_error_has_a_cause_and_a_cure() -> None:
+    table = rows("Errors")
+    assert set(table) | GROUPS == {one.__name__ for one in ERRORS}
+    assert all(cause and cure for cause, cure in table.values())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_flag_is_below_its_command(command, site: Path) -> None:
+    page = unescape((site / "cli.html").read_text(encoding="utf-8"))
+    anchor = command.name.replace(" ", "-")
+    section = page.split(f'<h2 id="{anchor}">')[1].split("<h2 ")[0]
+    text = re.sub("<[^>]*>", "", section)
+    assert f"tfckpt {command.name}" in text
+    for flag in command.all_flags:
+        assert f"--{flag.name} {flag.value}".rstrip() in text
+        assert flag.help.replace("`", "") in text
