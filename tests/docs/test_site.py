@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import tfckpt
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LINK = re.compile(r'<(?:a|img|link|script)[^>]* (?:href|src)="([^"]+)"')
 
