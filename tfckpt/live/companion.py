@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.live.distribution.agreement import saving, workers_among
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.private.tensorflow import attached_to, root_of, saver_of
@@ -118,7 +119,7 @@ class Companion:
             options = synchronous(options)
             callbacks = options.experimental_write_callbacks or ()
             options.experimental_write_callbacks = None
-            with as_save_errors(prefix):
+            with gc_paused(), as_save_errors(prefix):
                 if agreement.workers is not None:
                     agreement.same(self.live().inventory)
                 snapshot = self.names.snapshot(

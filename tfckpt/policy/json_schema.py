@@ -7,10 +7,17 @@ checked when the config is loaded.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import itertools
-from typing import Any
+import textwrap
+from typing import TYPE_CHECKING, Any
 
+from tfckpt.policy.base.fields import Model
 from tfckpt.policy.config import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def schema() -> dict[str, Any]:
@@ -22,6 +29,10 @@ def schema() -> dict[str, Any]:
     """
     generated = Config.model_json_schema()
     kinds = generated["$defs"]
+    for model in _models(Model):
+        kind = generated if model is Config else kinds.get(model.__name__)
+        if kind is not None:
+            _describe(kind["properties"], model)
     for kind in kinds.values():
         kind["description"] = kind["description"].partition("\n\n")[0]
     source, restore, keep = kinds["Source"], kinds["Restore"], kinds["Keep"]
@@ -39,6 +50,34 @@ def schema() -> dict[str, Any]:
     alone = {**source, "properties": {**source["properties"], "if_none": if_none}}
     kinds["Restore"] = {"anyOf": [restore, alone]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
+
+
+def _models(base: type[Model]) -> Iterator[type[Model]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
+
+
+def _describe(properties: dict[str, Any], model: type[Model]) -> None:
+    """Describe each key by the docstring below its field.
+
+    Pydantic's ``use_attribute_docstrings`` reads the source of every model when it is imported,
+    which takes as long as everything else that is imported with a config.
+    """
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__[: model.__mro__.index(Model)]):
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = found.body if isinstance(found, ast.ClassDef) else []
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                match text:
+                    case ast.Expr(ast.Constant(str(words))):
+                        texts[field.target.id] = inspect.cleandoc(words)
+    for name, field in model.model_fields.items():
+        key = field.validation_alias if isinstance(field.validation_alias, str) else name
+        if key in properties and name in texts:
+            described = {**properties[key], "description": texts[name]}
+            properties[key] = {word: described[word] for word in sorted(described)}
 
 
 def _one_of(kind: dict[str, Any], *groups: list[str]) -> None:

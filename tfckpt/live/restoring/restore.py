@@ -161,14 +161,14 @@ def prepare(
         ordered = partial(collect, orders=True)
         if any(str(choice.place).endswith(KERAS_SUFFIXES) for choice in choices):
             named = ordered  # once, not again below
+        pause = stack.enter_context(contextlib.ExitStack())
+        pause.enter_context(gc_paused())
         live = named(objects, root)
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
         if named is not ordered and any(each.inventory.by_position for each in opened):
             named = ordered
             live = named(objects, root)
-        pause = stack.enter_context(contextlib.ExitStack())
-        pause.enter_context(gc_paused())
         parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         unbuilt = None
         if slots := build.waiting_slots(plan):

@@ -51,7 +51,6 @@ class Model(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
     )
 
     def __init__(self, **data: Any) -> None:
