@@ -68,11 +68,10 @@ def _describe(properties: dict[str, Any], model: type[Model]) -> None:
     for base in reversed(model.__mro__[: model.__mro__.index(Model)]):
         (found,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         body = found.body if isinstance(found, ast.ClassDef) else []
-        for field, text in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                match text:
-                    case ast.Expr(ast.Constant(str(words))):
-                        texts[field.target.id] = inspect.cleandoc(words)
+        for pair in itertools.pairwise(body):
+            match pair:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = inspect.cleandoc(text)
     for name, field in model.model_fields.items():
         key = field.validation_alias if isinstance(field.validation_alias, str) else name
         if key in properties and name in texts:

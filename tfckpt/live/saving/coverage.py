@@ -36,15 +36,38 @@ class _Extra(Trackable):  # type: ignore[misc]
 
 
 class _View(GraphView):  # type: ignore[misc]
-    """TensorFlow's view of the objects without some of them."""
+    """TensorFlow's view of the objects without some of them, for one save.
 
-    def __init__(self, root: Any, attached: Any, hidden: Iterable[Any]) -> None:
+    A save asks for the children of each object four times; each is asked once here.
+    """
+
+    def __init__(self, root: Any, attached: Any, hidden: Iterable[Any] = ()) -> None:
         super().__init__(root, attached_dependencies=attached)
         self._hidden = {id(obj) for obj in hidden}
+        self._children: dict[int, list[Any]] = {}
+        self._walked: tuple[list[Any], Any] | None = None
+
+    def with_attached(self, attached: Any, hidden: Iterable[Any]) -> _View:
+        """The same objects with other attached ones."""
+        other = _View(self.root, attached, hidden)
+        other._children = {key: of for key, of in self._children.items() if key != id(self.root)}
+        return other
 
     def list_children(self, obj: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        children = super().list_children(obj, *args, **kwargs)
+        if args or kwargs:
+            return self._shown(super().list_children(obj, *args, **kwargs))
+        if id(obj) not in self._children:
+            self._children[id(obj)] = super().list_children(obj)
+        return self._shown(self._children[id(obj)])
+
+    def _shown(self, children: list[Any]) -> list[Any]:
         return [child for child in children if id(child.ref) not in self._hidden]
+
+    def breadth_first_traversal(self) -> tuple[list[Any], Any]:
+        if self._walked is None:
+            self._walked = super().breadth_first_traversal()
+        objects, paths = self._walked
+        return list(objects), paths
 
 
 def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
@@ -53,12 +76,13 @@ def whole_view(view: Any, live: Live, hidden: Iterable[Any] = ()) -> Any:
     The extra child exists even when it is empty: a checkpoint that has it but no commit record has
     lost its record.
     """
-    ids = {id(meant(obj)) for obj in view.breadth_first_traversal()[0]}
+    plain = _View(view.root, view.attached_dependencies)
+    ids = {id(meant(obj)) for obj in plain.breadth_first_traversal()[0]}
     missed = {name: value for name, value in live.variables.items() if not ids & _identities(value)}
     slots = {name for name in missed if _kept_as_slot(name, live)}
     extra = {name: value for name, value in missed.items() if name not in slots}
     attached = [*(view.attached_dependencies or ()), Reference(EXTRA, _Extra(extra))]
-    return _View(view.root, attached, hidden)
+    return plain.with_attached(attached, hidden)
 
 
 def _kept_as_slot(name: str, live: Live) -> bool:

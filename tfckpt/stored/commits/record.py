@@ -17,7 +17,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Dataset, Entry, Inventory, Restored, Role, Root
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import lineage, record_entries
@@ -131,7 +130,6 @@ def now() -> str:
     return datetime.datetime.fromtimestamp(time.time(), datetime.timezone.utc).isoformat()
 
 
-@gc_paused()
 def render(record: CommitRecord) -> bytes:
     """The file content of a record; equal records give equal bytes."""
     inventory = record.inventory

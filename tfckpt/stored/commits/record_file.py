@@ -14,6 +14,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.commits.record import CommitRecord, parse, render
 from tfckpt.stored.io.files import LOCAL, Files, content, join, reading, stands_for
@@ -59,7 +60,9 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
 
 def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
     """Commit a checkpoint: on return the record is on disk, after an exception there is none."""
-    files.write_atomic(path_of(prefix), render(record))
+    with gc_paused():
+        text = render(record)
+    files.write_atomic(path_of(prefix), text)
 
 
 def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> CommitRecord | None:
