@@ -1,7 +1,7 @@
 """Draw docs/pictures/report.png: the page of a run, as `tfckpt report DIR --html` writes it.
 
-`python docs/pictures/draw.py` trains the model of examples/digits for a minute, writes its page, and
-takes a picture of it with the Chromium that selenium finds, or that `CHROMIUM` names.
+`python docs/pictures/draw.py` trains the model of examples/digits for a minute, writes its page,
+and takes a picture of it with the Chromium that selenium finds, or that `CHROMIUM` names.
 """
 
 from __future__ import annotations

@@ -122,7 +122,9 @@ class SizeMap {
 
   say(node) { this.said.textContent = this.description(node); }
 
+  // Into a group; from a value that is further in into its layer, and from there to its row.
   enter(node) {
+    if (!node.children && this.only(node.parent) !== this.top) node = node.parent;
     if (!node.children) {
       history.pushState(null, "", `#${encodeURIComponent(node.data.row.name)}`);
       this.table.reveal(node.data.row.name, true);
