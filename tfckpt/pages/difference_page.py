@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from tfckpt.core.text import one_line, size
 from tfckpt.pages.checkpoint_page import PARTS, ROLES, nbytes_of, rank_of, signature, sizes
@@ -106,7 +107,7 @@ def _body(document: Mapping[str, Any]) -> Iterator[str]:
     columns += [_HISTOGRAMS] if pictures else []
     rows = [_row(one, heat, columns) for one in found]
     title = "Where the change is" if changes else "Where they differ"
-    yield from sizes(rows, title, PARTS, legend=heat.legend() if changes else "")
+    yield from sizes(rows, title, PARTS, legend=heat.legend("the norm in a") if changes else "")
     yield "<h2>Values that differ</h2>"
     by_name = {one.name: one for one in found}
 
@@ -166,9 +167,9 @@ def _ranking(changes: Sequence[_Changed]) -> Iterator[str]:
         return
     yield '<h2>What changed most</h2><ol class="ranking">'
     for change, layer in ranked[:_RANKED]:
-        width = 100 * change / ranked[0][0]
+        width, shown = 100 * change / ranked[0][0], text(layer).replace("/", "/<wbr>")
         yield (
-            f'<li><a href="#{text(layer)}">{text(layer)}</a><svg viewBox="0 0 100 10" '
+            f'<li><a href="#{quote(layer)}">{shown}</a><svg viewBox="0 0 100 10" '
             f'preserveAspectRatio="none" aria-hidden="true"><rect width="{width:.2f}" height="10"/>'
             f"</svg><span>{percent(change)}</span></li>"
         )

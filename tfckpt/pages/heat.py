@@ -42,8 +42,8 @@ class Heat:
             return ""
         return f'<span class="heat-cell {self.hue(change)}">{percent(change)}</span>'
 
-    def legend(self) -> str:
-        """What the colors mean."""
+    def legend(self, before: str) -> str:
+        """What the colors mean; ``before`` is what the norm of a difference is divided by."""
         if self.least == self.greatest:
             return ""
         least, greatest = (
@@ -52,7 +52,7 @@ class Heat:
         shown = "".join(f'<i class="heat{step}"></i>' for step in range(_STEPS))
         return (
             f'<p class="legend"><span>{least}</span>{shown}<span>{greatest}</span>'
-            "change: norm of the difference over the norm before</p>"
+            f"change: norm of the difference over {before}</p>"
         )
 
 

@@ -41,7 +41,7 @@ def _body(found: Movement) -> Iterator[str]:
     what = "step" if by_step else "checkpoint"
     yield (
         f'<p class="quiet">A row is a layer, a column a {what}. A cell says how far the weights '
-        "have moved: the norm of the difference over the norm before. Open a layer to see its "
+        "have moved, as a share of their norm. Open a layer to see its "
         "values; click a column to sort by it.</p>"
     )
     yield "<h2>Since the checkpoint before</h2>"
@@ -88,7 +88,7 @@ class _Grid:
         return [*(self._heat.cell(change) for change in self._changes(values)), size(total)]
 
     def render(self) -> Iterator[str]:
-        yield self._heat.legend()
+        yield self._heat.legend("the norm in the first" if self._from_first else "the norm before")
         columns = [*(Column(label, "number") for label in self._labels), Column("size", "bytes")]
         rows = [
             ValueRow(value.name, self._cells([value]), value.nbytes, (), "blue")

@@ -115,7 +115,6 @@ def _verdict(document: Mapping[str, Any], *, done: bool) -> str:
 
 def _facts(document: Mapping[str, Any], *, done: bool) -> Iterator[tuple[str, str]]:
     if document["source"]:
-        yield "from", str(document["source"])
         yield "policy", str(document["policy"])
     yield "chosen", str(document.get("chosen") or "")
     yield "config", str(document["file"] or "")

@@ -121,15 +121,14 @@ def _body(saved: Sequence[_Saved]) -> Iterator[str]:
 
 def _facts(saved: Sequence[_Saved]) -> Iterator[tuple[str, str]]:
     numbered = [one for one in saved if one.number is not None]
-    yield "checkpoints", f"{len(saved):,}"
     if numbered:
-        newest = numbered[-1]
-        yield "newest", f"{newest.name}{_at(newest)}"
-        yield "saved", newest.when
+        yield "newest", f"{numbered[-1].name}{_at(numbered[-1])}"
+        yield "saved", numbered[-1].when
     for one in saved:
         if one.best_by:
             value = number(one.metrics.get(one.best_by), 6)
             yield "best", f"{one.name}{_at(one)}: {one.best_by} {value}"
+    yield "checkpoints", f"{len(saved):,}"
     yield "size of all", size(sum(one.nbytes for one in saved))
     times = [one.since for one in saved if one.since is not None]
     if times:
@@ -265,12 +264,12 @@ def _table(saved: Sequence[_Saved]) -> Iterator[str]:
     metrics = list(dict.fromkeys([*best, *(name for one in saved for name in one.metrics)]))[:8]
     columns = [
         Column("state"),
+        Column("notes"),
         Column("step", "number"),
         Column("epoch", "number"),
         *(Column(name, "number") for name in metrics),
         Column("size", "bytes"),
         Column("saved (UTC)", "moment"),
-        Column("notes"),
     ]
     rows = [
         ValueRow(
@@ -284,10 +283,10 @@ def _table(saved: Sequence[_Saved]) -> Iterator[str]:
 def _cells(one: _Saved, metrics: Sequence[str]) -> list[str]:
     return [
         tag(one.tag, _HUES[one.tag]),
+        text("; ".join(one.notes)),
         "" if one.step is None else f"{one.step:,}",
         "" if one.epoch is None else f"{one.epoch:,}",
         *(number(one.metrics.get(name), 4) for name in metrics),
         size(one.nbytes),
-        text(one.when.removesuffix(" UTC")),
-        text("; ".join(one.notes)),
+        " ".join(f"<span>{part}</span>" for part in one.when.split()[:2]),
     ]

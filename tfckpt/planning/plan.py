@@ -50,7 +50,7 @@ class Plan:
         training_state: the same as keys of the policy; () if a new training begins.
         chosen: why this checkpoint, ``the best of 3 by val_loss (0.41)``; ``""`` if it is the
             newest, or the one that was named.
-        policies: those that it was made with, one for each source.
+        policies: those of the config, one for each source; () for a plan of inventories alone.
         suggest: finds what would make the plan possible, or that of another ``policy=`` for the
             same values; None for a plan of several sources.
 

@@ -140,8 +140,7 @@ class _Planning:
             *coverage(self._policy, self._steps, self._stored, self._live),
         )
         name, source = self._policy.name, self._stored.source
-        file, policies = self._policy.file, (self._policy,)
-        return Plan(name, source, tuple(self._steps), problems, file, policies=policies)
+        return Plan(name, source, tuple(self._steps), problems, self._policy.file)
 
     @cached_property
     def _unmatched(self) -> Unmatched:

@@ -216,8 +216,13 @@ def _planned(
         search = partial(
             suggest, policy=policy, stored=stored_inventory, live=live_inventory, known=known
         )
-        origins = (_origin(choice, stored),)
-        plan = dataclasses.replace(plan, origins=origins, suggest=search, chosen=choice.chosen)
+        plan = dataclasses.replace(
+            plan,
+            origins=(_origin(choice, stored),),
+            suggest=search,
+            chosen=choice.chosen,
+            policies=(choice.policy,),
+        )
         plans.append(plan)
         parts.append(Part(source, stored, policy))
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]

@@ -6,7 +6,8 @@ class Curves {
     this.holder = figure.querySelector("div");
     this.tip = figure.querySelector(".tip");
     this.articles = new Map([...document.querySelectorAll(".details article")].map((one) => [one.dataset.name, one]));
-    if (table) table.chosen = (row) => this.open(row.name);
+    this.section = document.querySelector(".details");
+    if (table) table.chosen = (row) => this.open(row?.name ?? "", row?.tr);
     this.holder.addEventListener("pointermove", (event) => this.point(this.nearest(event)));
     this.holder.addEventListener("pointerleave", () => this.point(null));
     this.holder.addEventListener("click", (event) => { const found = this.nearest(event); if (found) this.choose(found); });
@@ -135,8 +136,19 @@ class Curves {
     this.open(point.name);
   }
 
-  open(name) {
-    for (const [key, article] of this.articles) article.classList.toggle("shown", key === name);
+  // Show what is known about a checkpoint: below its row, or below the curves.
+  open(name, tr) {
+    this.table?.body.querySelector(".detail")?.remove();
+    for (const [key, article] of this.articles) {
+      this.section.append(article);
+      article.classList.toggle("shown", key === name);
+    }
+    const shown = this.articles.get(name);
+    if (shown && tr?.isConnected) {
+      const below = document.createElement("tr"), cell = below.insertCell();
+      below.className = "detail"; cell.colSpan = tr.cells.length;
+      cell.append(shown); tr.after(below);
+    } else shown?.scrollIntoView({ block: "nearest" });
     this.points.forEach((point, index) => this.marks[index].classList.toggle("shown", point.name === name));
   }
 }

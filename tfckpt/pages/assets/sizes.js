@@ -87,7 +87,7 @@ class SizeMap {
     Object.assign(box.style, { left: `${node.x0}px`, top: `${node.y0}px`, width: `${w}px`, height: `${h}px` });
     box.setAttribute("aria-label", this.description(whole));
     const number = w > 34 ? null : whole.data.label.match(/\d{1,3}$/);
-    if (h > 16 && (w > 34 || (number && w > 6 + 7.6 * number[0].length))) {
+    if (h > 16 && (w > 34 || (number && w > 4 + 6.8 * number[0].length))) {
       const label = document.createElement("span");
       label.textContent = number ? number[0] : this.fitted(whole, w);
       if (number) label.className = "number";

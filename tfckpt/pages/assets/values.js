@@ -27,6 +27,9 @@ const numberOf = (text) => {
   return Number.isNaN(found) ? null : found;
 };
 
+// A name that a line may break after each slash.
+const breakable = (name) => name.split(/(?<=\/)/).flatMap((part) => [part, document.createElement("wbr")]).slice(0, -1);
+
 class ValueTable {
   constructor(section) {
     this.section = section;
@@ -37,7 +40,7 @@ class ValueTable {
     this.listeners = [];
     this.limit = STEP;
     this.words = []; this.filters = []; this.sorting = null;
-    this.copy = Object.assign(document.createElement("button"), { type: "button", className: "copy", textContent: "copy name" });
+    this.copy = Object.assign(document.createElement("button"), { type: "button", className: "copy", textContent: "copy", ariaLabel: "copy the name" });
     const open = [], prefix = this.prefix = this.table.dataset.prefix;
     this.rows = [...this.body.rows].map((tr, index) => {
       const level = +tr.dataset.level, group = tr.dataset.group !== undefined;
@@ -57,6 +60,7 @@ class ValueTable {
     this.byName = new Map(this.rows.map((row) => [row.name, row]));
     this.leaves = this.rows.filter((row) => !row.group);
     this.nested = this.leaves.length < this.rows.length;
+    this.table.classList.toggle("nested", this.nested);
     this.control();
     const [, down, label] = this.table.dataset.sort.match(/^(-?)(.*)$/);
     const column = this.heads.findIndex((head) => head.dataset.label === label);
@@ -107,7 +111,8 @@ class ValueTable {
       else if ((link || this.chosen) && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
         event.preventDefault();
         history.replaceState(null, "", `#${encodeURIComponent(row.tr.id)}`);
-        this.mark(row); this.chosen?.(row);
+        const again = this.marked === row && this.body.querySelector(".detail");
+        this.mark(row); this.chosen?.(again ? null : row);
       }
     });
     this.body.addEventListener("keydown", (event) => {
@@ -211,7 +216,8 @@ class ValueTable {
       button.setAttribute("aria-expanded", String(row.open || this.words.length > 0));
     } else {
       const link = head.querySelector("a");
-      link.textContent = flat ? row.name : row.label;
+      if (row.flat !== flat) link.replaceChildren(...breakable(flat ? row.name : row.label));
+      row.flat = flat;
     }
     if (!row.dressed) {
       row.dressed = true;
