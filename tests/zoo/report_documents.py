@@ -130,7 +130,7 @@ MOVEMENT = Movement(
             (None, *(speed / number for number in range(1, 10))),
             (None, *(speed * number for number in range(1, 10))),
         )
-        for layer, speed in {"calm": 0.01, "wild": 0.3}.items()
+        for layer, speed in {"calm": 0.01, "wild": 0.3, IMAGE: 0.02}.items()
     ),
     {},
 )

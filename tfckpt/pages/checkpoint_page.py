@@ -39,16 +39,16 @@ ROLES = (
 OPTIMIZER = ("slot", "iterations", "hyperparameter")
 _HUES = {one.tag: one.hue for one in ROLES}
 PARTS = {"weights": ["weight"], "optimizer": list(OPTIMIZER)}
-_LIST = [Column("role"), Column("type"), Column("size", "bytes")]
+_LIST = [Column("role"), Column("type", "shape"), Column("size", "bytes")]
 _NONFINITE = Column("NaN or infinite", "number", "how many elements are not finite")
 _STATISTICS = [
+    Column("histogram", "picture", "twelve equal bins from min to max"),
     Column("min", "number"),
     Column("max", "number"),
     Column("mean", "number"),
     Column("std", "number", "standard deviation"),
     Column("zeros", "number", "share of zeros"),
     _NONFINITE,
-    Column("histogram", "picture", "twelve equal bins from min to max"),
 ]
 
 

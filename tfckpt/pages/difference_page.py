@@ -33,7 +33,7 @@ _KIND_OF = {
 }
 _HUES = {one.tag: one.hue for one in _KINDS}
 _RANKED = 8
-_LIST = [Column("difference"), Column("type"), Column("size", "bytes")]
+_LIST = [Column("difference"), Column("type", "shape"), Column("size", "bytes")]
 _CHANGE = Column("change", "number", "norm of b − a over the norm of a")
 _DISTANCES = [
     Column("differ", "number", "how many elements differ"),

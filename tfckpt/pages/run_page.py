@@ -128,6 +128,9 @@ def _facts(saved: Sequence[_Saved]) -> Iterator[tuple[str, str]]:
         if one.best_by:
             value = number(one.metrics.get(one.best_by), 6)
             yield "best", f"{one.name}{_at(one)}: {one.best_by} {value}"
+    if numbered and (restored := numbered[-1].lineage):
+        sources = [f"{one['path']} by policy {one['policy']}" for one in restored[-1]["sources"]]
+        yield "restored from", ", ".join(sources)
     yield "checkpoints", f"{len(saved):,}"
     yield "size of all", size(sum(one.nbytes for one in saved))
     times = [one.since for one in saved if one.since is not None]

@@ -26,7 +26,8 @@ class Column(NamedTuple):
 
     Attributes:
         label: its heading.
-        kind: ``text``, ``moment``, ``number``, ``bytes``, ``picture``: how it is shown, sorted.
+        kind: ``text``, ``shape``, ``moment``, ``number``, ``bytes``, ``picture``: how it is shown
+            and sorted.
         note: what it means.
     """
 
