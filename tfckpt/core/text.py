@@ -57,12 +57,12 @@ def one_line(text: str) -> str:
 def natural(name: str) -> tuple[Any, ...]:
     """Sort key that compares numbers in names by value.
 
-    >>> sorted(["block_10", "block_9", "block"], key=natural)
-    ['block', 'block_9', 'block_10']
+    >>> sorted(["block_10", "block_9", "block", "block_"], key=natural)
+    ['block', 'block_', 'block_9', 'block_10']
     """
     parts: list[Any] = _DIGITS.split(name)
     parts[1::2] = [(len(digits.lstrip("0")), digits.lstrip("0")) for digits in parts[1::2]]
-    return (*parts, name)
+    return tuple(parts), name
 
 
 def size(nbytes: int) -> str:
