@@ -19,6 +19,7 @@ import tfckpt
 from tfckpt.stored.bundles.index_encoder import encode_object_graph
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.graphs.writer import graph_of_names, key_of
+from tfckpt.tools.movement import movement
 
 
 def save(prefix: Path, values: dict[str, Any]) -> str:
@@ -144,6 +145,34 @@ def test_of_several_checkpoints_the_page_says_how_far_each_layer_moved(
     assert page.rows["model/hidden/bias"][1:3] == ["100%", "50%"]
     assert page.rows["first:model/hidden/bias"][1:3] == ["100%", "200%"]
     assert page.rows["model/hidden/kernel"][1:3] == ["0%", "0%"]
+
+
+def test_movement_is_that_of_numpy_and_blank_where_a_side_is_missing(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    first, second, third = (draw.normal(size=(5, 4)).astype(np.float32) for _ in range(3))
+    bias = np.ones(4, np.float32)
+    kernel = "model/a/kernel"
+    save(tmp_path / "ckpt-1", {kernel: first, "model/a/bias": bias})
+    save(tmp_path / "ckpt-2", {kernel: second, "model/a/bias": bias, "model/new": bias})
+    save(tmp_path / "ckpt-3", {kernel: third, "model/a/bias": bias[:2], "model/new": 2 * bias})
+    found = movement([str(tmp_path / f"ckpt-{number}") for number in (1, 2, 3)])
+    values = {value.name: value for value in found.values}
+    assert values[kernel].norms == pytest.approx([*map(np.linalg.norm, (first, second, third))])
+    steps = [np.linalg.norm(second - first), np.linalg.norm(third - second)]
+    assert values[kernel].from_previous == (None, *map(pytest.approx, steps))
+    assert values[kernel].from_first[2] == pytest.approx(np.linalg.norm(third - first))
+    assert values["model/a/bias"].from_previous == (None, 0.0, None)  # of another shape
+    assert values["model/new"].from_previous == (None, None, 2.0)
+    assert values["model/new"].from_first == (None, None, None)
+    page = page_of(tmp_path, *(tmp_path / f"ckpt-{number}" for number in (1, 2, 3)))
+    assert page.heads[:4] == ["layer ↓ checkpoint →", "ckpt-2", "ckpt-3", "size"]
+    assert page.rows["model/new"][1:3] == ["", "100%"]
+
+
+def test_names_with_and_without_a_number_stand_side_by_side(tmp_path: Path) -> None:
+    values = {f"model/{name}": np.ones(2) for name in ("w1", "w", "w10", "w2")}
+    page = page_of(tmp_path, save(tmp_path / "ckpt-1", values))
+    assert [*page.rows] == [f"model{name}" for name in ("", "/w", "/w1", "/w2", "/w10")]
 
 
 def test_a_plan_is_a_document(tmp_path: Path) -> None:
