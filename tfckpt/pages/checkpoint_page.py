@@ -16,6 +16,7 @@ from tfckpt.pages.shell import (
     percent,
     tag,
     text,
+    title_of,
     verdict,
 )
 from tfckpt.pages.value_table import Column, Filter, ValueRow, ValueTable
@@ -55,7 +56,7 @@ _STATISTICS = [
 def checkpoint_page(document: Mapping[str, Any]) -> Page:
     """The page for a document of ``inspect``."""
     path = str(document["prefix"])
-    return Page("Checkpoint", path.rpartition("/")[2] or path, list(_body(document)), path)
+    return Page("Checkpoint", title_of(path), list(_body(document)), path)
 
 
 def _body(document: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,18 @@ from urllib.parse import quote
 from tfckpt.core.text import one_line, size
 from tfckpt.pages.checkpoint_page import PARTS, ROLES, nbytes_of, rank_of, signature, sizes
 from tfckpt.pages.heat import Heat, parents
-from tfckpt.pages.shell import Page, area, counted, facts, number, percent, tag, text, verdict
+from tfckpt.pages.shell import (
+    Page,
+    area,
+    counted,
+    facts,
+    number,
+    percent,
+    tag,
+    text,
+    title_of,
+    verdict,
+)
 from tfckpt.pages.value_table import Column, Filter, ValueRow, ValueTable
 
 if TYPE_CHECKING:
@@ -68,7 +79,7 @@ def difference_page(document: Mapping[str, Any]) -> Page:
 
 
 def _title(document: Mapping[str, Any]) -> str:
-    a, b = (str(document[side]).rstrip("/").rpartition("/")[2] for side in "ab")
+    a, b = (title_of(str(document[side])) for side in "ab")
     return f"{a} → {b}"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.text import size
 from tfckpt.pages.heat import Heat
-from tfckpt.pages.shell import Page, counted, facts
+from tfckpt.pages.shell import Page, counted, facts, title_of
 from tfckpt.pages.value_table import Column, ValueRow, ValueTable
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 def movement_page(found: Movement) -> Page:
     """The page for the movement over several checkpoints."""
     first, last = found.checkpoints[0][0], found.checkpoints[-1][0]
-    names = [path.rpartition("/")[2] for path in (first, last)]
-    return Page("Movement", f"{names[0]} … {names[1]}", list(_body(found)))
+    return Page("Movement", f"{title_of(first)} … {title_of(last)}", list(_body(found)))
 
 
 def _body(found: Movement) -> Iterator[str]:
-    names = [path.rpartition("/")[2] for path, _ in found.checkpoints]
+    names = [title_of(path) for path, _ in found.checkpoints]
     steps = [step for _, step in found.checkpoints]
     by_step = None not in steps and len(set(steps)) == len(steps)
     labels = [f"{step:,}" if by_step else name for step, name in zip(steps, names, strict=True)]

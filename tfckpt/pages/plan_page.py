@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import collapse, natural, one_line, printable, size
 from tfckpt.pages.checkpoint_page import PARTS, ROLES, nbytes_of, rank_of, signature, sizes
-from tfckpt.pages.shell import Page, counted, facts, number, tag, text, verdict
+from tfckpt.pages.shell import Page, counted, facts, number, tag, text, title_of, verdict
 from tfckpt.pages.value_table import Column, Filter, ValueRow, ValueTable
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plan_page(document: Mapping[str, Any]) -> Page:
     """The page for a document of ``plan``, or for the report of a restore."""
     done = "path" in document
     source = str(document["source"])
-    title = source.rpartition("/")[2] or "no checkpoint"
+    title = title_of(source) if source else "no checkpoint"
     return Page("Restore" if done else "Plan", title, list(_body(document, done=done)), source)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import natural, one_line, printable, size
 from tfckpt.pages.checkpoint_page import lineage, moment, versions
-from tfckpt.pages.shell import Page, counted, data, facts, number, tag, text, verdict
+from tfckpt.pages.shell import Page, counted, data, facts, number, tag, text, title_of, verdict
 from tfckpt.pages.value_table import Column, Filter, ValueRow, ValueTable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run_page(document: Mapping[str, Any]) -> Page:
     for before, one in itertools.pairwise(saved):
         if one.number is not None and one.time >= before.time:
             one.since = one.time - before.time
-    return Page("Run", directory.rstrip("/").rpartition("/")[2], list(_body(saved)), directory)
+    return Page("Run", title_of(directory), list(_body(saved)), directory)
 
 
 class _Saved:
@@ -274,12 +274,19 @@ def _table(saved: Sequence[_Saved]) -> Iterator[str]:
         Column("size", "bytes"),
         Column("saved (UTC)", "moment"),
     ]
+    cells = [_cells(one, metrics) for one in saved]
+    filled = [any(column) for column in zip(*cells, strict=True)]
     rows = [
         ValueRow(
-            one.name.replace("/", "\\"), _cells(one, metrics), one.nbytes, [one.tag], _HUES[one.tag]
+            one.name,
+            list(itertools.compress(shown, filled)),
+            one.nbytes,
+            [one.tag],
+            _HUES[one.tag],
         )
-        for one in saved
+        for one, shown in zip(saved, cells, strict=True)
     ]
+    columns = list(itertools.compress(columns, filled))
     yield from ValueTable(columns, rows, [_STATES], what="checkpoint", sort="-name").render()
 
 

@@ -66,6 +66,16 @@ def _digest(content: str) -> str:
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
+def title_of(path: str) -> str:
+    """The part of a path that tells a reader what it is.
+
+    >>> title_of("runs/a/ckpt-1"), title_of("a/checkpoints/"), title_of("m/variables/variables")
+    ('ckpt-1', 'a/checkpoints', 'm')
+    """
+    parts = path.rstrip("/").removesuffix("/variables/variables").split("/")
+    return "/".join(parts[-2:] if parts[-1] == "checkpoints" else parts[-1:]) or path
+
+
 def text(value: object) -> str:
     r"""Text escaped for HTML.
 

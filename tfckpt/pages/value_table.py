@@ -122,7 +122,7 @@ class ValueTable(NamedTuple):
                 counts[tag] = count + 1, nbytes + row.nbytes
         for group in self.filters:
             shown = [one for one in group if one.tag in counts]
-            if shown:
+            if len(shown) > 1:
                 yield '<div class="filters" role="group" aria-label="show only">'
                 yield from (_button(one, *counts[one.tag]) for one in shown)
                 yield "</div>"
