@@ -37,13 +37,12 @@ from benchmarks import (
     tenth,
     training,
 )
-from benchmarks.measure import FAILS, Settings
+from benchmarks.measure import FAILS, Result, Settings
 from benchmarks.others import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks.measure import Result
 
 SHARED_MEMORY = "/dev/shm"
 WORKLOADS: dict[str, tuple[str, Callable[[Settings], list[Result]]]] = {
@@ -71,7 +70,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--directory", default=".", help="the file system that is measured")
     parser.add_argument("--results", type=Path, help="where page, plots and numbers are written")
+    parser.add_argument(
+        "--redraw", action="store_true", help="measure nothing: page and plots from --results"
+    )
     given = parser.parse_args()
+    if given.redraw:
+        document = json.loads((given.results / "results.json").read_text())
+        _write(given.results, document, [Result(**one) for one in document["results"]])
+        return
     with _places(given.directory) as places:
         settings = Settings(given.quick, places["disk"], places.get("tmpfs"))
         about = machine.describe(settings)

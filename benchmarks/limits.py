@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CHUNK = 4 * MIB
 WRITE_1, WRITE_2 = "write, pread in 1 thread", "write, pread in 2 threads"
+FSYNC = "write + fsync in 2 threads"
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
@@ -84,7 +85,7 @@ class TwoThreads(Calls):
 
 
 class Synced(Calls):
-    name = "write + fsync in 2 threads"
+    name = FSYNC
     threads = 2
     fsync = True
 

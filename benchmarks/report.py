@@ -20,7 +20,7 @@ HEAD = """# Results
 
 Written by `make bench`. Medians of all rounds, in brackets the least; who takes part in a workload
 takes turns, after a round that does not count. How it is measured is in
-[performance](../../docs/performance.md); the numbers of each round are in
+[benchmarks](../../docs/benchmarks.md); the numbers of each round are in
 [results.json](results.json).
 """
 

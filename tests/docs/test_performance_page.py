@@ -1,4 +1,4 @@
-"""What README.md and docs/performance.md quote of the last `make bench` is what it measured."""
+"""What README.md and two pages of docs/ quote of the last `make bench` is what it measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ QUOTED = re.compile(
 )
 
 
-@pytest.mark.parametrize(("page", "quotes"), [("README.md", 1), ("docs/performance.md", 3)])
+@pytest.mark.parametrize(
+    ("page", "quotes"), [("README.md", 1), ("docs/performance.md", 3), ("docs/benchmarks.md", 2)]
+)
 def test_quoted_tables_are_those_of_the_results(page, quotes) -> None:
     measured = set((RESULTS / "results.md").read_text(encoding="utf-8").splitlines())
     found = QUOTED.findall((PROJECT / page).read_text(encoding="utf-8"))
@@ -34,3 +36,16 @@ def test_the_results_are_those_of_a_full_run_with_nothing_left_out() -> None:
     assert plots
     assert all((RESULTS / plot).exists() for plot in plots)
     assert all((RESULTS / plot).with_suffix(".svg").exists() for plot in plots)
+
+
+@pytest.mark.parametrize("name", ["save", "restore", "growth", "training"])
+def test_a_picture_says_what_is_good_and_what_its_colors_mean(name) -> None:
+    picture = (RESULTS / f"{name}.svg").read_text(encoding="utf-8")
+    assert "less is better" in picture
+    assert "tfckpt" in picture
+    assert "TensorFlow" in picture or "tf.train.Checkpoint" in picture
+
+
+def test_nobody_takes_part_who_does_something_else() -> None:
+    assert "fsync" not in (RESULTS / "restore.svg").read_text(encoding="utf-8")
+    assert "pread" not in (RESULTS / "save.svg").read_text(encoding="utf-8")
