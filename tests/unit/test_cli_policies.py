@@ -109,6 +109,31 @@ def test_bash_completes_commands_and_flags() -> None:
     assert "--yes" in complete("prune", "runs", "--keep", "latest=3", "--")
 
 
+@pytest.mark.skipif(sys.platform == "win32" or not shutil.which("bash"), reason="needs bash")
+def test_bash_completes_checkpoints_by_their_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/digits").mkdir(parents=True)
+    files = "checkpoint", ".tfckpt.lock", "flowers.yaml"
+    for number in 17, 18:
+        files += tuple(
+            f"ckpt-{number}.{kind}"
+            for kind in ("index", "data-00000-of-00002", "data-00001-of-00002", "tfckpt.json")
+        )
+    for file in files:
+        Path("runs/digits", file).touch()
+    offered = ["runs/digits/ckpt-17", "runs/digits/ckpt-18"]
+    assert sorted(complete("inspect", "runs/digits/ck")) == offered
+    assert complete("diff", "runs/digits/ckpt-17", "runs/digits/ckpt-18") == offered[1:]
+    assert complete("inspect", "ru") == ["runs"]
+    assert complete("inspect", "") == ["runs"]
+    assert complete("policy", "check", "runs/digits/f") == ["runs/digits/flowers.yaml"]
+    assert sorted(complete("list", "runs/digits/")) == [*offered, "runs/digits/flowers.yaml"]
+    assert "--json" in complete("inspect", "runs", "-")
+    assert complete("completion", "z") == ["zsh"]
+
+
 def test_zsh_and_fish_have_scripts_of_their_own() -> None:
     assert "bashcompinit" in run("completion", "zsh").out
     fish = run("completion", "fish").out
