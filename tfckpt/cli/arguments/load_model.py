@@ -5,16 +5,23 @@ The caller redirects what that code prints, so that standard output stays clean.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.util
 import operator
+import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tfckpt.cli.arguments.command import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def load_objects(target: str) -> dict[str, Any]:
@@ -31,6 +38,9 @@ def load_objects(target: str) -> dict[str, Any]:
             0, ""
         )  # like `python -m`: makes a script in the working directory importable
     try:
+        if importlib.util.find_spec(module) is not None:
+            with _muted_import():
+                importlib.import_module("tfckpt.live.private.tensorflow")
         imported: Any = importlib.import_module(module)
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # flags of the training script have their defaults
@@ -40,6 +50,26 @@ def load_objects(target: str) -> dict[str, Any]:
             traceback.print_exc()
         raise UsageError(f"--model {target}: {type(error).__name__}: {error}") from None
     return dict(built) if isinstance(built, Mapping) else {"model": built}
+
+
+@contextlib.contextmanager
+def _muted_import() -> Iterator[None]:
+    """Keep from the terminal what TensorFlow's C++ logs when it is imported, unless that fails."""
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as logged, os.fdopen(os.dup(2), "wb", closefd=True) as terminal:
+        os.dup2(logged.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            logged.seek(0)
+            terminal.write(logged.read())
+            raise
+        finally:
+            os.dup2(terminal.fileno(), 2)
 
 
 def _is_absent(error: Exception, module: str, name: str) -> bool:

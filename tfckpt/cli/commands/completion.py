@@ -83,8 +83,8 @@ def _bash(commands: Sequence[Command]) -> Iterator[str]:
     for start, words in _following(commands).items():
         yield f'    "{start}") words="{" ".join(words)}" ;;'
     for command in commands:
-        words, paths = " ".join(_flags(command)), "yes" if _takes_paths(command) else ""
-        yield f'    "{command.name}"|"{command.name} "*) words="{words}" paths={paths} ;;'
+        flags, paths = " ".join(_flags(command)), "yes" if _takes_paths(command) else ""
+        yield f'    "{command.name}"|"{command.name} "*) words="{flags}" paths={paths} ;;'
     yield "  esac"
     yield "  if [[ $paths && $current != -* ]]; then"
     yield '    _tfckpt_paths "$current"'
