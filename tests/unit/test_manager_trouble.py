@@ -197,7 +197,7 @@ def test_what_the_state_file_names_stays_until_it_is_written_again(
         assert found_by_tensorflow(tmp_path / "run") == {2: 1, 3: 1}.get(step, step)
         assert numbers(one) == {2: [1, 2], 3: [1, 3]}.get(step, [step])
     assert "could not write the state file" in caplog.text
-    assert "ckpt-1: not deleted, the next save tries" in caplog.text
+    assert "ckpt-1: not deleted; the next save tries again" in caplog.text
 
 
 def test_sync_writes_the_state_file_that_a_save_could_not(

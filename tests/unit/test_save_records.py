@@ -50,7 +50,7 @@ def test_what_is_given_is_recorded_and_shown(managed, tmp_path) -> None:
         ({"a": {"b": [float("nan")]}}, r"metadata\['a'\]\['b'\]\[0\] must be"),
         ({"a": 1 << 64}, r"metadata\['a'\] must be"),
         ({1: 2}, "a key of metadata must be a string"),
-        ({"a": "x" * 70_000}, "70,009 bytes, and a record holds 65,536"),
+        ({"a": "x" * 70_000}, "70,009 bytes, but at most 65,536 are allowed"),
         ({"a": "\ud800"}, "not valid Unicode"),
         (["a"], "metadata must be a dict"),
     ],

@@ -131,7 +131,7 @@ def record_metadata(metadata: RecordMetadata) -> RecordMetadata:
     if not isinstance(own, dict):
         raise _refused(f"metadata must be a dict, found {metadata.metadata!r}")
     if (nbytes := len(json.dumps(own).encode())) > _MAX_BYTES:
-        raise _refused(f"metadata have {nbytes:,} bytes, and a record holds {_MAX_BYTES:,}")
+        raise _refused(f"metadata has {nbytes:,} bytes, but at most {_MAX_BYTES:,} are allowed")
     return dataclasses.replace(metadata, step=step, epoch=epoch, metrics=metrics, metadata=own)
 
 
