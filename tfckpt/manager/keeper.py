@@ -128,9 +128,8 @@ class Keeper:
         failed = self._files.release(found, decision)
         for prefix in decision.delete:
             if prefix in failed:
-                logging.warning(
-                    "%s: not deleted; the next save tries again: %s", prefix, failed[prefix]
-                )
+                reason = failed[prefix]
+                logging.warning("%s: not deleted; the next save tries again: %s", prefix, reason)
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
         staying = [one for one in found if one.prefix not in decision.delete]
