@@ -55,6 +55,9 @@ def test_without_scripts_everything_is_there_to_read(opened: Opened) -> None:
     page = opened("large", scripts=False)
     assert not page.one("input").is_displayed()
     assert page.one("[id='model/block_99/up/kernel']").is_displayed()
+    assert not page.one(".map").is_displayed()
+    page = opened("run", scripts=False)
+    assert all(article.is_displayed() for article in page.all("article"))
 
 
 # --- the table

@@ -143,7 +143,7 @@ def sizes(
     """The figure in which a script draws the treemap of the table that follows."""
     if any(row.nbytes for row in rows):
         yield (
-            f'<section><h2>{text(title)}</h2><figure class="sizes" '
+            f'<section class="drawn"><h2>{text(title)}</h2><figure class="sizes" '
             f'data-parts="{data(parts or {})}">'
             f'<nav aria-label="where in the names"></nav>{legend}<div class="map" role="group" '
             'aria-label="treemap: the area of a box is the size of its values"></div>'

@@ -103,7 +103,7 @@ def _body(document: Mapping[str, Any]) -> Iterator[str]:
     heat = Heat(one.change for one in weights if one.change is not None)
     yield from _ranking(weights)
     read = any(one.distance for one in found)
-    if not read:
+    if not read and any(one.tag in ("different value", "different type") for one in found):
         yield (
             '<p class="quiet">With <code>--values</code>, this page says how far the values are '
             "apart.</p>"

@@ -106,10 +106,6 @@ def _body(saved: Sequence[_Saved]) -> Iterator[str]:
         yield verdict(f"{counted(len(damaged), 'checkpoint')} {verb} damaged", "red")
     yield facts(_facts(saved))
     yield from _curves([one for one in saved if one.number is not None])
-    yield '<section class="details" aria-live="polite">'
-    for one in saved:
-        yield from _article(one)
-    yield "</section>"
     yield "<h2>Checkpoints</h2>"
     if not any(one.kept or one.deleted for one in saved):
         yield (
@@ -117,6 +113,10 @@ def _body(saved: Sequence[_Saved]) -> Iterator[str]:
             "this page says which of them the rules keep, and which goes next.</p>"
         )
     yield from _table(saved)
+    yield '<section class="details" aria-live="polite">'
+    for one in saved:
+        yield from _article(one)
+    yield "</section>"
 
 
 def _facts(saved: Sequence[_Saved]) -> Iterator[tuple[str, str]]:
@@ -188,10 +188,11 @@ def _curves(saved: Sequence[_Saved]) -> Iterator[str]:
         "label": "checkpoints, with their metrics; arrow keys go from one to the next",
     }
     yield (
-        f'<h2>Over the {"steps" if by_step else "saves"}</h2><figure class="curves" '
+        f'<section class="drawn"><h2>Over the {"steps" if by_step else "saves"}</h2>'
+        '<figure class="curves" '
         f'data-run="{data(shown)}"><div><svg></svg></div><p class="tip" hidden></p><figcaption '
         'class="quiet">★ best · ● kept by a rule · ○ complete, dashed if it goes next · × damaged. '
-        "Click one, or press Enter on it, to see more.</figcaption></figure>"
+        "Click one, or press Enter on it, to see more.</figcaption></figure></section>"
     )
 
 

@@ -7,6 +7,7 @@ class Curves {
     this.tip = figure.querySelector(".tip");
     this.articles = new Map([...document.querySelectorAll(".details article")].map((one) => [one.dataset.name, one]));
     this.section = document.querySelector(".details");
+    figure.after(this.section);
     if (table) table.chosen = (row) => this.open(row?.name ?? "", row?.tr);
     this.holder.addEventListener("pointermove", (event) => this.point(this.nearest(event)));
     this.holder.addEventListener("pointerleave", () => this.point(null));
