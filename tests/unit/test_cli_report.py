@@ -227,7 +227,9 @@ def test_json_that_is_none_is_said_to_be(text: str, tmp_path: Path) -> None:
 def test_a_page_is_written_over_only_with_force(checkpoint: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("kept")
-    assert run("report", checkpoint, "--html", page).status == 1
+    refused = run("report", checkpoint, "--html", page)
+    assert refused.status == 1
+    assert "--force" in refused.err
     assert page.read_text() == "kept"
     assert run("report", checkpoint, "--html", page, "--force").status == 0
     assert "model/a/kernel" in page.read_text()

@@ -314,6 +314,24 @@ def test_what_would_make_a_plan_possible_is_a_line_to_paste() -> None:
     assert 'exclude: ["model/head/**"]' in parsed(document).words()
 
 
+def test_a_plan_shows_the_keys_of_its_policy(tmp_path: Path) -> None:
+    import keras
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="body")])
+    zoo = tfckpt.Checkpoint(model=model).write(tmp_path / "zoo")
+    keys = {"include": ["model/body/**"], "exclude": ["model/body/bias"], "on_unexpected": "ignore"}
+    config = {
+        "version": 1,
+        "restore": {"path": zoo, "policy": "finetune"},
+        "policies": {"finetune": keys},
+    }
+    document = tfckpt.plan(config, model=model).to_json()
+    assert document["policies"] == {"finetune": keys}
+    page = parsed(document)
+    in_order(page.words(), "Policy finetune", 'include: ["model/body/**"]', "Values")
+    assert page.cell("model/body/bias", "status") == "EXCLUDED"
+
+
 # --- colors
 
 

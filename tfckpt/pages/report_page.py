@@ -6,11 +6,12 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import ARGUMENTS, PolicyError, Problem
+from tfckpt.errors import ARGUMENTS, PolicyError, Problem, SaveError
 from tfckpt.pages.checkpoint_page import checkpoint_page
 from tfckpt.pages.documents import page_of, page_of_file
 from tfckpt.pages.shell import render
-from tfckpt.stored.io.new_file import new_file, refuse_existing
+from tfckpt.stored.io.files import LOCAL, absolute
+from tfckpt.stored.io.new_file import new_file
 from tfckpt.tools.find_checkpoint import is_checkpoint, path_of
 from tfckpt.tools.progress import silent
 
@@ -63,8 +64,10 @@ def report_page(
     True
     """
     target = os.fspath(html) if html is not None else _default(source, *others)
-    if not force:
-        refuse_existing(target)
+    if not force and LOCAL.exists(absolute(target)):
+        message = f"{target}: already exists and is not overwritten"
+        hint = "choose another name, or write over it: --force, in Python `force=True`"
+        raise SaveError(message, hint=hint)
     page = _page(source, others, values=values, keep=keep, name=checkpoint_name, progress=progress)
     content = render(page).encode()
     with new_file(target, replaces=force) as output:
