@@ -70,7 +70,7 @@ def saved(number: int, **more: Any) -> dict[str, Any]:
         "time": f"2026-01-31T12:{number:02}:00+00:00",
         "step": 100 * number,
         "epoch": number,
-        "metrics": {"loss": 1 / number, "val_loss": 2 / number},
+        "metrics": {"loss": 1 / number, "val_loss": 2 / number, "lr": 9.9e-4 / number**3},
         "metadata": {},
         "best": False,
         "finite": True,

@@ -52,6 +52,7 @@ class Curves {
     this.make(mark, "circle", { class: "ring", r: 10 });
     if (point.flags.includes("damaged")) this.make(mark, "path", { d: "M-5-5L5 5M5-5L-5 5" });
     else if (point.flags.includes("best")) this.make(mark, "path", { d: "M0-9L2.6-2.9 9-2.6 4.1 1.6 5.7 8 0 4.4-5.7 8-4.1 1.6-9-2.6-2.6-2.9Z" });
+    else if (this.points.length > 120 && point.flags[0] !== "kept") this.make(mark, "path", { class: "dot", d: "M0-5V5" });
     else this.make(mark, "circle", { class: "dot", r: this.points.length > 60 ? 3.5 : 5 });
     mark.point = point;
     return mark;
@@ -61,8 +62,8 @@ class Curves {
     const every = panel.series.flatMap((one) => one.values).filter((value) => value !== null);
     let low = panel.bars ? 0 : Math.min(...every), high = Math.max(...every);
     if (low === high) { low -= Math.abs(low) / 2 || 1; high += Math.abs(high) / 2 || 1; }
-    const ticks = d3.ticks(low, high, 3), step = ticks[1] - ticks[0];
-    if (ticks[0] > low) low = Math.min(low, ticks[0] - step * .15);
+    if (!panel.bars) low -= (high - low) * .04;
+    const ticks = d3.ticks(low, high, 3);
     const y = (value) => top + height - (value - low) / (high - low) * height;
     for (const tick of ticks) {
       this.make(svg, "line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) });
