@@ -53,7 +53,7 @@ test-clients: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "built: build/site/index.html; with its search: python3 -m http.server -d build/site"
+	@echo "built: build/site/index.html"
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --results benchmarks/results

@@ -37,6 +37,14 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     assert not [match[0] for page in pages(site) for match in loads.finditer(text(page))]
 
 
+def test_the_search_works_from_the_files(site: Path) -> None:
+    index = site / "search" / "search_index.js"
+    assert "Train on preemptible machines" in text(index)
+    for page in pages(site):
+        (shim,) = re.findall(r'<script src="([^"]*iframe-worker[^"]*)"', text(page))
+        assert (page.parent / shim).is_file()
+
+
 def test_everything_public_is_in_the_reference(site: Path) -> None:
     page = text(site / "api.html")
     places = "tfckpt", "tfckpt.errors"
