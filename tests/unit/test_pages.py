@@ -240,6 +240,7 @@ def test_heat_goes_from_the_least_to_the_greatest() -> None:
     assert [heat.hue(one) for one in (1e-3, 1e-2, 1e-1)] == ["heat0", "heat3", "heat6"]
     assert Heat([]).hue(0.0) == "heat0"
     assert Heat([0.5]).hue(0.5) == "heat6"
+    assert [Heat([0.5]).hue(beyond) for beyond in (0.4, 0.6)] == ["heat0", "heat6"]
     assert Heat([1e-30, 1.0]).least == pytest.approx(1e-4)  # four decades, however small the least
 
 

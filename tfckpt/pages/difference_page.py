@@ -100,8 +100,9 @@ def _body(document: Mapping[str, Any]) -> Iterator[str]:
         return
     changes = [one for one in found if one.change is not None]
     weights = [one for one in changes if one.role == "weight"] or changes
-    heat = Heat(one.change for one in weights if one.change is not None)
-    yield from _ranking(weights)
+    layers = _ranked(weights)
+    heat = Heat(change for change, _ in layers)
+    yield from _ranking(layers)
     read = any(one.distance for one in found)
     if not read and any(one.tag in ("different value", "different type") for one in found):
         yield (
@@ -167,13 +168,17 @@ def _together(group: Sequence[_Changed]) -> float | None:
     return math.sqrt(sum((one.moved or 0.0) ** 2 for one in known)) / norm if norm else None
 
 
-def _ranking(changes: Sequence[_Changed]) -> Iterator[str]:
-    """The layers that changed most."""
+def _ranked(changes: Sequence[_Changed]) -> list[tuple[float, str]]:
+    """The change of each layer, the greatest first."""
     layers: dict[str, list[_Changed]] = {}
     for one in changes:
         layers.setdefault(parents(one.name), []).append(one)
-    ranked = [(_together(group) or 0.0, layer) for layer, group in layers.items()]
-    ranked.sort(reverse=True)
+    found = [(_together(group) or 0.0, layer) for layer, group in layers.items()]
+    return sorted(found, reverse=True)
+
+
+def _ranking(ranked: Sequence[tuple[float, str]]) -> Iterator[str]:
+    """The layers that changed most."""
     if not ranked or not ranked[0][0]:
         return
     yield '<h2>What changed most</h2><ol class="ranking">'

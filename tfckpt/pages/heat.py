@@ -15,7 +15,9 @@ _DECADES = 4.0  # below the greatest; what moved less has the first color
 
 
 class Heat:
-    """The scale of the changes of one page: its colors go from the least of them to the greatest.
+    """The scale of a page: its colors go from the least change of a layer to the greatest.
+
+    A single value may be beyond both, a bias that began at zero far beyond, and has the last color.
 
     >>> heat = Heat([0.001, 0.1])
     >>> heat.hue(0.1), heat.hue(0.01), heat.hue(0.001), heat.hue(0.0), heat.hue(None)
@@ -31,8 +33,10 @@ class Heat:
         """The CSS class of its color."""
         if change is None:
             return "grey"
-        if change <= self.least:
-            return "heat6" if change > 0 and self.least == self.greatest else "heat0"
+        if change < self.least:
+            return "heat0"
+        if change >= self.greatest:
+            return f"heat{_STEPS - 1}"
         share = math.log(change / self.least) / math.log(self.greatest / self.least)
         return f"heat{min(round(share * (_STEPS - 1)), _STEPS - 1)}"
 
@@ -51,7 +55,7 @@ class Heat:
         )
         shown = "".join(f'<i class="heat{step}"></i>' for step in range(_STEPS))
         return (
-            f'<p class="legend"><span>{least}</span>{shown}<span>{greatest}</span>'
+            f'<p class="legend"><span>{least} or less</span>{shown}<span>{greatest} or more</span>'
             f"change: norm of the difference over {before}</p>"
         )
 

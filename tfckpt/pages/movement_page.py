@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfckpt.core.text import size
-from tfckpt.pages.heat import Heat
+from tfckpt.pages.heat import Heat, parents
 from tfckpt.pages.shell import Page, counted, facts, title_of
 from tfckpt.pages.value_table import Column, ValueRow, ValueTable
 
@@ -65,7 +65,10 @@ class _Grid:
         self._labels, self._what = labels[1:], what
         self._distances, self._from_first = distances, first
         self._prefix = "first:" if first else ""
-        changes = [self._changes([value]) for value in found.values]
+        layers: dict[str, list[MovedValue]] = {}
+        for value in found.values:
+            layers.setdefault(parents(value.name), []).append(value)
+        changes = [self._changes(layer) for layer in layers.values()]
         self._heat = Heat(change for row in changes for change in row if change is not None)
 
     def _changes(self, values: Sequence[MovedValue]) -> list[float | None]:

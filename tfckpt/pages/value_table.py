@@ -201,14 +201,16 @@ class _TableRows:
                 size(branch.nbytes) if column.kind == "bytes" else ""
                 for column in self._table.columns
             ]
+        count = f'<span class="sum">{counted(branch.count, self._table.what)}</span>'
+        if self._table.columns[0].kind in ("text", "shape") and not shown[0]:
+            shown, count = [count, *shown[1:]], ""
         cells = "".join(f"<td>{cell}</td>" for cell in shown)
         name = text(self._table.prefix + self._id(branch.name))
         return (
             f'<tr id="{name}" data-level="{level}" '
             f'data-bytes="{branch.nbytes}" '
             f'data-group="{"open" if is_open else "closed"}"{folded}><th scope="row">'
-            f'<span class="label">{text(label)}</span> <span class="sum">'
-            f"{counted(branch.count, self._table.what)}</span></th>{cells}</tr>"
+            f'<span class="label">{text(label)}</span> {count}</th>{cells}</tr>'
         )
 
     def _id(self, name: str) -> str:

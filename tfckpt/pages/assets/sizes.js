@@ -82,8 +82,7 @@ class SizeMap {
   box(node, whole, w, h, divided) {
     const box = document.createElement("button");
     box.type = "button"; box.tabIndex = -1; box.node = whole;
-    const leaf = this.largest(whole);
-    box.className = divided ? "box group" : `box leaf ${leaf.data.row.hue}`;
+    box.className = divided ? "box group" : `box leaf ${this.hue(whole)}`;
     Object.assign(box.style, { left: `${node.x0}px`, top: `${node.y0}px`, width: `${w}px`, height: `${h}px` });
     box.setAttribute("aria-label", this.description(whole));
     const number = w > 34 ? null : whole.data.label.match(/\d{1,3}$/);
@@ -100,7 +99,13 @@ class SizeMap {
     return box;
   }
 
-  largest(node) { while (node.children) node = node.children[0]; return node; }
+  // Of a group, the color of its change, or else that of its largest value.
+  hue(node) {
+    const change = this.column > 0 && node.data.row.tr.cells[this.column].querySelector(".heat-cell");
+    if (change) return change.classList[1];
+    while (node.children) node = node.children[0];
+    return node.data.row.hue;
+  }
 
   // As much of the end of the name as there is room for: `block_7`, not `model/encoder/bl…`.
   fitted(node, width) {
