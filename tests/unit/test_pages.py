@@ -81,6 +81,17 @@ def test_a_run_of_checkpoints_that_nobody_recorded_is_shown_by_number() -> None:
     assert "--keep latest=3" in page.words()
 
 
+def test_a_run_tells_what_is_best_and_not_kept_and_what_was_never_committed() -> None:
+    best = saved(2, best=True, best_by="loss", kept=[], delete=True, next=True)
+    bare = saved(1, state="uncommitted", kept=[], delete=False, next=False)
+    page = parsed({"directory": "runs/a", "checkpoints": [saved(3), best, bare]})
+    assert page.cell("ckpt-2", "state") == "best"
+    assert page.cell("ckpt-2", "notes") == "best by loss; no rule keeps it: would be deleted"
+    assert page.cell("ckpt-1", "state") == "uncommitted"
+    with pytest.raises(KeyError):
+        parsed({"directory": "runs/a", "checkpoints": [saved(1, state="<b>")]})
+
+
 def test_hostile_text_of_a_run_does_nothing() -> None:
     checkpoint = saved(
         1,

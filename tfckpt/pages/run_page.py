@@ -25,6 +25,7 @@ _STATES = (
     Filter("goes next", "grey", "deleted after one more save"),
     Filter("would be deleted", "orange", "no rule keeps it"),
     Filter("foreign", "violet", "written by other software"),
+    Filter("uncommitted", "teal", "by tfckpt, without its commit record"),
     Filter("damaged", "red", "cannot be restored"),
 )
 _HUES = {one.tag: one.hue for one in _STATES}
@@ -85,13 +86,14 @@ class _Saved:
             return "goes next"
         if self.kept or self.preserved:
             return "kept"
-        return self.state if self.state in _HUES else "foreign"
+        return self.state
 
     @property
     def notes(self) -> list[str]:
         """What is to be said of it, the most important first."""
         notes = [self.problem] if self.problem else []
         notes += [f"best by {self.best_by}"] if self.best_by else []
+        notes += ["no rule keeps it: would be deleted"] if self.best_by and self.deleted else []
         notes += ["has NaN or infinite weights"] if self.finite is False else []
         notes += [f"kept: {', '.join(self.kept)}"] if self.kept else []
         notes += ["kept permanently"] if self.preserved and not self.kept else []
