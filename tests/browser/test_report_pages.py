@@ -179,6 +179,15 @@ def test_a_name_is_copied(opened: Opened) -> None:
     assert page.one(".copy").text == "copied"
 
 
+def test_a_command_is_copied(opened: Opened) -> None:
+    page = opened("run", anchor="ckpt-3")
+    page.ask("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.click(".detail .command")
+    assert page.one(".detail .command").text == "copied"
+    page.click(".detail .command")
+    assert page.ask("return window.copied") == "tfckpt report runs/a/ckpt-3 --values --open"
+
+
 # --- the treemap
 
 

@@ -13,24 +13,13 @@ const copyText = async (text, target) => {
     document.execCommand("copy");
     field.remove();
   }
-  if (!target) return;
-  const before = target.textContent;
+  target.dataset.text ??= target.textContent;
   target.textContent = "copied";
-  setTimeout(() => {
-    target.textContent = before;
-  }, 900);
+  setTimeout(() => (target.textContent = target.dataset.text), 900);
 };
 document.addEventListener("click", (event) => {
   const code = event.target.closest?.(".copied");
-  if (code && !code.busy) {
-    const text = code.textContent;
-    code.busy = true;
-    copyText(text, code).then(() =>
-      setTimeout(() => {
-        code.busy = false;
-      }, 950),
-    );
-  }
+  if (code) copyText(code.dataset.text ?? code.textContent, code);
 });
 
 const numberOf = (text) => {
@@ -96,14 +85,18 @@ class ValueTable {
     this.leaves = this.rows.filter((row) => !row.group);
     this.nested = this.leaves.length < this.rows.length;
     this.table.classList.toggle("nested", this.nested);
-    this.control();
+    this.listenToTools();
+    this.listenToHeads();
+    this.listenToFilters();
+    this.listenToScrolling();
+    this.listenToRows();
     const [, down, label] = this.table.dataset.sort.match(/^(-?)(.*)$/);
     const column = this.heads.findIndex((head) => head.dataset.label === label);
     if (column >= 0) this.sortBy(column, Boolean(down));
     else this.show();
   }
 
-  control() {
+  listenToTools() {
     const tools = this.section.querySelector(".tools");
     const [search, select, all, none] = ["input", "select", ".open", ".close"].map((one) =>
       tools.querySelector(one),
@@ -119,6 +112,12 @@ class ValueTable {
     });
     all.addEventListener("click", () => this.openAll(true));
     none.addEventListener("click", () => this.openAll(false));
+    select.addEventListener("change", () =>
+      this.sortBy(+select.value, this.isNumber(+select.value)),
+    );
+  }
+
+  listenToHeads() {
     this.heads.forEach((head, column) => {
       const label = head.textContent;
       head.dataset.label = label;
@@ -135,11 +134,11 @@ class ValueTable {
           this.sorting?.column === column ? !this.sorting.down : this.isNumber(column),
         ),
       );
-      select.append(new Option(`sort by ${column ? label : "name"}`, String(column)));
+      this.select.append(new Option(`sort by ${column ? label : "name"}`, String(column)));
     });
-    select.addEventListener("change", () =>
-      this.sortBy(+select.value, this.isNumber(+select.value)),
-    );
+  }
+
+  listenToFilters() {
     for (const group of this.section.querySelectorAll(".filters")) {
       const chosen = new Set();
       this.filters.push(chosen);
@@ -155,6 +154,9 @@ class ValueTable {
         });
       }
     }
+  }
+
+  listenToScrolling() {
     const more = (this.more = this.section.querySelector(".more"));
     more.addEventListener("click", () => {
       this.limit += STEP;
@@ -166,13 +168,10 @@ class ValueTable {
       },
       { rootMargin: "300px" },
     ).observe(more);
-    addEventListener(
-      "scroll",
-      () => {
-        this.scrolled = true;
-      },
-      { passive: true },
-    );
+    addEventListener("scroll", () => (this.scrolled = true), { passive: true });
+  }
+
+  listenToRows() {
     this.body.addEventListener("click", (event) => {
       const row = this.byTr.get(event.target.closest("tr"));
       if (!row) return;
