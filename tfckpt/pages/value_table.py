@@ -103,7 +103,8 @@ class ValueTable(NamedTuple):
             '<output aria-live="polite"></output></div>'
         )
         wide = " wide" if self.is_wide else ""
-        yield '<div class="scroll" tabindex="0" role="region" aria-label="table">'
+        label = text(f"table of {self.what}s {self.prefix}".rstrip(": "))
+        yield f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
         yield f'<table class="tree{wide}" data-sort="{text(self.sort)}" '
         yield f'data-prefix="{text(self.prefix)}"><thead><tr>'
         yield f'<th scope="col">{text(self.head)}</th>'

@@ -182,10 +182,12 @@ class SizeMap {
       : shown;
   }
 
+  // It has what is written on the box, `kernel 12 KiB`, as WCAG 2.5.3 asks for.
   description(node) {
-    const count = node.children ? `, ${node.leaves().length.toLocaleString("en")} values` : "";
-    const change = this.change(node);
-    return `${node.data.row.name}${count}, ${unit(node.value)}${change && `, changed by ${change}`}`;
+    const name = node.data.row.name,
+      change = this.change(node),
+      count = node.children ? `, ${node.leaves().length.toLocaleString("en")} values` : "";
+    return `${name} ${change ? `${change} changed, ${unit(node.value)}` : unit(node.value)}${count}`;
   }
 
   change(node) {
