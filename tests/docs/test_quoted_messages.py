@@ -23,9 +23,9 @@ def texts() -> str:
     """Every text in the package, without the values that are filled in."""
     found = []
     for path in (PROJECT / "tfckpt").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+        found += [value for value in constants if isinstance(value, str)]
     return "\0".join(found)
 
 
