@@ -331,7 +331,7 @@ def _saved(path: str | None, callback: Any) -> str:
     """The line of a save, on a line of its own also below a progress bar of Keras."""
     if path is None:
         return ""
-    below_a_bar = "" if callback.params.get("verbose") in {0, 2} else "\n"
+    below_a_bar = "" if (callback.params or {}).get("verbose") in {0, 2} else "\n"
     background = callback.tfckpt_run.config.manager.enable_async
     name = Path(path).name
     return f"{below_a_bar}{f'saving {name} in the background' if background else f'saved {name}'}"
