@@ -31,7 +31,7 @@ DOCUMENTS = {
     ],
 }
 # What has keys of its own, or a section of its own.
-_OPEN = {"metrics", "totals", "counts", "plan", "suggestion", "policy", "policies"}
+_OPEN = {"metrics", "totals", "counts", "plan", "suggestion", "policy", "policies", "versions"}
 BROKEN = """
 version: 1
 restore: {directory: runs/flowers/checkpoints, policy: broken}
