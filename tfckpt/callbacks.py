@@ -165,7 +165,7 @@ def resume(
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
     run = from_config(loaded, model=model)
-    run.call = PolicyCall("tfckpt.callbacks.resume", ("model", repr(path)))
+    run.call = PolicyCall("tfckpt.callbacks.resume", ("model", repr(path)), start_over=True)
     return run.callback(verbose, start_over=start_over)
 
 

@@ -76,6 +76,7 @@ def restore(
     /,
     *,
     policy: Policy | Mapping[str, Any] | None = None,
+    select: str | int | None = None,
     **objects: Any,
 ) -> RestoreReport:
     """Restore live objects once, completely or not at all.
@@ -86,6 +87,8 @@ def restore(
         model: the same as ``model=``.
         policy: what may be restored of a checkpoint; without one, everything must match. A config
             has its own policies.
+        select: which checkpoint of a directory, as in a config: ``latest``, which is the default,
+            ``best`` by the metric that the run was saved by, or a number.
         **objects: by keyword, as for :class:`tfckpt.Checkpoint`. Keys of a policy may be keywords,
             too, in place of ``policy``: ``include=["model/**"]``.
 
@@ -104,7 +107,7 @@ def restore(
     >>> [step.name for step in report.plan.assignments]
     ['model/out/kernel']
     """
-    return _once("restore", source, model, policy, objects).restore()
+    return _once("restore", source, model, _Given(policy, select), objects).restore()
 
 
 def plan(
@@ -113,10 +116,11 @@ def plan(
     /,
     *,
     policy: Policy | Mapping[str, Any] | None = None,
+    select: str | int | None = None,
     **objects: Any,
 ) -> Plan:
     """The plan that :func:`restore` would carry out; assigns nothing."""
-    return _once("plan", source, model, policy, objects).plan()
+    return _once("plan", source, model, _Given(policy, select), objects).plan()
 
 
 def suggest(
@@ -125,6 +129,7 @@ def suggest(
     /,
     *,
     policy: Policy | Mapping[str, Any] | None = None,
+    select: str | int | None = None,
     **objects: Any,
 ) -> Suggestion | None:
     """What makes a refused restore possible, with the fewest lines of policy; assigns nothing.
@@ -144,7 +149,7 @@ def suggest(
     <BLANKLINE>
         rename: [{checkpoint: "model/out/**", model: "model/classes/**"}]
     """
-    return plan(source, model, policy=policy, **objects).suggestion
+    return plan(source, model, policy=policy, select=select, **objects).suggestion
 
 
 def inventory(model: Any = None, /, **objects: Any) -> Inventory:
@@ -174,6 +179,13 @@ def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any
     if not (combined := _with_model(model, objects)):
         raise TfckptError("no model was given", hint=f"write {call}")
     return combined
+
+
+class _Given(NamedTuple):
+    """Arguments that a config has in itself."""
+
+    policy: Policy | Mapping[str, Any] | None
+    select: Any
 
 
 class _Once(NamedTuple):
@@ -207,7 +219,7 @@ def _once(
     name: str,
     source: ConfigSource | None,
     model: Any,
-    policy: Policy | Mapping[str, Any] | None,
+    given: _Given,
     objects: dict[str, Any],
 ) -> _Once:
     if source is None:
@@ -216,14 +228,15 @@ def _once(
     call, path = f"{name}(source, model=model)", _path(source)
     keys, objects = _policy_keys(objects)
     if path is not None and _is_checkpoint(path):
-        config, objects = _config_of(path, _policy(policy, keys)), _objects(call, model, objects)
+        config = _config_of(path, _policy(given.policy, keys), given.select)
+        objects = _objects(call, model, objects)
         checked(objects)
         return _Once(config, objects, path=path)
     if path is not None and not _has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
         raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
-    if policy is not None or keys:
-        what = " and ".join(f"`{key}`" for key in ["policy"] * (policy is not None) + [*keys])
+    if own := [*(key for key, value in given._asdict().items() if value is not None), *keys]:
+        what = " and ".join(f"`{key}`" for key in own)
         hint = "write it into the config, or pass the path of a checkpoint as the source"
         message = f"a config has its own policies, but {what} was passed as well"
         raise PolicyError(ARGUMENTS, [Problem(message, hint=hint)])
@@ -249,12 +262,18 @@ def _has_config_name(path: str) -> bool:
     return path.endswith(CONFIGS) and not path.endswith((".weights.json", ".tfckpt.json"))
 
 
-def _config_of(path: str, policy: Policy) -> Config:
-    """The config that restores a checkpoint or a directory."""
-    if not is_directory(path, files_of(path)):
+def _config_of(path: str, policy: Policy, select: Any) -> Config:
+    """The config that restores a checkpoint, or one of a directory."""
+    if is_directory(path, files_of(path)):
+        selected = {} if select is None else {"select": select}
+        name = _checkpoint_name(path)
+        source = Source(directory=path, checkpoint_name=name, policy=policy, **selected)
+    elif select is None:
         source = Source(path=path, policy=policy)
     else:
-        source = Source(directory=path, checkpoint_name=_checkpoint_name(path), policy=policy)
+        hint = "leave `select` out, or pass the directory"
+        problem = Problem(f"`select` is for a directory, but {path} is a checkpoint", hint=hint)
+        raise PolicyError(ARGUMENTS, [problem])
     return Config(version=1, restore=Restore(first_of=(source,)))
 
 

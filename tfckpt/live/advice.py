@@ -42,10 +42,14 @@ _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 
 @dataclasses.dataclass(frozen=True)
 class PolicyCall:
-    """The call that restores the same into the same objects with a policy."""
+    """The call that restores the same into the same objects with a policy.
+
+    ``start_over`` if it can be told to restore nothing.
+    """
 
     function: str
     arguments: tuple[str, ...]
+    start_over: bool = False
 
     @classmethod
     def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> PolicyCall:
@@ -62,7 +66,11 @@ class PolicyCall:
 
     def with_policy(self, policy: str) -> str:
         """The call with an expression for the policy."""
-        return f"{self.function}({', '.join([*self.arguments, f'policy={policy}'])})"
+        return self.with_argument(f"policy={policy}")
+
+    def with_argument(self, argument: str) -> str:
+        """The call with one more argument."""
+        return f"{self.function}({', '.join([*self.arguments, argument])})"
 
     def by(self, policy: str) -> str:
         """The call with these policy keys, as Python code.
@@ -100,6 +108,11 @@ def adding_call(call: PolicyCall | None) -> Iterator[None]:
         found = error.plan.suggestion
         if call is not None and found is not None and found.policy is not None:
             error.args = (f"{error}\n\nin Python:\n\n    {call.with_policy(found.whole_python)}",)
+        elif call is not None and call.start_over and found is None:
+            error.args = (
+                f"{error}\n\nto train this model from the start, choose another directory, or:\n\n"
+                f"    {call.with_argument('start_over=True')}",
+            )
         raise
 
 

@@ -6,6 +6,7 @@ with ``max_to_keep``, two retention rules in one item, and a key whose companion
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Annotated, ClassVar, Literal
 
@@ -180,10 +181,24 @@ class Export(Model):
         return value
 
 
+def _directory(value: str) -> str:
+    """Refuse what ModelCheckpoint takes: the name of a file, with the epoch to be filled in."""
+    if value.endswith(_OF_KERAS) or _FILLED_IN.search(value):
+        raise fault(
+            f"{value!r} is the name of a file, but checkpoints are numbered in a directory",
+            hint=f"write the directory, e.g. {value.rpartition('/')[0] or 'runs/first'!r}",
+        )
+    return value
+
+
+_OF_KERAS = (".keras", ".h5", ".hdf5")
+_FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
+
+
 class Manager(Model):
     """Where and when to save the checkpoints of a run, and which to keep."""
 
-    directory: PathText
+    directory: Annotated[PathText, AfterValidator(_directory)]
     """Directory of the checkpoints; a relative path is relative to the working directory."""
     checkpoint_name: FileName = "ckpt"
     """What the names of the checkpoints begin with: ckpt for ckpt-1."""

@@ -78,6 +78,10 @@ _AGAIN = (
     "the last `fit` of this model was interrupted: this one resumes from the last save; that is "
     "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
 )
+_ONCE_MORE = (
+    "another `fit` with this callback: trains all its epochs, from the weights that the model has; "
+    "to run a notebook cell again without training twice, create the callback in that cell"
+)
 _AGAIN_WITHOUT_A_SAVE = (
     "the last `fit` of this model was interrupted before its first save, and the model keeps what "
     "it learned since: create the model again to start from scratch"
@@ -169,6 +173,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 say(_summary(run.report))
                 if run.report is not None and (text := run.report.warnings):
                     warn(f"{run.report.path}: {text}")
+            elif restored is None and run.fits.begun:
+                say(_ONCE_MORE)
             line, warnings = run.saves.outlook()
             say(line)
             for warning in warnings:

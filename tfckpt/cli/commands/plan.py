@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
         if (lock := arguments.text("lock")) is not None:
             plan = dataclasses.replace(plan, drift=())  # an older lock is replaced
             if plan.ok:
-                _write(plan.lock(), lock)
+                print(_write(plan, lock))
     if arguments.json:
         print(json.dumps(plan.to_json(), indent=2))
     else:
@@ -63,13 +63,23 @@ def plan_for(source: str, target: str) -> tfckpt.Plan:
         ) from None
 
 
-def _write(content: str, lock: str) -> None:
+def _write(plan: tfckpt.Plan, lock: str) -> str:
+    """Write the lock of a plan; returns what has become of an older one."""
     from tfckpt.live.io.remote_files import files_of
+    from tfckpt.planning.lock import drift
+    from tfckpt.stored.io.files import content
 
     try:
-        files_of(lock).write_atomic(lock, content.encode())
+        files, new = files_of(lock), plan.lock()
+        old = content(lock, files).decode(errors="replace") if files.exists(lock) else new
+        found = drift(plan, old, lock) if old != new else ()
+        files.write_atomic(lock, new.encode())
     except OSError as error:
         raise tfckpt.TfckptError(f"{lock}: cannot write the lock: {error}") from None
+    changes = [f"  {problem.message.removeprefix(f'lock {lock}: ')}" for problem in found]
+    wrote = "replaces a lock that differed:" if changes else "written"
+    values = f"{len(plan.steps):,} value{'s' * (len(plan.steps) != 1)}"
+    return "\n".join([f"lock {lock}: {values}, {wrote}", *changes])
 
 
 def _untrackable(objects: Mapping[str, Any]) -> list[str]:

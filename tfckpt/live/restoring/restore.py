@@ -25,11 +25,11 @@ from tfckpt.live.objects.optimizers import replaced, settings_of
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.restoring.adapt import plan_context
 from tfckpt.live.restoring.apply import Undo, apply, check_values
+from tfckpt.live.restoring.lock_file import with_drift
 from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
 from tfckpt.live.variables.sharded import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
-from tfckpt.planning.lock import drift
 from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
@@ -39,7 +39,6 @@ from tfckpt.stored.tf1.creation_order import renumbered_like
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfckpt.errors import Problem
     from tfckpt.live.building.unbuilt import Unbuilt
     from tfckpt.live.distribution.agreement import Restoring
     from tfckpt.policy import Policy
@@ -185,7 +184,9 @@ def prepare(
         if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)
-        yield Prepared(_with_drift(plan, choices), live, parts, settings, unbuilt)
+        yield Prepared(
+            with_drift(plan, [choice.policy for choice in choices]), live, parts, settings, unbuilt
+        )
 
 
 def _planned(
@@ -260,33 +261,6 @@ def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) 
     if not alone or not isinstance(choice.place, str):
         update["training_state"] = ()
     return choice.policy.model_copy(update=update) if update else choice.policy
-
-
-def _with_drift(plan: Plan, choices: Sequence[Choice]) -> Plan:
-    """The plan, with its differences from the lock files of its policies."""
-    found: list[Problem] = []
-    for policy in {choice.policy.lock: choice.policy for choice in choices}.values():
-        if policy.lock is not None:
-            found += drift(plan, _content(policy.lock), policy.lock, policy.where("lock"))
-    return dataclasses.replace(plan, drift=tuple(found)) if found else plan
-
-
-def _content(lock: str) -> str | None:
-    """The text of a lock file; None if it does not exist.
-
-    Raises:
-        RestoreError: the file cannot be read.
-    """
-    try:
-        handle = files_of(lock).open_read(lock)
-        try:
-            return handle.pread(0, handle.size).decode(errors="replace")
-        finally:
-            handle.close()
-    except FileNotFoundError:
-        return None
-    except (OSError, CheckpointError) as error:
-        raise RestoreError(f"{lock}: the lock cannot be read: {error}") from error
 
 
 def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
