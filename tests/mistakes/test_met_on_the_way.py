@@ -91,7 +91,7 @@ def test_the_best_by_one_call(flavour) -> None:
     assert "the best of 2 by loss (1)" in str(plan)
     with pytest.raises(tfckpt.PolicyError, match="`select` is for a directory"):
         tfckpt.restore("runs/b/ckpt-3", model, select="best")
-    with pytest.raises(tfckpt.PolicyError, match="expected latest, best or the number"):
+    with pytest.raises(tfckpt.PolicyError, match="expected latest, best or a checkpoint number"):
         tfckpt.restore("runs/b", model, select="first")
     config = {"version": 1, "restore": {"directory": "runs/b"}}
     with pytest.raises(tfckpt.PolicyError, match="`select` was passed as well"):

@@ -38,7 +38,7 @@ def load_objects(target: str) -> dict[str, Any]:
             0, ""
         )  # like `python -m`: makes a script in the working directory importable
     try:
-        if importlib.util.find_spec(module) is not None:
+        if module not in sys.modules and importlib.util.find_spec(module) is not None:
             with _muted_import():
                 importlib.import_module("tfckpt.live.private.tensorflow")
         imported: Any = importlib.import_module(module)
@@ -58,7 +58,6 @@ def _muted_import() -> Iterator[None]:
     if "tensorflow" in sys.modules:
         yield
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     with tempfile.TemporaryFile() as logged, os.fdopen(os.dup(2), "wb", closefd=True) as terminal:
         os.dup2(logged.fileno(), 2)
