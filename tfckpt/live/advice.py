@@ -44,7 +44,7 @@ _KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
 class PolicyCall:
     """The call that restores the same into the same objects with a policy.
 
-    ``start_over`` if it can be told to restore nothing.
+    ``start_over`` if it takes this argument, and then restores nothing.
     """
 
     function: str
