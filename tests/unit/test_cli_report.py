@@ -251,6 +251,13 @@ def test_the_file_has_a_name_of_its_own(
     }
 
 
+def test_a_config_is_planned_first(tmp_path: Path) -> None:
+    ended = run("report", tmp_path / "t.yaml")
+    assert ended.status == 2
+    assert f"tfckpt plan {tmp_path}/t.yaml --model … --json > plan.json" in ended.err
+    assert "tfckpt report plan.json" in ended.err
+
+
 def test_open_shows_the_page(
     checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,12 @@ def run(arguments: Arguments) -> int:
     """Write the page, and show it with --open."""
     if not arguments.positional:
         raise UsageError("expected a directory, checkpoints to compare, or a JSON document")
+    for path in arguments.positional:
+        if path.endswith((".yaml", ".yml")):
+            raise UsageError(
+                f"{path} is a config; for the page of its plan run `tfckpt plan {path} --model … "
+                "--json > plan.json`, then `tfckpt report plan.json`"
+            )
     keep: tuple[Keep, ...] = ()
     if arguments.text("config") is not None or arguments.texts("keep"):
         from tfckpt.cli.arguments.retention_flags import rules_of  # imports pydantic
