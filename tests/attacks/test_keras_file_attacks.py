@@ -226,6 +226,21 @@ def test_truncated_files_are_refused(weights: Path, tmp_path: Path, suffix: str)
             open_checkpoint(str(path)).values.read("layers/dense/vars/0")
 
 
+@pytest.mark.parametrize("more", [100, 1 << 20])
+def test_an_archive_whose_directory_is_not_where_it_says(
+    weights: Path, tmp_path: Path, more: int
+) -> None:
+    """Members are then before the beginning of the file, as zipfile counts."""
+    path = archive(tmp_path / "a.keras", weights)
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x05\x06") + 16  # the offset of the directory: 4 bytes
+    offset = int.from_bytes(content[at : at + 4], "little") + more
+    content[at : at + 4] = offset.to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(DamagedCheckpointError, match=r"a\.keras"):
+        read(path)
+
+
 @pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
 def test_mutants_neither_crash_nor_hang(weights: Path, tmp_path: Path, suffix: str) -> None:
     """An archive has a checksum: no altered value comes out of one."""

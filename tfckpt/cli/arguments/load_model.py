@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfckpt.cli.arguments.command import UsageError
+from tfckpt.errors import NotInstalledError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,7 @@ def load_objects(target: str) -> dict[str, Any]:
 
     Raises:
         UsageError: the callable does not exist, or it failed.
+        NotInstalledError: there is no TensorFlow.
     """
     module, colon, name = target.partition(":")
     if not (module and colon and name):
@@ -45,6 +47,8 @@ def load_objects(target: str) -> dict[str, Any]:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # flags of the training script have their defaults
         built = operator.attrgetter(name)(imported)()
+    except NotInstalledError:
+        raise
     except Exception as error:
         if not _is_absent(error, module, name):
             traceback.print_exc()

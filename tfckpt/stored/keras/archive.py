@@ -102,7 +102,8 @@ class Archive:
             file.close()
 
     def _content_offset(self, member: zipfile.ZipInfo) -> int:
-        head = self._handle.pread(member.header_offset, _LOCAL_HEAD.size)
+        within = 0 <= member.header_offset < self._handle.size  # zipfile adds what it reads
+        head = self._handle.pread(member.header_offset, _LOCAL_HEAD.size) if within else b""
         if len(head) != _LOCAL_HEAD.size or not head.startswith(MAGIC):
             raise self._damaged("is not at the offset that the archive lists", member.filename)
         _, name, extra = _LOCAL_HEAD.unpack(head)
