@@ -98,19 +98,18 @@ def test_the_best_by_one_call(flavour) -> None:
         tfckpt.restore(config, model, select="best")
 
 
-def test_the_newest_is_damaged(flavour, tries) -> None:
+def test_the_newest_is_damaged(flavour) -> None:
     model = digits(flavour)
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), "runs/a", None)
     manager.save()
     newest = manager.save()
     (data,) = Path("runs/a").glob("ckpt-2.data*")
     data.write_bytes(bytes(255 - byte for byte in data.read_bytes()))
-    with tries() as seen:
-        report = tfckpt.restore("runs/a", digits(flavour), include=["model/**"])
+    report = tfckpt.restore("runs/a", digits(flavour), include=["model/**"])
     (rejected,) = report.rejected
     assert newest in rejected
-    assert "nothing was restored" not in rejected + seen.text
-    assert "copy the checkpoint again" not in rejected + seen.text
+    assert "nothing was restored from it; copy the checkpoint again" in rejected
+    assert report.path.endswith("ckpt-1")
 
 
 TRAIN = """

@@ -145,12 +145,7 @@ class Selection:
                 at_fault = _at_fault(error, places, members)
             if not at_fault and source.on_damaged == "error":
                 raise _with_hint(error, self._config.unused_policy_hint)
-            # of a damaged one only what is wrong: its hint is for who has no other
-            self._rejected.append(
-                str(type(error)(error.message, path=error.path, name=error.name))
-                if isinstance(error, DamagedCheckpointError)
-                else str(error)
-            )
+            self._rejected.append(str(error))
             if not at_fault:
                 return
             for number in at_fault:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 _SMALL = 64 << 20  # bytes; a larger restore lets Python collect garbage first
 _DAMAGED_HINT = (
-    "nothing was restored; copy the checkpoint again, or restore another one; `tfckpt verify` "
-    "lists everything in it that is damaged"
+    "nothing was restored from it; copy the checkpoint again, or restore another one; "
+    "`tfckpt verify` lists everything in it that is damaged"
 )
 _VERIFY_LEVELS = ("none", "checksums", "values")
 
