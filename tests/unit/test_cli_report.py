@@ -147,6 +147,16 @@ def test_of_several_checkpoints_the_page_says_how_far_each_layer_moved(
     assert page.rows["model/hidden/kernel"][1:3] == ["0%", "0%"]
 
 
+def test_a_newer_checkpoint_that_is_passed_over_is_named(tmp_path: Path) -> None:
+    for directory, number in (("a", 1), ("a", 2), ("b", 1), ("c", 1)):
+        (tmp_path / directory).mkdir(exist_ok=True)
+        save(tmp_path / directory / f"ckpt-{number}", {"model/kernel": np.ones(number, np.float32)})
+    (tmp_path / "a/ckpt-2.index").write_bytes(b"not an index")
+    for others in (["b"], ["b", "c"]):  # a difference, and a movement
+        page = page_of(tmp_path, tmp_path / "a", *(tmp_path / other for other in others))
+        assert f"passed over: {tmp_path}/a/ckpt-2" in page.words()
+
+
 def test_movement_is_that_of_numpy_and_blank_where_a_side_is_missing(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     first, second, third = (draw.normal(size=(5, 4)).astype(np.float32) for _ in range(3))

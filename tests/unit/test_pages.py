@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from zoo.html_page import ParsedPage
 from zoo.plan_documents import HOSTILE, PLAN, step
+from zoo.report_documents import saved
 
 import tfckpt
 from tfckpt.pages.documents import page_of
@@ -33,26 +34,6 @@ def in_order(text: str, *words: str) -> None:
 # --- a run
 
 
-def saved(number: int, **more: Any) -> dict[str, Any]:
-    return {
-        "path": f"runs/a/ckpt-{number}",
-        "number": number,
-        "state": "committed",
-        "time": f"2026-01-31T12:{number:02}:00+00:00",
-        "step": 100 * number,
-        "epoch": number,
-        "metrics": {"loss": 1 / number, "val_loss": 2 / number},
-        "metadata": {},
-        "best": False,
-        "finite": True,
-        "nbytes": 1 << 20,
-        "problem": None,
-        "kept": None,
-        "delete": None,
-        **more,
-    }
-
-
 def test_a_run_says_what_is_best_kept_damaged_and_next() -> None:
     checkpoints = [
         saved(4, kept=["latest 2", "newest"], delete=False, next=False),
@@ -60,6 +41,7 @@ def test_a_run_says_what_is_best_kept_damaged_and_next() -> None:
         saved(2, best=True, best_by="val_loss", kept=["best 1"], delete=False, next=False),
         saved(1, state="damaged", problem="its index ends too soon"),
     ]
+    checkpoints = [{**one, "nbytes": 1 << 20} for one in checkpoints]
     page = parsed({"directory": "runs/a", "checkpoints": checkpoints})
     assert "1 checkpoint is damaged" in page.words()
     assert "ckpt-2 (step 200, epoch 2): val_loss 1" in page.words()

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from tfckpt.core.text import one_line, size
+from tfckpt.core.text import size
 from tfckpt.pages.checkpoint_page import PARTS, ROLES, nbytes_of, rank_of, signature, sizes
 from tfckpt.pages.heat import Heat, parents
 from tfckpt.pages.shell import (
@@ -15,6 +15,7 @@ from tfckpt.pages.shell import (
     counted,
     facts,
     number,
+    passed_over,
     percent,
     tag,
     text,
@@ -93,8 +94,7 @@ def _body(document: Mapping[str, Any]) -> Iterator[str]:
     else:
         words, hue = f"no differences: {counted(equal, 'value')} equal", "green"
     yield verdict(words + (f", {unread:,} not compared" if unread else ""), hue)
-    for why in document.get("rejected") or ():
-        yield f"<p>passed over: {text(one_line(str(why)))}</p>"
+    yield from passed_over(document.get("rejected") or ())
     yield facts([("a", str(document["a"])), ("b", str(document["b"]))])
     if not found:
         return

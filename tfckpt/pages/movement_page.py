@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.text import size
 from tfckpt.pages.heat import Heat, parents
-from tfckpt.pages.shell import Page, counted, facts, title_of
+from tfckpt.pages.shell import Page, counted, facts, passed_over, title_of
 from tfckpt.pages.value_table import Column, ValueRow, ValueTable
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def _body(found: Movement) -> Iterator[str]:
             ("last", found.checkpoints[-1][0]),
         ]
     )
+    yield from passed_over(found.rejected.values())
     what = "step" if by_step else "checkpoint"
     yield (
         f'<p class="quiet">A row is a layer, a column a {what}. A cell says how far the weights '

@@ -16,11 +16,11 @@ from html import escape
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.text import printable
+from tfckpt.core.text import one_line, printable
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _SCRIPTS = ("d3.js", "values.js", "sizes.js", "curves.js", "start.js")
 
@@ -107,6 +107,11 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
         f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in pairs if value
     )
     return f'<dl class="facts">{shown}</dl>' if shown else ""
+
+
+def passed_over(rejected: Iterable[object]) -> Iterator[str]:
+    """Newer checkpoints that were not taken, each with the reason."""
+    return (f"<p>passed over: {text(one_line(str(why)))}</p>" for why in rejected)
 
 
 def copied(value: str) -> str:

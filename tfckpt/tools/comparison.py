@@ -18,6 +18,7 @@ from tfckpt.planning.diff import DifferenceKind, ValueChecksum
 from tfckpt.planning.diff import diff as compare
 from tfckpt.stored.inspection.checksums import checksum, checksums, is_distinctive
 from tfckpt.tools.find_checkpoint import find, path_of
+from tfckpt.tools.inspection import value_json
 from tfckpt.tools.progress import silent
 
 if TYPE_CHECKING:
@@ -249,12 +250,4 @@ def _read(
 
 
 def _value(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
-    return {
-        "name": entry.name,
-        "role": entry.role.value,
-        "dtype": entry.dtype,
-        "shape": None if entry.shape is None else list(entry.shape),
-        "nbytes": entry.nbytes,
-    }
+    return None if entry is None else value_json(entry)

@@ -76,7 +76,7 @@ class Inspection:
                 name: {"values": top.count, "nbytes": top.nbytes}
                 for name, top in root.children.items()
             },
-            "values": [_value(entry) for entry in entries],
+            "values": [{**value_json(entry), "key": entry.key} for entry in entries],
             "missing_shards": list(self.missing_files),
             "candidates": [
                 {
@@ -165,14 +165,14 @@ def _statistics(
     return result
 
 
-def _value(entry: Entry) -> dict[str, Any]:
+def value_json(entry: Entry) -> dict[str, Any]:
+    """A value in a document of ``inspect`` or ``diff``, which may add to it."""
     return {
         "name": entry.name,
         "role": entry.role.value,
         "dtype": entry.dtype,
         "shape": None if entry.shape is None else list(entry.shape),
         "nbytes": entry.nbytes,
-        "key": entry.key,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem
 from tfckpt.manager.retention import SavedCheckpoint, decide, ranked
@@ -77,12 +77,11 @@ def list_checkpoints(
         )
     found = with_best(found)
     if rules := _rules(keep):
-        _, decision = decide_for(path, found, rules, checkpoint_name)
-        _, later = decide_for(path, found, rules, checkpoint_name, one_more=True)
-        deleted = set(later.delete)
+        undamaged = undamaged_of(path, found, checkpoint_name)
+        deleted = set(undamaged.decide(rules, one_more=True).delete)
         found = [
             dataclasses.replace(one, next=one.prefix in deleted)
-            for one in with_decision(found, decision)
+            for one in with_decision(found, undamaged.decide(rules))
         ]
     return CheckpointList(found)
 
@@ -115,17 +114,21 @@ def with_decision(found: Sequence[ListedCheckpoint], decision: Decision) -> list
     ]
 
 
-def decide_for(
-    path: str,
-    found: Sequence[ListedCheckpoint],
-    rules: Sequence[Keep],
-    name: str | None,
-    *,
-    one_more: bool = False,
-) -> tuple[Directory, Decision]:
-    """The directory, and what the rules decide about its undamaged checkpoints.
+class Undamaged(NamedTuple):
+    """The checkpoints of a directory that rules decide about."""
 
-    With ``one_more``, what they would decide after another save, whose metrics are not known.
+    directory: Directory
+    saved: Sequence[Committed]
+
+    def decide(self, rules: Sequence[Keep], *, one_more: bool = False) -> Decision:
+        """What the rules decide; with ``one_more``, after another save of unknown metrics."""
+        began, preserved = self.directory.history()
+        saved = [*self.saved, _after(self.saved)] if one_more and self.saved else self.saved
+        return decide(saved, rules, anchor=began, preserved=preserved)
+
+
+def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None) -> Undamaged:
+    """The undamaged ones of the checkpoints that were found in a directory.
 
     Raises:
         PolicyError: the directory has checkpoints of several names, or none of that name.
@@ -148,16 +151,13 @@ def decide_for(
         message = f"{path} has no checkpoints named {name}; it has {' and '.join(names)}"
         raise PolicyError(ARGUMENTS, [Problem(message)])
     directory = Directory(path, name or names[0], files_of(path))
-    undamaged = {checkpoint.prefix for checkpoint in found if not checkpoint.problem}
+    intact = {checkpoint.prefix for checkpoint in found if not checkpoint.problem}
     saved = [
         checkpoint
         for checkpoint in directory.saved(directory.checkpoints())
-        if checkpoint.prefix in undamaged
+        if checkpoint.prefix in intact
     ]
-    began, preserved = directory.history()
-    if one_more and saved:
-        saved.append(_after(saved))
-    return directory, decide(saved, rules, anchor=began, preserved=preserved)
+    return Undamaged(directory, saved)
 
 
 def _after(saved: Sequence[Committed]) -> SavedCheckpoint:

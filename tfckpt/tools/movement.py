@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.name_tree import ordered
@@ -56,14 +56,6 @@ class Movement:
     checkpoints: tuple[tuple[str, int | None], ...]
     values: tuple[MovedValue, ...]
     rejected: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """What a page is made of."""
-        return {
-            "version": 1,
-            "movement": [{"path": path, "step": step} for path, step in self.checkpoints],
-            "values": [dataclasses.asdict(value) for value in self.values],
-        }
 
 
 def movement(sources: Sequence[str], progress: Progress = silent) -> Movement:

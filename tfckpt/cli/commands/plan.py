@@ -66,14 +66,13 @@ def plan_for(source: str, target: str) -> tfckpt.Plan:
 def _write(plan: tfckpt.Plan, lock: str) -> str:
     """Write the lock of a plan; returns what has become of an older one."""
     from tfckpt.live.io.remote_files import files_of
+    from tfckpt.live.restoring.lock_file import read_lock
     from tfckpt.planning.lock import drift
-    from tfckpt.stored.io.files import content
 
+    old, new = read_lock(lock), plan.lock()
+    found = () if old in {None, new} else drift(plan, old, lock)
     try:
-        files, new = files_of(lock), plan.lock()
-        old = content(lock, files).decode(errors="replace") if files.exists(lock) else new
-        found = drift(plan, old, lock) if old != new else ()
-        files.write_atomic(lock, new.encode())
+        files_of(lock).write_atomic(lock, new.encode())
     except OSError as error:
         raise tfckpt.TfckptError(f"{lock}: cannot write the lock: {error}") from None
     changes = [f"  {problem.message.removeprefix(f'lock {lock}: ')}" for problem in found]

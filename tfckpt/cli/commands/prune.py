@@ -16,7 +16,7 @@ from tfckpt.cli.commands.listing import show_listing
 from tfckpt.core.text import printable, size
 from tfckpt.stored.inspection.listing import listing
 from tfckpt.tools.find_checkpoint import files_of
-from tfckpt.tools.listing import decide_for, with_best, with_decision
+from tfckpt.tools.listing import undamaged_of, with_best, with_decision
 
 if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Arguments
@@ -32,13 +32,15 @@ def run(arguments: Arguments) -> int:
     name, yes = arguments.text("checkpoint_name"), arguments.switch("yes")
     found = listing(path, files_of(path))
     with usage_errors(arguments):
-        directory, decision = decide_for(path, found, rules, name)
+        undamaged = undamaged_of(path, found, name)
+        directory, decision = undamaged.directory, undamaged.decide(rules)
     check_rules(path, rules, directory, found if arguments.texts("keep") else ())
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # also completes interrupted deletions
         found = listing(path, files_of(path))  # another process may have changed the directory
-        directory, decision = decide_for(path, found, rules, directory.checkpoint_name)
+        undamaged = undamaged_of(path, found, directory.checkpoint_name)
+        directory, decision = undamaged.directory, undamaged.decide(rules)
         failed = directory.release(directory.checkpoints(), decision)
     freed = sum(
         checkpoint.nbytes

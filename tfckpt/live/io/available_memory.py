@@ -10,13 +10,28 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CACHE = {"memory.max": "inactive_file", "memory.limit_in_bytes": "total_inactive_file"}
-_USAGE = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
+
+class _Hierarchy(NamedTuple):
+    """Where a version of control groups has its groups, and the names of their files."""
+
+    mount: str
+    limit: str
+    usage: str
+    cache: str
+
+
+_VERSION_1 = _Hierarchy(
+    "sys/fs/cgroup/memory",
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "total_inactive_file",
+)
+_VERSION_2 = _Hierarchy("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
 
 
 def available_memory(root: str = "/") -> int | None:
@@ -36,19 +51,16 @@ def _left_by_groups(root: Path) -> Iterator[int]:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        limit, mount = (
-            ("memory.limit_in_bytes", root / "sys/fs/cgroup/memory")
-            if controllers
-            else ("memory.max", root / "sys/fs/cgroup")
-        )
+        of = _VERSION_1 if controllers else _VERSION_2
         # In a container the path may be that of the host: the group itself is the mount then.
+        mount = root / of.mount
         group = mount / path.lstrip("/")
         for folder in (group, *group.parents):
             if folder.is_relative_to(mount):
                 with contextlib.suppress(ValueError):  # no limit: "max", or no such file
-                    cached = _field(folder / "memory.stat", _CACHE[limit]) or 0
-                    used = int(_text(folder / _USAGE[limit])) - cached
-                    yield int(_text(folder / limit)) - used
+                    cached = _field(folder / "memory.stat", of.cache) or 0
+                    used = int(_text(folder / of.usage)) - cached
+                    yield int(_text(folder / of.limit)) - used
 
 
 def _left_by_limits(root: Path) -> Iterator[int]:

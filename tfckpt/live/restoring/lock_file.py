@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import CheckpointError, RestoreError
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.planning.lock import drift
+from tfckpt.stored.io.files import content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,22 +23,18 @@ def with_drift(plan: Plan, policies: Iterable[Policy]) -> Plan:
     found: list[Problem] = []
     for policy in {policy.lock: policy for policy in policies}.values():
         if policy.lock is not None:
-            found += drift(plan, _content(policy.lock), policy.lock, policy.where("lock"))
+            found += drift(plan, read_lock(policy.lock), policy.lock, policy.where("lock"))
     return dataclasses.replace(plan, drift=tuple(found)) if found else plan
 
 
-def _content(lock: str) -> str | None:
+def read_lock(lock: str) -> str | None:
     """The text of a lock file; None if it does not exist.
 
     Raises:
         RestoreError: the file cannot be read.
     """
     try:
-        handle = files_of(lock).open_read(lock)
-        try:
-            return handle.pread(0, handle.size).decode(errors="replace")
-        finally:
-            handle.close()
+        return content(lock, files_of(lock)).decode(errors="replace")
     except FileNotFoundError:
         return None
     except (OSError, CheckpointError) as error:

@@ -125,11 +125,11 @@ def _bytes(value: Any) -> Any:
         raise fault(
             f"{value!r} is not a size", hint="write a number of bytes, or one with a unit: 2GiB"
         )
-    number, unit, binary = found.groups()
-    return round(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit or " "))
+    number, unit = found.groups(default="")
+    return round(float(number) * (1024 if "i" in unit else 1000) ** " KMGT".index(unit[:1] or " "))
 
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(i?)B")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?)?B")
 
 Listed = BeforeValidator(_listed)
 Size = Annotated[

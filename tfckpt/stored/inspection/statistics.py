@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
 
@@ -222,16 +222,13 @@ def change(a: np.ndarray, b: np.ndarray) -> ValueChange | None:
 
     if a.shape != b.shape or not (_is_numeric(a) and _is_numeric(b)):
         return None
-    moved = squares = 0.0
+    result = ValueChange(moved(a, b), norm(a))
     bounds: list[float] = []
     with np.errstate(all="ignore"):
-        for (_, left), (_, right) in zip(_wide(a), _wide(b), strict=True):
-            moved += float(np.square(np.abs(right - left)).sum())
-            squares += float(np.square(np.abs(left)).sum())
-            for side in (left, right):
-                finite = side.real[np.isfinite(side.real)]
+        for side in (a, b):
+            for _, wide in _wide(side):
+                finite = wide.real[np.isfinite(wide.real)]
                 bounds += [float(finite.min()), float(finite.max())] if finite.size else []
-        result = ValueChange(_root(moved), _root(squares))
         if not bounds or not math.isfinite(max(bounds) - min(bounds)):
             return result
         ends = min(bounds), max(bounds)
@@ -241,33 +238,27 @@ def change(a: np.ndarray, b: np.ndarray) -> ValueChange | None:
 
 def norm(array: np.ndarray) -> float | None:
     """The Euclidean norm of a value; None if it holds no numbers, or not only finite ones."""
-    import numpy as np
-
-    if not _is_numeric(array):
-        return None
-    with np.errstate(all="ignore"):
-        return _root(sum(float(np.square(np.abs(wide)).sum()) for _, wide in _wide(array)))
+    return _length(wide for _, wide in _wide(array)) if _is_numeric(array) else None
 
 
 def moved(a: np.ndarray, b: np.ndarray) -> float | None:
     """The Euclidean norm of the difference; None where shapes differ or one is not finite."""
-    import numpy as np
-
     if a.shape != b.shape or not (_is_numeric(a) and _is_numeric(b)):
         return None
+    return _length(right - left for (_, left), (_, right) in zip(_wide(a), _wide(b), strict=True))
+
+
+def _length(parts: Iterable[np.ndarray]) -> float | None:
+    """The Euclidean norm of a vector that comes in parts; None if it is not finite."""
+    import numpy as np
+
     with np.errstate(all="ignore"):
-        pairs = zip(_wide(a), _wide(b), strict=True)
-        return _root(
-            sum(float(np.square(np.abs(right - left)).sum()) for (_, left), (_, right) in pairs)
-        )
+        squares = sum(float(np.square(np.abs(part)).sum()) for part in parts)
+    return math.sqrt(squares) if math.isfinite(squares) else None
 
 
 def _is_numeric(array: np.ndarray) -> bool:
     return not array.dtype.hasobject and not array.dtype.fields and array.dtype.kind not in "SU"
-
-
-def _root(squares: float) -> float | None:
-    return math.sqrt(squares) if math.isfinite(squares) else None
 
 
 def _counts(array: np.ndarray, least: float, greatest: float) -> tuple[int, ...]:
