@@ -8,7 +8,8 @@ nothing.
 
 - ``measure``: turns, processes, peaks of memory; ``machine``: where it ran
 - ``subjects``: what is saved; ``contestants``, ``others``, ``limits``: what saves it
-- ``saving``, ``tenth``, ``training``, ``busy``, ``planning``, ``startup``, ``rewrite``,
-  ``retention``, ``resume``, ``overhead``: the workloads
+- ``saving``, ``first``, ``crowded``, ``tenth``, ``training``, ``busy``, ``planning``, ``startup``,
+  ``rewrite``, ``retention``, ``resume``, ``going_on``, ``overhead``: the workloads
+- ``restarts``: three ways to go on after an interruption
 - ``goals``: what tfckpt wants to reach; ``report``, ``plots``: what is written
 """

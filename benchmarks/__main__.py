@@ -23,11 +23,15 @@ import keras  # noqa: F401  imported before the first fork, as TensorFlow is
 
 from benchmarks import (
     busy,
+    crowded,
+    first,
+    going_on,
     limits,
     machine,
     overhead,
     planning,
     plots,
+    quotes,
     report,
     resume,
     retention,
@@ -51,6 +55,8 @@ WORKLOADS: dict[str, tuple[str, Callable[[Settings], list[Result]]]] = {
         name: (f"{case.title}: save and restore", partial(saving.run, name))
         for name, case in saving.CASES.items()
     },
+    "first": ("The first save and restore of a process", first.run),
+    "crowded": ("Restores beside two busy processes", crowded.run),
     "tenth": ("Restore of a tenth", tenth.run),
     "training": ("Training with saves", training.run),
     "busy": ("Background saves beside busy Python", busy.run),
@@ -59,6 +65,7 @@ WORKLOADS: dict[str, tuple[str, Callable[[Settings], list[Result]]]] = {
     "rewrite": ("Memory of rewriting and converting", rewrite.run),
     "retention": ("A year of saves", retention.run),
     "resume": ("An interruption", resume.run),
+    "going_on": ("Until training goes on", going_on.run),
     "overhead": ("A callback while no save is due", overhead.run),
 }
 
@@ -71,7 +78,7 @@ def main() -> None:
     parser.add_argument("--directory", default=".", help="the file system that is measured")
     parser.add_argument("--results", type=Path, help="where page, plots and numbers are written")
     parser.add_argument(
-        "--redraw", action="store_true", help="measure nothing: page and plots from --results"
+        "--redraw", action="store_true", help="measure nothing: pages and plots from --results"
     )
     given = parser.parse_args()
     if given.redraw:
@@ -145,6 +152,8 @@ def _write(directory: Path, document: object, results: list[Result]) -> None:
         _say("nothing is drawn: matplotlib is not installed (the extra `bench`)")
     page = report.markdown(document["machine"], _titles(), results, drawn)
     (directory / "results.md").write_text(page)
+    if directory.resolve() == quotes.RESULTS:
+        quotes.update(page)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TENSORFLOW = "tf.train.Checkpoint"
 TFCKPT = "tfckpt.Checkpoint"
 NO_FSYNC = "tfckpt.Checkpoint, no fsync (internal)"
+LITTLE_MEMORY = "tfckpt.restore, max_memory: 1 MiB"
 
 
 class Contestant:
@@ -99,6 +100,17 @@ class NoFsync(Tfckpt):
     def save(self) -> None:
         options = SaveOptions(SCRATCH)
         self.checkpoint._tfckpt.save(self.prefix, self.prefix, None, options, Ticket())
+
+
+class LittleMemory(Tfckpt):
+    """tfckpt where memory is scarce: what it cannot hold is read twice."""
+
+    name = LITTLE_MEMORY
+
+    def restore(self) -> Any:
+        return tfckpt.restore(
+            self.prefix, **self.subject.objects, policy={"max_memory": "1 MiB", "api": "read"}
+        )
 
 
 class TensorFlowManager(Contestant):

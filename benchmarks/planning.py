@@ -37,6 +37,7 @@ LIVE = 10_000  # to build a model of more takes longer than all the rest
 ROUNDS = 5
 STRICT = Policy()
 EXCLUDING = Policy(exclude=("model/block_7/**", "**/block_9/bias"))
+SELECTING = Policy(exclude=("re:.*/block_[0-9]*7/(kernel|bias)",))
 RULES = Policy(
     rename=({"checkpoint": "net/**", "model": "model/**"},),
     exclude=("model/block_7/**", "**/block_9/bias"),
@@ -133,6 +134,7 @@ def _measured(number: int, prefix: str, settings: Settings) -> list[Result]:
     turns = {
         "plan": partial(each, make_plan, STRICT, same, live),
         "plan with exclusions": partial(each, make_plan, EXCLUDING, same, live),
+        "plan with a regular expression": partial(each, make_plan, SELECTING, same, live),
         "plan with five rules": partial(each, make_plan, RULES, other, live),
         "report of a plan": partial(each, render_text, plan),
         "diff": partial(each, diff, same, live, *marks),

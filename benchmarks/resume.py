@@ -15,21 +15,16 @@ Shown is what the second process ends with, beside a training that went through:
 from __future__ import annotations
 
 import importlib
-import os
-import signal
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-import tfckpt
 from benchmarks.measure import Result, Settings, in_child
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from benchmarks.restarts import RESTARTS, killed_at
 
 FLAVOURS = ("keras", "tf_keras")
 EPOCHS, STEPS, BATCH = 5, 8, 8
@@ -65,61 +60,12 @@ def validation() -> tf.data.Dataset:
     return examples(2).map(lambda x, y: (x, -y)).batch(BATCH)
 
 
-# Three ways to go on
-
-
-def backup_and_restore(keras: Any, model: Any, path: str, every: Any) -> tuple[list[Any], int]:
-    return [keras.callbacks.BackupAndRestore(path, save_freq=every)], 0
-
-
-def checkpoint_manager(keras: Any, model: Any, path: str, every: Any) -> tuple[list[Any], int]:
-    """As guides show it: the model and its optimizer, and the epoch by the optimizer's steps."""
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
-    manager = tf.train.CheckpointManager(checkpoint, path, max_to_keep=2)
-
-    class Save(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if every != "epoch" and int(model.optimizer.iterations) % every == 0:
-                manager.save()
-
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if every == "epoch":
-                manager.save()
-
-    manager.restore_or_initialize()
-    return [Save()], int(model.optimizer.iterations) // STEPS
-
-
-def with_tfckpt(keras: Any, model: Any, path: str, every: Any) -> tuple[list[Any], int]:
-    save = {"every_epochs": 1} if every == "epoch" else {"every_steps": every}
-    config = {
-        "version": 1,
-        "manager": {"directory": path, "save": save, "keep": [{"latest": 2}]},
-        "restore": {"directory": path, "if_none": "initialize"},
-    }
-    return [tfckpt.from_config(config, model=model).callback(verbose=0)], 0
-
-
-WAYS: dict[str, Callable[..., tuple[list[Any], int]]] = {
-    "BackupAndRestore": backup_and_restore,
-    "CheckpointManager": checkpoint_manager,
-    "tfckpt": with_tfckpt,
-}
-
-
 def train(flavour: str, way: str, every: Any, path: str, kill: bool) -> dict[str, Any]:
     """One process's part of a training: what it ends with."""
     keras = importlib.import_module(flavour)
     counted = Path(path, "batches")
 
     class Watch(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.epoch = epoch
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if kill and (self.epoch, batch) == KILLED_AT:
-                os.kill(os.getpid(), signal.SIGKILL)
-
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             with counted.open("a") as file:
                 file.write(".")
@@ -129,13 +75,16 @@ def train(flavour: str, way: str, every: Any, path: str, kill: bool) -> dict[str
     keeps_best = keras.callbacks.ModelCheckpoint(
         best, "val_loss", save_best_only=True, save_weights_only=True
     )
-    goes_on, epoch = WAYS[way](keras, model, f"{path}/saves", every) if way else ([], 0)
+    killing = [killed_at(keras, KILLED_AT)] if kill else []
+    goes_on, epoch = [], 0
+    if way:
+        goes_on, epoch = RESTARTS[way](keras, model, f"{path}/saves", every, STEPS)
     history = model.fit(
         examples(STEPS).shuffle(STEPS * BATCH).batch(BATCH),
         validation_data=validation(),
         epochs=EPOCHS,
         initial_epoch=epoch,
-        callbacks=[*goes_on, keeps_best, Watch()],
+        callbacks=[*goes_on, keeps_best, Watch(), *killing],
         verbose=0,
     )
     weights = [value.tolist() for value in model.get_weights()]
@@ -173,7 +122,7 @@ def run(settings: Settings) -> list[Result]:
     for flavour in FLAVOURS[:1] if settings.quick else FLAVOURS:
         with tempfile.TemporaryDirectory(dir=settings.disk) as path:
             whole = in_child(train, flavour, "", None, path, False)
-        for way in ("tfckpt",) if settings.quick else WAYS:
+        for way in ("tfckpt",) if settings.quick else RESTARTS:
             for every in (EVERY,) if settings.quick else ("epoch", EVERY):
                 with tempfile.TemporaryDirectory(dir=settings.disk) as path:
                     if in_child(train, flavour, way, every, path, True) is not None:

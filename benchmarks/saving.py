@@ -7,7 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import subjects
-from benchmarks.contestants import CORE, FRAMEWORK, Contestant, KerasArchive, TensorFlow, Tfckpt
+from benchmarks.contestants import (
+    CORE,
+    FRAMEWORK,
+    Contestant,
+    KerasArchive,
+    LittleMemory,
+    TensorFlow,
+    Tfckpt,
+    TfckptManager,
+)
 from benchmarks.limits import LIMITS, TwoThreads
 from benchmarks.measure import (
     FAILS,
@@ -40,7 +49,7 @@ class Case:
         build: the subject.
         tiny: one of its kind for tests, and to warm up with where memory is measured.
         everyone: on disk.
-        rounds: of ``WHOLE``.
+        rounds: of those of whom there are goals.
         measured: whose peaks of memory are measured.
         in_memory: who saves into tmpfs too, where there is no disk to wait for.
     """
@@ -57,6 +66,7 @@ class Case:
 BOUND = "two largest + a tenth MiB"
 ALL = (*CORE, *FRAMEWORK, *OTHERS)
 WHOLE = (*CORE, *LIMITS)
+OFTEN = (*WHOLE, TfckptManager)
 FEW = (*CORE, Safetensors, Torch)
 IN_MEMORY = (TensorFlow, Tfckpt, TwoThreads, Safetensors)
 SMALL = partial(subjects.values, 20, KIB)
@@ -66,7 +76,7 @@ CASES = {
         partial(subjects.values, 16, 64 * MIB),
         partial(subjects.values, 4, MIB),
         (*ALL, *LIMITS),
-        measured=(Tfckpt, TensorFlow, *OTHERS),
+        measured=(LittleMemory, Tfckpt, TensorFlow, *OTHERS),
         in_memory=IN_MEMORY,
     ),
     "8x128": Case(
@@ -81,7 +91,7 @@ CASES = {
         subjects.transformer,
         partial(subjects.transformer, small=True),
         (*ALL, *LIMITS),
-        measured=(Tfckpt, TensorFlow, KerasArchive),
+        measured=(LittleMemory, Tfckpt, TensorFlow, KerasArchive),
         in_memory=IN_MEMORY,
     ),
     "resnet50": Case(
@@ -93,7 +103,9 @@ CASES = {
     ),
     "small2k": Case("2,000 × 1 KiB", partial(subjects.values, 2_000, KIB), SMALL, ALL),
     "small10k": Case("10,000 × 1 KiB", partial(subjects.values, 10_000, KIB), SMALL, FEW),
-    "small30k": Case("30,000 × 1 KiB", partial(subjects.values, 30_000, KIB), SMALL, CORE, 2),
+    "small30k": Case(
+        "30,000 × 1 KiB", partial(subjects.values, 30_000, KIB), SMALL, CORE, 2, in_memory=()
+    ),
 }
 
 
@@ -117,6 +129,8 @@ def _timed(name: str, settings: Settings) -> list[Result]:
     found = []
     for place, directory in settings.places.items():
         kinds = case.everyone if place == "disk" else case.in_memory
+        if not kinds:
+            continue
         present = [
             kind(subject, directory)
             for kind in kinds
@@ -124,7 +138,7 @@ def _timed(name: str, settings: Settings) -> list[Result]:
         ]
         turns = {one.name: partial(_turn, one) for one in present}
         rounds = {
-            one.name: settings.rounds(case.rounds if type(one) in WHOLE else LESS)
+            one.name: settings.rounds(case.rounds if type(one) in OFTEN else LESS)
             for one in present
         }
         found += in_turns(name, f"{case.title}, {place}", turns, rounds, settings, first=True)
