@@ -110,8 +110,38 @@ def corpus() -> Path:
     return path
 
 
-# A training that is killed and started again takes seconds, and there are hundreds of them.
-_SAMPLED = ("tests/conformance/resume/", "tests/unit/test_new_training.py")
+# Each of these trains or builds many models in both flavors, one scenario a test: half of the time
+# of all tests.
+_SAMPLED = tuple(
+    f"tests/{path}"
+    for path in (
+        "conformance/resume/",
+        "conformance/keras_files/test_models.py",
+        "conformance/test_layers_across.py",
+        "conformance/test_live_names.py",
+        "conformance/test_scaled_optimizers.py",
+        "conformance/test_stored_names.py",
+        "conformance/test_suggestions_pasted.py",
+        "mistakes/test_further_trainings.py",
+        "mistakes/test_training_mistakes.py",
+        "unit/test_callback.py",
+        "unit/test_callback_signals.py",
+        "unit/test_callback_states",
+        "unit/test_calls.py",
+        "unit/test_claim.py",
+        "unit/test_compiled_later.py",
+        "unit/test_iterators_of_other_data.py",
+        "unit/test_new_training.py",
+        "unit/test_nothing_to_train.py",
+        "unit/test_on_exception.py",
+        "unit/test_optimizers_left_unbuilt.py",
+        "unit/test_replaced_settings.py",
+        "unit/test_saves_said.py",
+        "unit/test_slots_of_what_stays.py",
+        "unit/test_unbuilt.py",
+        "unit/test_wired_configs.py",
+    )
+)
 _SEED = date.today().toordinal()  # the same in all processes of a run
 
 
@@ -119,22 +149,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         nargs="?",
-        const=0.5,
+        const=0.2,
         type=float,
-        help="run this share of the resumed trainings, half by default, by the day's seed",
+        help="run this share of the long suites, a fifth by default, by the day's seed",
     )
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    return f"sample of resumed trainings: seed {_SEED}" if config.getoption("--sample") else None
+    share = config.getoption("--sample")
+    return f"{share:.0%} of the long suites, by seed {_SEED}" if share else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A half that changes from day to day; without ``--sample``, and in `make test-long`, all."""
-    if not config.getoption("--sample"):
+    """A share that changes from day to day; without ``--sample``, and in `make test-long`, all."""
+    share = config.getoption("--sample")
+    if not share:
         return
     draw = random.Random(_SEED)
-    share = config.getoption("--sample")
     kept = [item for item in items if not item.nodeid.startswith(_SAMPLED) or draw.random() < share]
     config.hook.pytest_deselected(items=list({*items} - {*kept}))
     items[:] = kept

@@ -59,7 +59,7 @@ def test_46_another_batch_size_at_the_end_of_an_epoch(flavour, told) -> None:
         callback = tfckpt.callbacks.resume(model, "runs/a")
         history = fit(model, callback, epochs=2, batch_size=2 * BATCH)
     assert history.epoch == [0, 1]
-    seen.says(f"{STEPS}.*{STEPS // 2}", "epoch 1 starts at the beginning of the dataset")
+    seen.says(f"{STEPS}.*{STEPS // 2}", "epoch 2 starts at the beginning of the dataset")
 
 
 def test_47_another_seed(flavour, refused) -> None:

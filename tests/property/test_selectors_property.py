@@ -9,7 +9,7 @@ import warnings
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfckpt.core.selectors import Selector, _Glob, compile_rename, suggest
+from tfckpt.core.selectors import Selector, _Glob, any_match, compile_rename, suggest
 
 LEVEL = st.text("ab_", min_size=1, max_size=4)
 NAME = st.lists(LEVEL, min_size=1, max_size=5).map("/".join)
@@ -44,6 +44,20 @@ def test_what_a_glob_takes_is_the_same_where_re_looks_for_it(glob: str, name: st
 def test_renaming_to_the_same_pattern_changes_nothing(glob: str, name: str) -> None:
     expected = name if naive(glob.split("/"), name.split("/")) else None
     assert compile_rename(glob, glob).apply(name) == expected
+
+
+@given(st.lists(GLOB | st.just("re:a.*"), max_size=3), NAME | st.just("a%2Fb"))
+def test_the_quick_test_misses_no_name_that_a_pattern_matches(patterns: list[str], name: str):
+    if any(Selector(pattern).matches(name) for pattern in patterns):
+        assert any_match(patterns)(name)
+
+
+@given(NAME, NAME, st.text("ab_/\n", max_size=12))
+def test_a_subtree_is_renamed_as_it_is(old: str, new: str, below: str) -> None:
+    rename = compile_rename(f"{old}/**", f"{new}/**")
+    assert rename.apply(old) == new
+    assert rename.apply(f"{old}/{below}") == f"{new}/{below}"
+    assert rename.apply(f"{old}_/{below}") is None
 
 
 @given(GLOB, NAME)

@@ -210,6 +210,36 @@ def test_given_names_of_attributes_are_names_whatever_they_look_like(flavour, tm
     ) in said
 
 
+@pytest.mark.parametrize("made_before", [(0, 2), (2, 0), (5, 2)])
+def test_a_given_name_that_keras_generates_for_another_layer_is_no_change(
+    flavour, made_before, tmp_path
+):
+    """In the same program, where other layers have been made before: dense_2, dense_3, dense_3."""
+
+    def build(count):
+        flavour.backend.clear_session()
+        for _ in range(count):
+            flavour.layers.Dense(3)
+
+        class Net(flavour.Model):
+            def __init__(self):
+                super().__init__()
+                self.a = flavour.layers.Dense(3)
+                self.b = flavour.layers.Dense(3, name="dense_3")
+                self.c = flavour.layers.Dense(3)
+
+            def call(self, x):
+                return self.c(self.b(self.a(x)))
+
+        model = Net()
+        model(CONSTANT)
+        return model
+
+    first, second = map(build, made_before)
+    tfckpt.Checkpoint(model=second).restore(saved(first, tmp_path)).assert_consumed()
+    np.testing.assert_equal(second.get_weights(), first.get_weights())
+
+
 def built_when_made(keras, hold, names):
     """Two blocks, each with a layer inside that bears a name of the other one."""
 

@@ -131,7 +131,7 @@ def test_a_long_list_of_what_is_restored_is_folded_after_five():
     names = [f"model/{chr(200 + i)}/kernel" for i in range(30)]
     lines = report(Policy(), inventory(*names), inventory(*names)).splitlines()
     assert sum(line.split()[0] in names for line in lines if line) == 5
-    assert lines[-1].strip() == "… and 25 more like these (--json lists all)"
+    assert lines[-1].strip() == "… and 25 more like these (all: --json or plan.steps)"
 
 
 def test_so_is_what_differs_from_a_lock_and_what_to_do_is_not():
@@ -167,7 +167,7 @@ def test_every_error_has_a_line_or_is_counted():
     text = report(Policy(), inventory("model/x"), inventory("model/x", *names))
     shown = sum(name in text for name in names)
     assert 0 < shown < 300
-    assert f"… and {300 - shown:,} more like these (--json lists all)" in text
+    assert f"… and {300 - shown:,} more like these (all: --json or plan.steps)" in text
 
 
 def test_errors_for_many_reasons_are_counted_too():
@@ -179,7 +179,7 @@ def test_errors_for_many_reasons_are_counted_too():
     )
     text = render_text(Plan("p", "runs/ckpt-1", steps))
     shown = sum(f"why {chr(200 + i)}" in text for i in range(100))
-    assert f"… and {100 - shown} more for other reasons (--json lists all)" in text
+    assert f"… and {100 - shown} more for other reasons (all: --json or plan.steps)" in text
 
 
 # --- the page

@@ -8,6 +8,7 @@ names differ in a number are sorted by it, whatever their order in the file.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # Deeper names are not split further: names come from files, and the tree is walked recursively.
 _MAX_DEPTH = 100
 _NUMBER = re.compile(r"[0-9]+")
+_MAX_DIGITS = 18
 
 
 @dataclasses.dataclass(slots=True)
@@ -62,20 +64,35 @@ def tree(entries: Iterable[Entry]) -> Branch:
     (['a', 'b'], 16)
     """
     root = Branch("")
+    parents = {"": root}  # by name with its slash; each after its own parent
     for entry in entries:
-        branch, nbytes = root, entry.nbytes
-        for part in entry.name.split("/", _MAX_DEPTH):
-            branch.count += 1
-            branch.nbytes += nbytes
-            if (child := branch.children.get(part)) is None:
-                name = f"{branch.name}/{part}" if branch is not root else part
-                child = branch.children[part] = Branch(name)
-            branch = child
+        head, slash, part = entry.name.rpartition("/")
+        if (parent := parents.get(head + slash)) is None:
+            *above, part = entry.name.split("/", _MAX_DEPTH)
+            parent = _parent(parents, above)
+        if (branch := parent.children.get(part)) is None:
+            branch = parent.children[part] = Branch(entry.name)
         branch.entry = entry
         branch.count += 1
-        branch.nbytes += nbytes
-    _number(root)
+        branch.nbytes += entry.nbytes
+    for parent in reversed(parents.values()):
+        children = parent.children
+        parent.count += sum([child.count for child in children.values()])
+        parent.nbytes += sum([child.nbytes for child in children.values()])
+        if len(children) > 1:
+            parent.children = {part: children[part] for part in _numbered(children)}
     return root
+
+
+def _parent(parents: dict[str, Branch], parts: Iterable[str]) -> Branch:
+    """The branch that parts of a name lead to, with all that are new on the way to it."""
+    path, branch = "", parents[""]
+    for part in parts:
+        name, path = path + part, f"{path}{part}/"
+        if (child := branch.children.get(part)) is None:
+            child = branch.children[part] = Branch(name)
+        branch = parents.setdefault(path, child)
+    return branch
 
 
 def ordered(entries: Iterable[Entry]) -> list[Entry]:
@@ -89,22 +106,22 @@ def ordered(entries: Iterable[Entry]) -> list[Entry]:
     return values
 
 
-def _number(root: Branch) -> None:
-    """Sort siblings whose names differ only in numbers by these."""
-    todo = [root]
-    while todo:
-        branch = todo.pop()
-        todo.extend(branch.children.values())
-        if len(branch.children) > 1:
-            branch.children = {part: branch.children[part] for part in _numbered(branch.children)}
-
-
-def _numbered(parts: Collection[str]) -> Iterator[str]:
+def _numbered(parts: Collection[str]) -> Iterable[str]:
+    """The parts; those that differ only in numbers are sorted by these."""
+    if _are_indices(parts):
+        return sorted(sorted(parts), key=int)
+    order = [_NUMBER.sub("0", part) for part in parts]
     families: dict[str, list[str]] = {}
-    for part in parts:
-        families.setdefault(_NUMBER.sub("0", part), []).append(part)
+    for family, part in zip(order, parts, strict=True):
+        families.setdefault(family, []).append(part)
     rest = {family: iter(sorted(names, key=natural)) for family, names in families.items()}
-    return (next(rest[_NUMBER.sub("0", part)]) for part in parts)
+    return (next(rest[family]) for family in order)
+
+
+def _are_indices(parts: Collection[str]) -> bool:
+    """Whether all are numbers, as in a long list."""
+    numbers = all(map(str.isdecimal, parts)) and "".join(parts).isascii()
+    return numbers and max(map(len, parts)) <= _MAX_DIGITS
 
 
 def rows(root: Branch, *, fold: bool) -> Iterator[TreeRow]:
@@ -120,6 +137,9 @@ class _Rows:
     def below(self, branch: Branch, depth: int, times: int) -> Iterator[TreeRow]:
         for label, child, alike in self._siblings(branch):
             many, node, text = times * alike, child, label
+            if not node.children:
+                yield TreeRow(depth, text, node.name, node.entry, many, node.nbytes * many)
+                continue
             while node.entry is None and len(node.children) == 1:
                 ((part, node),) = node.children.items()
                 text = f"{text}/{part}"
@@ -129,18 +149,16 @@ class _Rows:
             if node.entry is not None:
                 yield TreeRow(depth, text, node.name, node.entry, many, node.entry.nbytes * many)
 
-    def _siblings(self, branch: Branch) -> Iterator[tuple[str, Branch, int]]:
+    def _siblings(self, branch: Branch) -> Iterable[tuple[str, Branch, int]]:
         """Label, first subtree and number of subtrees of each group that is alike."""
         if not self._fold:
-            yield from ((part, child, 1) for part, child in branch.children.items())
-            return
+            return zip(branch.children, branch.children.values(), itertools.repeat(1))
         alike: dict[int, list[str]] = {}
         for part, child in branch.children.items():
             alike.setdefault(self._kind(child), []).append(part)
         blocks = {block.first: block for parts in alike.values() for block in collapse(parts)}
-        for part, child in branch.children.items():
-            if (block := blocks.get(part)) is not None:
-                yield block.text, child, block.count
+        named = ((blocks.get(part), child) for part, child in branch.children.items())
+        return [(block.text, child, block.count) for block, child in named if block is not None]
 
     def _kind(self, branch: Branch) -> int:
         """A number that is equal for subtrees that differ only in the name of their root."""

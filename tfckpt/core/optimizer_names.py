@@ -184,13 +184,16 @@ def split_slot(name: str, variables: Mapping[str, _T | None]) -> tuple[_T | None
     return None, ""
 
 
+_BELOW_MODEL = f"{MODEL}/"
+
+
 def slot_tail(of: str) -> str:
     """The part of a slot's name that comes from its variable.
 
     >>> slot_tail("model/a/kernel"), slot_tail("generator/a/kernel")
     ('/a/kernel', '/generator/a/kernel')
     """
-    return f"/{of.removeprefix(f'{MODEL}/')}"
+    return "/" + of.removeprefix(_BELOW_MODEL)
 
 
 def slot_head(entry: Entry) -> str:
@@ -203,12 +206,12 @@ def slot_head(entry: Entry) -> str:
     >>> slot_head(Entry(name, Role.SLOT, "float32", (2,), slot="momentum", of="model/a/kernel"))
     'optimizer/momentum'
     """
-    tail = slot_tail(entry.of)
-    name = entry.name
+    name, of = entry.name, entry.of
+    tail = slot_tail(of)
     if not name.endswith(tail):
         name = without_repeat(name)
-    head = name.removesuffix(tail) if entry.of and name.endswith(tail) else ""
-    return head if head.endswith(f"/{entry.slot}") else ""
+    head = name[: -len(tail)] if of and name.endswith(tail) else ""
+    return head if head.endswith("/" + entry.slot) else ""
 
 
 def named_slot(full_name: str, variables: Mapping[str, _T]) -> tuple[str, str, _T | None]:

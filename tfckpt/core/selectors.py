@@ -60,15 +60,36 @@ class Selector:
     def __post_init__(self) -> None:
         _check_text(self.pattern)
         if self.pattern.startswith(REGEX):
-            match: Callable[[str], Any] = Regex(self.pattern[len(REGEX) :]).match
+            match: Callable[[str], Any] = Regex(self.pattern[len(REGEX) :]).whether
         else:
             match = _Glob(self.pattern).whether
         object.__setattr__(self, "_match", match)
 
     def matches(self, name: str) -> bool:
         """Whether the pattern matches the name; ``%2F`` also matches as ``/``, its earlier form."""
-        plain = name.replace("%2F", "/")
-        return self._match(name) is not None or (plain != name and self._match(plain) is not None)
+        if self._match(name) is not None:
+            return True
+        return "%2F" in name and self._match(name.replace("%2F", "/")) is not None
+
+
+def any_match(patterns: Sequence[str]) -> Callable[[str], object]:
+    """A quick test that is true for every name that one of the patterns matches.
+
+    It may be true for other names, too. Most names match no rule of a policy, and one expression
+    says so sooner than a selector for each.
+
+    >>> test = any_match(["model/head/**", "**/bias"])
+    >>> bool(test("model/head/kernel")), bool(test("model/body/kernel"))
+    (True, False)
+    """
+    globs = [_Glob(pattern) for pattern in patterns if not pattern.startswith(REGEX)]
+    expressions = [_expression(glob.levels, "(?:") for glob in globs]
+    if len(globs) < len(patterns) or not all(expressions):
+        return lambda _: True
+    if not expressions:
+        return lambda _: False
+    fullmatch = re.compile("|".join(expressions), re.DOTALL).fullmatch
+    return lambda name: fullmatch(name) or "%2F" in name
 
 
 def exactly(name: str) -> str:
@@ -283,30 +304,37 @@ class _Glob:
         return captures
 
 
-def _expression(levels: Sequence[_Level | None]) -> str:
+def _expression(levels: Sequence[_Level | None], group: str = "(") -> str:
     """The glob as a regular expression for `re`, if `re` can match it without backtracking.
 
     ``""`` if a level has two stars or the glob has two ``**``: `re` would try every position of one
-    with every position of the other.
+    with every position of the other. ``group`` begins the group of a wildcard.
     """
     if levels.count(None) > 1 or any(level and level.tests.count(None) > 1 for level in levels):
         return ""
     if len(levels) == 1 and levels[0] is None:
-        return "(.*)"
+        return f"{group}.*)"
     text = ""
     for index, level in enumerate(levels):
         if level is None:
-            text += r"((?:/[^/]*)*)" if index else r"((?:[^/]*/)*)"
+            text += group + (r"(?:/[^/]*)*)" if index else r"(?:[^/]*/)*)")
         else:
             between = "/" if index and levels[:index] != [None] else ""
-            text += between + "".join(map(_part, level.tests))
+            text += between + "".join([_part(test, group) for test in level.tests])
     return text
 
 
-def _part(test: re.Pattern[str] | str | None) -> str:
+def _part(test: re.Pattern[str] | str | None, group: str) -> str:
     if test is None:
-        return "([^/]*)"
-    return re.escape(test) if isinstance(test, str) else f"((?!/){test.pattern})"
+        return f"{group}[^/]*)"
+    return re.escape(test) if isinstance(test, str) else f"{group}(?!/){test.pattern})"
+
+
+def _subtree(glob: _Glob) -> str:
+    """The path of a glob for all that is below one path; ``""`` for any other glob."""
+    *above, last = glob.levels
+    plain = all(level and not level.wildcards for level in above)
+    return glob.pattern.removesuffix("/**") if last is None and plain and above else ""
 
 
 class _GlobRename:
@@ -319,8 +347,13 @@ class _GlobRename:
             )
         self._stored = stored
         self._live = live
+        self._subtrees = _subtree(stored), _subtree(live)
 
     def apply(self, stored_name: str) -> str | None:
+        if all(self._subtrees):
+            old, new = self._subtrees
+            below = stored_name[len(old) :]
+            return new + below if stored_name.startswith(old) and below[:1] in {"", "/"} else None
         matched = self._stored.match(stored_name)
         if matched is None:
             return None

@@ -65,6 +65,7 @@ def natural(name: str) -> tuple[Any, ...]:
     return tuple(parts), name
 
 
+@functools.lru_cache(1024)  # called for each value, most of which are as large as others
 def size(nbytes: int) -> str:
     """A number of bytes with a binary unit.
 

@@ -136,7 +136,8 @@ def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, retur
     """
     report = status.report
     log_replaced(report, call)
-    if left := weights_left_out(report.plan, status.waiting):
+    waiting = status.waiting
+    if left := weights_left_out(report.plan, waiting):
         found = _suggested(report.plan)
         policy = found.python[1:-1] if found and found.policy else '"rename": […]'
         advice = (
@@ -144,9 +145,7 @@ def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, retur
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
         _log_once(logged, report.path, left, advice)
-    elif (left := layers_in_part(report.plan, status.waiting)) or (
-        left := slots_by_number(report.plan)
-    ):
+    elif (left := layers_in_part(report.plan, waiting)) or (left := slots_by_number(report.plan)):
         _log_once(logged, report.path, left)
     elif not returned and (text := missing(report.plan)):
         _log_once(logged, report.path, text)

@@ -24,7 +24,7 @@ from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.planning.matching.optimizers import is_numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
@@ -343,9 +343,9 @@ def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
     "" if only one of the two has any: a part was added, or is not wanted. ``waiting`` are names of
     stored values whose variables may be created later.
     """
-    missing = [step for step in _weights(plan) if step.status is Status.MISSING]
-    unused = _unused(plan, waiting)
-    if not missing or not unused:
+    missing = _weights(plan, {Status.MISSING})
+    unused = _unused(plan, waiting) if missing else []
+    if not unused:
         return ""
     both = _counted("weight", _OF_MODEL, missing), _counted("weight", _OF_CHECKPOINT, unused)
     return "; ".join(both)
@@ -353,7 +353,7 @@ def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
 
 def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
     """Unused weights of layers whose other weights were restored; "" for none."""
-    layers = {_layer(step.source) for step in _weights(plan) if step.status in ASSIGNED}
+    layers = {_layer(step.source) for step in _weights(plan, ASSIGNED)}
     left = [step for step in _unused(plan, waiting) if _layer(step.source) in layers]
     if not left:
         return ""
@@ -381,12 +381,12 @@ def missing(plan: Plan) -> str:
     return _counted("value", _OF_MODEL, steps, FOLD) if steps else ""
 
 
-def _weights(plan: Plan) -> Iterator[Step]:
-    return (step for step in plan.steps if step.entry.role is Role.WEIGHT)
+def _weights(plan: Plan, statuses: Collection[Status]) -> list[Step]:
+    return [s for s in plan.steps if s.status in statuses and s.entry.role is Role.WEIGHT]
 
 
 def _unused(plan: Plan, waiting: Collection[str]) -> list[Step]:
-    unused = (step for step in _weights(plan) if step.status is Status.UNEXPECTED)
+    unused = _weights(plan, {Status.UNEXPECTED})
     return [step for step in unused if step.source not in waiting]
 
 

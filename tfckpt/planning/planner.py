@@ -35,9 +35,9 @@ from tfckpt.planning.checks.step import (
 )
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
 from tfckpt.planning.ema import with_averages
+from tfckpt.planning.matching.layers_by_position import Unnamed
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
-from tfckpt.planning.matching.unnamed_layers import Unnamed
 from tfckpt.planning.plan import Plan
 from tfckpt.policy.adaptations.operation import PlanContext
 
@@ -114,6 +114,8 @@ class _Planning:
         self._missing: list[Entry] = []
         self._unexpected: list[tuple[Entry, str, str]] = []
         self._steps: list[Step] = []
+        # variable → the rule that excludes it, asked once for all its slots
+        self._excluded: dict[str, str | None] = {}
 
     def run(self) -> Plan:
         routes = self._routes()
@@ -171,9 +173,9 @@ class _Planning:
                 self._left.append(stored)
             else:
                 for route in self._router.routes(stored):
-                    reason = "" if route.rule else self._unmatched.seeds.ambiguity(stored)
-                    conflicts = route._replace(live=None, conflicts=reason)
-                    routes.append(conflicts if reason else route)
+                    if not route.rule and (reason := self._unmatched.seeds.ambiguity(stored)):
+                        route = route._replace(live=None, conflicts=reason)  # noqa: PLW2901
+                    routes.append(route)
         return routes
 
     def _claims(self, routes: Sequence[Route]) -> dict[str, list[Route]]:
@@ -215,7 +217,8 @@ class _Planning:
                 steps.append(self._comparison.step([Route(stored, name, live)], live))
 
     def _place(self, live: Entry, claims: Sequence[Route]) -> None:
-        claims = sorted(claims, key=lambda route: route.stored.name)
+        if len(claims) > 1:
+            claims = sorted(claims, key=lambda route: route.stored.name)
         if (spared := self._spared(live.name, live)) is not None:
             self._spare(spared, live, claims[0].stored if claims else None)
             for route in claims[1:]:
@@ -306,8 +309,12 @@ class _Planning:
         return None
 
     def _unselected(self, name: str, entry: Entry) -> str:
-        if entry.of and (rule := self._exclude.first(self._variable(entry))) is not None:
-            return f"exclude: {rule} matches its variable"
+        if entry.of and self._exclude:
+            variable = self._variable(entry)
+            if variable not in self._excluded:
+                self._excluded[variable] = self._exclude.first(variable)
+            if (rule := self._excluded[variable]) is not None:
+                return f"exclude: {rule} matches its variable"
         if self._include.first(name) is None:
             return "no include rule selects it"
         return self._kept.get(entry.role, "")
@@ -325,8 +332,8 @@ class _Planning:
         self._steps.append(Step(status, *names, live, stored, severity, reason, "", target))
 
     def _idle_rules(self, routes: Sequence[Route]) -> Iterator[Problem]:
-        rules = self._include, self._exclude, self._drop, *self._expected
-        if not (any(rule.idle for rule in rules) or self._renames or self._adaptations):
+        rules = self._include, self._exclude, self._drop, self._renames, *self._expected
+        if not any(rule.idle for rule in rules) and self._adaptations is None:
             return
         stored, live = sorted(self._stored.entries), sorted(self._live.entries)
         targets = (route.target for route in routes)
@@ -372,9 +379,9 @@ def _order(step: Step) -> tuple[str, str, str]:
 
 def _joined(claims: Sequence[Route], policy: Policy) -> list[Route]:
     """The only claim, or those that one rule joins, in its order; empty if claims conflict."""
-    rules = {route.adapt for route in claims}
     if len(claims) == 1:
         return list(claims)
+    rules = {route.adapt for route in claims}
     if len(rules) > 1 or min(rules) < 0 or policy.adapt[min(rules)].how == "split":
         return []
     ordered = sorted(claims, key=lambda route: route.part)

@@ -43,6 +43,7 @@ _TITLES = {
 # A refused plan is kept short.
 _GROUPS = {True: 40, False: 10}
 _INDENT = " " * 4
+_ALL = "all: --json or plan.steps"
 _FROM = " ← "
 
 
@@ -211,7 +212,7 @@ def rows(plan: Plan, suggestion: Suggestion | None = None) -> Iterator[ReportRow
             yield from _group(group, "" if repeated else group.hint)
             hint = group.hint
         if section.hidden:
-            yield ReportRow(f"  … and {section.hidden:,} more for other reasons (--json lists all)")
+            yield ReportRow(f"  … and {section.hidden:,} more for other reasons ({_ALL})")
     if plan.faults:
         yield ReportRow("")
         yield ReportRow("Problems", Severity.ERROR)
@@ -221,7 +222,7 @@ def rows(plan: Plan, suggestion: Suggestion | None = None) -> Iterator[ReportRow
         yield from _hint("" if suggested else hint)
     if plan.drift:
         *_, (_, hint) = drifted = [problem_of(plan, problem) for problem in plan.drift]
-        for line in folded([message for message, _ in drifted], " (--json lists them)"):
+        for line in folded([message for message, _ in drifted], " (all: --json or plan.drift)"):
             yield from _plain(wrap(line, "  "))
         yield from _hint(hint)
 
@@ -244,7 +245,7 @@ def _group(group: StepGroup, hint: str) -> Iterator[ReportRow]:
     for line in group.lines:
         yield from _plain(_row(line))
     if group.hidden:
-        yield ReportRow(f"{_INDENT}… and {group.hidden:,} more like these (--json lists all)")
+        yield ReportRow(f"{_INDENT}… and {group.hidden:,} more like these ({_ALL})")
 
 
 def _hint(hint: str) -> Iterator[ReportRow]:

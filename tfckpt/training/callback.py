@@ -24,8 +24,8 @@ from tfckpt.planning import Plan, RestoreReport
 from tfckpt.policy.directories import restores_its_own
 from tfckpt.training.best import check_swaps, load_best
 from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
+from tfckpt.training.fit_hooks import Hook, list_of, with_variables
 from tfckpt.training.fit_loop import Loop
-from tfckpt.training.keras_internals import Hook, list_of, with_variables
 from tfckpt.training.moment import scalars
 from tfckpt.training.on_exception import ExceptionWatch
 from tfckpt.training.state import callback_state

@@ -13,7 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.private.either_keras import with_layers_below
-from tfckpt.training.keras_internals import own_train_function
+from tfckpt.training.fit_hooks import own_train_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.program_state import iterators, random_state
 from tfckpt.training import fit_checks
 from tfckpt.training.feed import Feed
-from tfckpt.training.keras_internals import (
+from tfckpt.training.fit_hooks import (
     Functions,
     batches_of_a_call,
     before_first_epoch,
@@ -158,8 +158,8 @@ class Loop:
         with self._or_as_before():
             if not target.ended or self._calls != target.calls:
                 raise refusals.of_the_data(
-                    f"epoch {self._epoch} has {self._calls} steps, but the checkpoint is of step "
-                    f"{target.calls}"
+                    f"epoch {self._epoch + 1} has {self._calls} steps, but the checkpoint is of "
+                    f"step {target.calls}"
                 )
             self._arrive(target)
             self._go_on(target)
@@ -170,8 +170,8 @@ class Loop:
             if (target := self._target) is not None:
                 if not self._direct:
                     raise refusals.of_the_data(
-                        f"training ended before epoch {target.epoch}, step {target.calls}, where "
-                        "the checkpoint was saved"
+                        f"training ended before epoch {target.epoch + 1}, step {target.calls}, "
+                        "where the checkpoint was saved"
                     )
                 self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
                 self._go_on(target)
@@ -263,7 +263,7 @@ class Loop:
         self._direct = bool(other or not needed <= parts or not (position.calls or position.ended))
         if other:
             self._say_once(
-                f"{other}: epoch {position.finished} starts at the beginning of the dataset"
+                f"{other}: epoch {position.finished + 1} starts at the beginning of the dataset"
             )
         self._target = position
         self._list.callbacks = [self._callback]

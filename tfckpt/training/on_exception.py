@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tfckpt.errors import TfckptError
 from tfckpt.live.distribution.agreement import in_cluster
 from tfckpt.live.private import fit
-from tfckpt.training.keras_internals import Hook, list_of
+from tfckpt.training.fit_hooks import Hook, list_of
 from tfckpt.training.moment import scalars
 from tfckpt.training.undo import evaluating
 

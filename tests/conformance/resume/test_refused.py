@@ -83,7 +83,7 @@ def test_another_batch_size_is_taken_at_the_end_of_an_epoch_and_said(begin, stop
     model, callback = begin(verbose=1)
     history = fit(model, callback, batch_size=2)
     assert (
-        "changed from 3 to 6: epoch 2 starts at the beginning of the dataset"
+        "changed from 3 to 6: epoch 3 starts at the beginning of the dataset"
         in capsys.readouterr().out
     )
     assert history.epoch == [0, 1, 2, 3]
@@ -270,6 +270,6 @@ def test_data_of_other_values_is_refused_in_mid_epoch_and_said_at_its_end(
     model, callback = begin(verbose=1)
     assert fit(model, callback, **given(X + 1)).epoch == [0, 1, 2, 3]
     assert (
-        "the dataset has other values than before: epoch 2 uses the new ones"
+        "the dataset has other values than before: epoch 3 uses the new ones"
         in capsys.readouterr().out
     )

@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
         arrays,
         lambda: arrays(initial_epoch=1),
         "`initial_epoch` changed from 0 to 1, but the checkpoint was saved in the middle of the "
-        "training, at epoch 1\n",
+        "training, after epoch 1\n",
     ),
     "another type": (
         lambda: {"x": shuffled()},
@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "an end in the epoch": (
         lambda: {"x": generated()},
         lambda: {"x": generated([1, 1])},
-        "epoch 1 has 1 steps, but the checkpoint is of step 2: the dataset is not the one of the "
+        "epoch 2 has 1 steps, but the checkpoint is of step 2: the dataset is not the one of the "
         "checkpoint\n"
         f"  {DATA}",
     ),

@@ -65,16 +65,21 @@ def plain(rows: Sequence[Sequence[str]], *right: int, wraps: bool = False) -> It
     widths = [max(map(len, column)) for column in cells]
     rest = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
     widths[0] = max(min(widths[0], columns() - rest), len(GAP))
-    padded = (
-        [cell.rjust(width) if index in right else cell.ljust(width) for cell in column]
-        for index, (column, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    for name, *others in zip(*padded, strict=True):
-        if len(name) > widths[0]:
+    first = widths[0]
+    ends: dict[tuple[str, ...], str] = {}  # the rows of a long table mostly end alike
+    for row in zip(*cells, strict=True):
+        name, others = row[0], row[1:]
+        if (end := ends.get(others)) is None:
+            padded = (
+                cell.rjust(width) if index in right else cell.ljust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+                if index
+            )
+            end = ends[others] = "".join(GAP + cell for cell in padded).rstrip()
+        if len(name) > first:
             yield name.rstrip()
-            yield GAP.join((" " * widths[0], *others)).rstrip()
-        else:
-            yield GAP.join((name, *others)).rstrip()
+            name = ""
+        yield (name.ljust(first) + end).rstrip()
 
 
 def _wrapped(cells: Sequence[Sequence[str]]) -> Iterator[list[str]]:

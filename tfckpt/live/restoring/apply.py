@@ -34,7 +34,7 @@ from tfckpt.live.objects.thread_lock import assigning, interrupt_waits
 from tfckpt.live.restoring import buffers
 from tfckpt.live.restoring.incoming import Incoming, cast_for, kept_bytes
 from tfckpt.live.variables.distributed import parts, pieces
-from tfckpt.live.variables.sharded import assignable
+from tfckpt.live.variables.dtensor import assignable
 from tfckpt.live.variables.variables import raw
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import tensorflow as tf
 from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.live.private import runtime
 from tfckpt.live.private.tensorflow import ResourceVariable
-from tfckpt.live.variables.sharded import array_of_parts
+from tfckpt.live.variables.dtensor import array_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

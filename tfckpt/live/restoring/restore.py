@@ -28,13 +28,13 @@ from tfckpt.live.restoring.apply import Undo, apply, check_values
 from tfckpt.live.restoring.lock_file import with_drift
 from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
-from tfckpt.live.variables.sharded import refuse_spread
+from tfckpt.live.variables.dtensor import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
+from tfckpt.planning.matching.creation_order import renumbered_like
 from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint, refuse_absent
-from tfckpt.stored.tf1.creation_order import renumbered_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tfckpt.live.objects.collect import Live
     from tfckpt.stored.bundles.bundle import Bundle
-    from tfckpt.stored.bundles.encoding.graph_proto import ObjectGraph
 
 
 class _Extra(Trackable):  # type: ignore[misc]
@@ -98,10 +97,11 @@ def _identities(value: Any) -> set[int]:
     return {id(value), id(raw(value) if is_variable(value) else meant(value))}
 
 
-def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str]:
+def keys_of(live: Live, objects: list[Any], graph: Any) -> dict[str, str]:
     """Canonical name → checkpoint key, for every live value.
 
-    ``objects`` are in TensorFlow's order, which is the order of the nodes of ``graph``.
+    ``objects`` are in TensorFlow's order, which is the order of the nodes of ``graph``, a
+    ``TrackableObjectGraph``.
 
     Raises:
         CoverageError: a value would not be written.
@@ -110,7 +110,7 @@ def keys_of(live: Live, objects: list[Any], graph: ObjectGraph) -> dict[str, str
     for obj, node in zip(objects, graph.nodes, strict=False):  # slot variables come after
         if node.attributes:
             by_id[id(obj)] = by_id[id(meant(obj))] = node.attributes[0].checkpoint_key
-        elif node.registered_saver is not None:
+        elif node.HasField("registered_saver"):
             by_id[id(obj)] = ""
     by_id.update(_legacy_slots(objects, graph))
     keys: dict[str, str] = {}
@@ -145,7 +145,7 @@ def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, E
     return entries
 
 
-def _legacy_slots(objects: list[Any], graph: ObjectGraph) -> Iterator[tuple[int, str]]:
+def _legacy_slots(objects: list[Any], graph: Any) -> Iterator[tuple[int, str]]:
     """The ids and keys of slots of tf_keras's legacy optimizers, which are nobody's children."""
     for obj, node in zip(objects, graph.nodes, strict=False):
         for slot in node.slot_variables:

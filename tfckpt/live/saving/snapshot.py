@@ -28,9 +28,8 @@ from tfckpt.live.private.tensorflow import (
 )
 from tfckpt.live.saving.coverage import keys_of, whole_view
 from tfckpt.live.saving.tensor_sources import Sources, read_specs
-from tfckpt.live.variables.sharded import refuse_spread
+from tfckpt.live.variables.dtensor import refuse_spread
 from tfckpt.live.variables.variables import is_variable
-from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
 from tfckpt.stored.bundles.writing.finite import all_finite
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
@@ -160,8 +159,7 @@ def take(
         logging.warning("%s %s", name, warnings[name])
         logged.add(name)
     tensors, _, savers, graph = gathered
-    serialized = parse_object_graph(graph.SerializeToString(), path="", name="")
-    keys = keys_of(live, whole.breadth_first_traversal()[0], serialized)
+    keys = keys_of(live, whole.breadth_first_traversal()[0], graph)
     found = Gathered(live, keys, Sources(tensors), savers)
     if not by_tensorflow:
         return found, found.snapshot(tensors)

@@ -28,7 +28,7 @@ from tfckpt.live.private.tensorflow import (
     escape_local_name,
     serialize,
 )
-from tfckpt.live.variables.sharded import is_sharded, whole
+from tfckpt.live.variables.dtensor import as_one_tensor, is_for_dtensor
 from tfckpt.live.variables.variables import raw
 
 _AT_ONCE = 256
@@ -147,8 +147,8 @@ def read_specs(specs: dict[str, Any]) -> None:
                 tensor = raw(tensor).read_value()
             if tensor is None:  # in the object graph, but without a value
                 del specs[key]
-            elif is_sharded(spec):
-                specs[key] = whole(key, tensor)
+            elif is_for_dtensor(spec):
+                specs[key] = as_one_tensor(key, tensor)
             else:
                 specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KERAS = ("keras", "tf_keras")
+_STORE = dis.opmap["STORE_ATTR"]
 
 
 def package(cls: type) -> str:
@@ -83,7 +84,9 @@ def set_in_methods(cls: Any) -> set[str]:
 
 def set_in(method: Any) -> set[str]:
     """Attributes that one method or property sets on ``self``."""
-    found = (_set_on_self(list(dis.get_instructions(each))) for each in _functions(method))
+    # most methods set nothing, and to take bytecode apart is slow
+    functions = (each for each in _functions(method) if _STORE in each.__code__.co_code[::2])
+    found = (_set_on_self(list(dis.get_instructions(each))) for each in functions)
     return {name for names in found for name in names}
 
 

@@ -3,7 +3,7 @@
 Shapes must be equal; ``(1,)`` and ``()`` are different, as in TensorFlow. Dtypes must be equal, or
 the policy must allow the cast; strings, bools and numbers are never converted into each other, nor
 complex numbers into real ones. A seed takes a wider integer as it is: Keras stored uint32, and
-stores int64 now. Finally `matching.structure` and `matching.optimizers` check whether
+stores int64 now. Finally `matching.ambiguity` and `matching.optimizers` check whether
 the values really are the same, although their names match.
 
 An iterator's position is only valid for the dataset that it was saved with. A lookup layer creates
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
+from tfckpt.planning.matching.ambiguity import Layers
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
-from tfckpt.planning.matching.structure import Layers
 from tfckpt.policy.adaptations.operation import Impossible, ValueSpec
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Dataset, Entry, Inventory
     from tfckpt.planning.adaptation.change import Change
     from tfckpt.planning.adaptation.pipeline import Adaptations
+    from tfckpt.planning.matching.layers_by_position import Unnamed
     from tfckpt.planning.matching.routing import Route
     from tfckpt.planning.matching.rules import Renames
-    from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
 _INFINITE, _UNKNOWN = -1, -2  # tf.data.INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -81,11 +81,16 @@ class Comparison:
 
         A fast path: :meth:`step` comes to the same result for such a pair.
         """
+        return self._as_is(stored, live) and (
+            live.role in self._sure or not self._ambiguity(stored, live, explicit=False)[0]
+        )
+
+    def _as_is(self, stored: Entry, live: Entry) -> bool:
+        """Whether the value needs no change and is known by its name, dtype and shape alone."""
         return (
             stored.shape == live.shape
             and stored.dtype == live.dtype
             and self._adaptations is None
-            and (live.role in self._sure or not self._ambiguity(stored, live, explicit=False)[0])
             and live.role not in _KNOWN_BY_MORE
         )
 
@@ -100,6 +105,13 @@ class Comparison:
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
         """The step of a live value and the stored value, or joined values, that map to it."""
         route, stored = routes[0], routes[0].stored
+        if (
+            (len(routes) == 1 and not route.unnamed and self._as_is(stored, live))
+            # the plainest case of what follows
+            and not self._ambiguity(stored, live, explicit=route.explicit)[0]
+        ):
+            status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
+            return Step(status, live.name, stored.name, live, stored, Severity.OK, _how(route))
         parts = tuple(other.stored for other in routes[1:])
         error, subject = Severity.ERROR, (live.name, stored.name, live, stored)
         if live.role is Role.VOCABULARY and (conflict := _other_vocabulary(stored, live)):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.matching.layers_by_position import Unnamed
     from tfckpt.planning.matching.rules import Rules
-    from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
 _NOT_SAVED = (

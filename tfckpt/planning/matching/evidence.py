@@ -14,21 +14,21 @@ one branch. A file without connections shows this only by its number of layers.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Role
 from tfckpt.core.names import VARIABLE
 from tfckpt.core.topology import interchangeable, keras_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
-    from tfckpt.core.inventory import Inventory, Layer, Shape
+    from tfckpt.core.inventory import Layer
     from tfckpt.core.topology import NamedCall
 
     Alike = Callable[[Layer, Layer], bool]
+    Check = Callable[[Sequence[Layer], Sequence[Layer]], str]
 
 
 def which_hint(kind: str = "") -> str:
@@ -40,7 +40,7 @@ def which_hint(kind: str = "") -> str:
 def shifted(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
     """Index → why it is ambiguous, for the layers in a list without an equal user-given name."""
     old = {layer.name: layer for layer in stored}
-    why = _list_differs(stored, live)
+    why = _other_length(stored, live) or not_the_same_order(stored, live, _other_index)
     return {
         layer.name: f"{path}/{layer.name} is identified by its index in a list, but {why}"
         for layer in live
@@ -48,20 +48,78 @@ def shifted(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[s
     }
 
 
-def _list_differs(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+def not_the_same_order(stored: Sequence[Layer], live: Sequence[Layer], *checks: Check) -> str:
+    """Why layers at the same positions may not be the same; ``""`` for no reason."""
     if len(stored) != len(live):
-        text = f"the list has length {len(live)} in the model and {len(stored)} in the checkpoint"
-        grows = "; a list that grows later must be complete before the restore, with all variables"
-        return text + grows * (len(live) < len(stored))
+        return f"there are {len(live)} layers in the model and {len(stored)} in the checkpoint"
+    if why := next(filter(None, (check(stored, live) for check in checks)), ""):
+        return why
+    if not all_in_same_creation_order(stored, live):
+        return "its layers were created in another order in the model"
+    return ""
+
+
+def _other_length(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    if len(stored) == len(live):
+        return ""
+    text = f"the list has length {len(live)} in the model and {len(stored)} in the checkpoint"
+    grows = "; a list that grows later must be complete before the restore, with all variables"
+    return text + grows * (len(live) < len(stored))
+
+
+def _other_index(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
     for old, new in zip(stored, live, strict=True):
         if old.name != new.name:
             return f"the checkpoint has index {old.name} where the model has {new.name}"
         if not same_class(old, new):
             classes = f"{new.kind!r} in the model and {old.kind!r} in the checkpoint"
             return f"index {new.name} is of class {classes}"
-    if not all_in_same_creation_order(stored, live):
-        return "its layers were created in another order in the model"
     return ""
+
+
+def other_names(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    """Which position has another name, of those that the file has."""
+    pairs = zip(stored, live, strict=True)
+    return _names_differ((old.named, old.name, new.name) for old, new in pairs)
+
+
+def other_names_in_attributes(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    """Which position has another name, or another class if the name is automatic."""
+    pairs = zip(stored, live, strict=True)
+    return _names_differ(
+        (old.named, old.base or old.name, new.base or new.label) for old, new in pairs
+    )
+
+
+def _names_differ(names: Iterable[tuple[bool, str, str]]) -> str:
+    for index, (known, old, new) in enumerate(names):
+        if known and old != new:
+            return f"position {index + 1} is {new!r} in the model and {old!r} in the checkpoint"
+    return ""
+
+
+def exchanged_labels(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    """Which layer has the user's name of one at another position; the file has no indices."""
+    before, now = ({layer.label for layer in side} - {""} for side in (stored, live))
+    for index, (old, new) in enumerate(zip(stored, live, strict=True)):
+        if old.label != new.label and (old.label in now or new.label in before):
+            return _of_their_class(index, new.label or new.name, old.label or old.name)
+    return ""
+
+
+def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    """Which name only looks automatic, and is that of another layer in the checkpoint."""
+    names = [layer.own_name for layer in stored]
+    for index, (old, new) in enumerate(zip(stored, live, strict=True)):
+        name, chosen = new.own_name, old.traits.given or new.traits.given
+        if chosen and name != names[index] and name in names:
+            return _of_their_class(index, name, names[index])
+    return ""
+
+
+def _of_their_class(index: int, live: str, stored: str) -> str:
+    position = f"position {index + 1} of their class"
+    return f"{position} is {live!r} in the model and {stored!r} in the checkpoint"
 
 
 def same_class(one: Layer, other: Layer) -> bool:
@@ -90,6 +148,12 @@ def creation_order(kind: str, layers: Sequence[Layer]) -> list[int]:
     numbers = [layer.number for layer in of_class if layer.number != -1]
     rank = {number: at for at, number in enumerate(sorted(set(numbers)))}
     return [rank[number] for number in numbers]
+
+
+def in_creation_order(layers: Sequence[Layer], base: str) -> bool:
+    """Whether the layers of a class are in the order of their creation."""
+    numbers = [layer.number for layer in layers if layer.base == base]
+    return numbers == sorted(numbers)
 
 
 def possibly_renamed(
@@ -196,19 +260,6 @@ def _two_names(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dic
         and layer.traits.given
         and layer.own_name != given.get(layer.name, layer.own_name)
     }
-
-
-def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
-    """A layer whose name only looks automatic and is elsewhere in the checkpoint; ``""``: none."""
-    names = [layer.own_name for layer in stored]
-    for index, (old, new) in enumerate(zip(stored, live, strict=True)):
-        name, chosen = new.own_name, old.traits.given or new.traits.given
-        if chosen and name != names[index] and name in names:
-            return (
-                f"position {index + 1} of their class is {name!r} in the model and "
-                f"{names[index]!r} in the checkpoint"
-            )
-    return ""
 
 
 def swapped_traits(
@@ -319,18 +370,3 @@ def _swapped(
         for counted in (lambda _: True, known.__contains__)
     )
     return {name: other for name, other in zip(now, before, strict=True) if name != other}
-
-
-def shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
-    """Path of each layer → how many weights of each shape are below it."""
-    layers = {
-        f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
-    }
-    shapes: dict[str, Counter[Shape | None]] = {}
-    for name, entry in inventory.entries.items():
-        end = name.find("/") if entry.role is Role.WEIGHT else -1
-        while end != -1:
-            if name[:end] in layers:
-                shapes.setdefault(name[:end], Counter())[entry.shape] += 1
-            end = name.find("/", end + 1)
-    return shapes

@@ -102,15 +102,19 @@ _UNKNOWN = _Optimizer("", "", set())
 def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
     """Name of each slot → its optimizer."""
     by_path: dict[str, _Optimizer] = {}
+    by_head: dict[tuple[str, str], _Optimizer] = {}
     owners = {}
     for entry in inventory.entries.values():
         if entry.role is Role.SLOT:
-            path = slot_head(entry).removesuffix(f"/{entry.slot}")
-            if (owner := by_path.get(path)) is None:
-                name = inventory.optimizers.get(path, "")
-                owner = by_path[path] = _Optimizer(path, name, set())
-            if entry.slot != "moving_average":  # any optimizer may have it
-                owner.slots.add(entry.slot)
+            slot, head = entry.slot, slot_head(entry)
+            if (owner := by_head.get((head, slot))) is None:
+                path = head.removesuffix(f"/{slot}")
+                if (owner := by_path.get(path)) is None:
+                    name = inventory.optimizers.get(path, "")
+                    owner = by_path[path] = _Optimizer(path, name, set())
+                by_head[head, slot] = owner
+                if slot != "moving_average":  # any optimizer may have it
+                    owner.slots.add(slot)
             owners[entry.name] = owner
     return owners
 

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.core.inventory import Role, rebased
 from tfckpt.core.optimizer_names import slot_head, slot_tail
 from tfckpt.planning.matching.seeds import layer_of, seed_of
-from tfckpt.planning.matching.structure import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.matching.layers_by_position import Unnamed
     from tfckpt.planning.matching.rules import Moved, Renames
-    from tfckpt.planning.matching.unnamed_layers import Unnamed
     from tfckpt.policy import Policy
 
 _ANOTHER = (
@@ -107,10 +106,6 @@ class Router:
         self._attributes = other_attributes(stored, live) if private else {}
         # without rules and positions, a value goes to the live value of the same name
         self._by_name = not self._by_position and unnamed.silent and not self._attributes
-
-    @cached_property
-    def _positions(self) -> Positions:
-        return Positions(self._stored, self._live)
 
     @cached_property
     def _stored_slots(self) -> dict[tuple[str, str], Entry]:
@@ -233,7 +228,7 @@ class Router:
         own = self._live.find(of) if of else None
         name = own.name if own else of
         conflicts, live = "", self._live.find(target)
-        if live is None or (name and self._another(stored, live, name)):
+        if live is None or (name and name != live.of and self._another(stored, live, name)):
             other, live = live, self._live_slots.get((head, name)) if name else None
             if live is None:
                 conflicts = _SLOT_OF.format(target, other.of, name) if other else ""
@@ -275,13 +270,13 @@ class Router:
         """The live name at the same position; a seed goes with its layer."""
         entry = self._stored.entries.get(name)  # None for a slot's variable that is not stored
         if entry is None or entry.role is not Role.SEED:
-            return self._positions.target(name)
-        layer = self._positions.target(layer_of(name))
+            return self._unnamed.alignments.at_same_position(name)
+        layer = self._unnamed.alignments.at_same_position(layer_of(name))
         return name if layer is None else seed_of(layer)
 
     def _resolved(self, name: str, aim: _Aim) -> _Aim:
         target, unnamed = self._unnamed.resolve(name, aim.target or "")
-        return aim._replace(target=target, unnamed=unnamed)
+        return _Aim(target, aim.rule, aim.explicit, unnamed, aim.adapt, aim.part, aim.conflicts)
 
 
 def _parts(moved: Sequence[Moved]) -> Iterator[_Aim]:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.selectors import REGEX, Selector, compile_rename, suggest
+from tfckpt.core.selectors import REGEX, Selector, any_match, compile_rename, suggest
 from tfckpt.errors import Problem
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class Rules:
     def _selectors(self) -> list[Selector]:
         return [Selector(text) for text in self._texts]
 
+    @cached_property
+    def _may_match(self) -> Callable[[str], object]:
+        return any_match(self._texts)
+
     def __len__(self) -> int:
         return len(self._texts)
 
@@ -70,6 +74,8 @@ class Rules:
         """The first selector that matches, as written in the policy."""
         if self.everything:
             return self._texts[0]
+        if not self._may_match(name):
+            return None
         for index, selector in enumerate(self._selectors):
             if selector.matches(name):
                 self._used[index] = True
@@ -126,7 +132,7 @@ def also_known(inventory: Inventory) -> dict[str, str]:
     >>> also_known(Inventory("", {kernel.name: kernel}, aliases={"model/tied": "model/a"}))
     {'model/tied/kernel': 'model/a/kernel'}
     """
-    names = sorted(inventory.entries)
+    names = sorted(inventory.entries) if inventory.aliases else []
     canonical_names = {}
     for alias, path in sorted(inventory.aliases.items()):
         for index in range(bisect_left(names, path), len(names)):
@@ -286,6 +292,8 @@ class Renames:
 
     def apply(self, name: str) -> tuple[Moved, ...]:
         """The results of all matching ``adapt`` rules, else of the first ``rename`` rule."""
+        if not self._may_match(name):
+            return ()
         moves: list[Moved] = []
         for rule in self._rules:
             if moves and rule.field == "rename":
@@ -294,6 +302,15 @@ class Renames:
                 rule.used = True
                 moves.append(Moved(targets, rule.words, rule.adapt, rule.part))
         return tuple(moves)
+
+    @cached_property
+    def _may_match(self) -> Callable[[str], object]:
+        return any_match([rule.checkpoint for rule in self._rules])
+
+    @property
+    def idle(self) -> bool:
+        """Whether a rule has not been used so far."""
+        return not all(rule.used for rule in self._rules)
 
     def keep(self, layer: str) -> bool:
         """Whether a rule explicitly maps the layer of a path to its own name.

@@ -95,7 +95,8 @@ def read_index(data: bytes, path: str) -> Index:
             name = key.encode()
             whole[key] = _gather(key, whole[key], pieces)
         name = None
-        _check_orphans(whole, pieces)
+        if pieces:
+            _check_orphans(whole, pieces)
     except WireError as error:
         shown = name.decode(errors="backslashreplace") if name else ""
         raise DamagedCheckpointError(str(error), path=path, name=shown) from None

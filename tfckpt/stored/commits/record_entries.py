@@ -10,7 +10,7 @@ Layers are stored in three fields because older readers know only the first, or 
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import json
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 _END, _LINE = b"\n]", b",\n"
 _PIECE = 1 << 16
 FIELDS = frozenset(Entry._fields)
-_SHORT, _LONG = [str, str], [str, str, str, bool]
-_TRAITS = [str, str, str, bool]
+_SHORT, _LONG = (str, str), (str, str, str, bool)
+_MADE = (str, int)
+_TRAITS = (str, str, str, bool)
 _ROLES: dict[str, Role] = {role.value: role for role in Role}
 
 
@@ -156,22 +157,30 @@ def layers_from_json(
     """Path → layers, from these fields; ``damaged`` makes the error for an invalid one."""
     result = {}
     for path, items in sequences.items():
-        if any(_types(item) not in (_SHORT, _LONG) for item in items):
+        if not _types(items) <= {_SHORT, _LONG}:
             raise damaged("'stacks' contains an invalid layer")
-        layers = [Layer(*item) for item in items]
+        kinds: Iterable[Any] = itertools.repeat(("", -1))
         if (stored := made.get(path)) is not None:
-            if len(stored) != len(layers) or any(_types(item) != [str, int] for item in stored):
+            if len(stored) != len(items) or not _types(stored) <= {_MADE}:
                 raise damaged(f"'made' does not match 'stacks' for {path!r}")
-            pairs = zip(layers, stored, strict=True)
-            layers = [dataclasses.replace(layer, kind=kind, number=n) for layer, (kind, n) in pairs]
+            kinds = stored
+        marks: Iterable[Any] = itertools.repeat(Traits())
         if (stored := traits.get(path)) is not None:
-            if len(stored) != len(layers) or any(_types(item) != _TRAITS for item in stored):
+            if len(stored) != len(items) or not _types(stored) <= {_TRAITS}:
                 raise damaged(f"'traits' does not match 'stacks' for {path!r}")
-            both = zip(layers, stored, strict=True)
-            layers = [dataclasses.replace(layer, traits=Traits(*item)) for layer, item in both]
-        result[path] = tuple(layers)
+            marks = (Traits(*item) for item in stored)
+        result[path] = tuple(
+            Layer(name, base, label, named, kind, number, mark)
+            for (name, base, label, named), (kind, number), mark in zip(
+                (item if len(item) > 2 else (*item, "", True) for item in items),
+                kinds,
+                marks,
+                strict=False,
+            )
+        )
     return result
 
 
-def _types(item: Any) -> list[type]:
-    return [type(part) for part in item] if type(item) is list else []
+def _types(items: Sequence[Any]) -> set[tuple[type, ...]]:
+    """The types that items of lists have; ``()`` is that of anything else."""
+    return {tuple(map(type, item)) if type(item) is list else () for item in items}

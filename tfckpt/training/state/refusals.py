@@ -57,7 +57,7 @@ def other_initial_epoch(position: Position, epoch: int) -> RestoreError:
     """The error if ``initial_epoch`` is in the middle of the saved training."""
     return RestoreError(
         f"`initial_epoch` changed from {position.initial_epoch} to {epoch}, but the checkpoint was "
-        f"saved in the middle of the training, at epoch {position.finished}",
+        f"saved in the middle of the training, after epoch {position.finished}",
         hint="leave it as it was: the callback goes to the right epoch by itself",
     )
 
@@ -81,7 +81,8 @@ def other_data(position: Position, element: str, content: str) -> str:
         return ""
     if not position.ended:
         raise of_the_data("the checkpoint was saved in the middle of an epoch, with other values")
-    return f"the dataset has other values than before: epoch {position.finished} uses the new ones"
+    epoch = position.finished + 1  # as Keras prints it
+    return f"the dataset has other values than before: epoch {epoch} uses the new ones"
 
 
 def of_the_data(what: str) -> RestoreError:

@@ -13,11 +13,10 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import rebased
+from tfckpt.planning.matching.alignment import Alignments, Pair
 from tfckpt.stored.graphs.rename_roots import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tfckpt.core.inventory import Inventory, Layer
 
 
@@ -38,14 +37,16 @@ def renumbered_like(live: Inventory, stored: Inventory) -> Inventory:
     """
     scopes = {name.rpartition("/")[0] for name in live.entries} if stored.unordered else set()
     scopes |= {"/".join(scope.split("/")[:end]) for scope in scopes for end in range(1, 64)}
+    alignments = Alignments(stored, live)
     heads: dict[str, str] = {}
     for path in sorted(stored.unordered & stored.sequences.keys()):
         above = rebased(path, heads) or path
-        live_layers = live.sequences.get(above)
         layers = stored.sequences[path]
-        pairs = dict(_by_creation(layers, live_layers) if live_layers is not None else ())
+        pairs = alignments.of(Pair(path, above)).created_alike
         chosen = [layer for layer in layers if layer.own_name != layer.name]
-        if live_layers is None and any(f"{above}/{layer.own_name}" in scopes for layer in chosen):
+        if above not in live.sequences and any(
+            f"{above}/{layer.own_name}" in scopes for layer in chosen
+        ):
             pairs = {layer.name: layer.own_name for layer in layers}
         heads.update(
             {f"{path}/{old}": f"{above}/{new}" for old, new in pairs.items() if old != new}
@@ -57,25 +58,6 @@ def renumbered_like(live: Inventory, stored: Inventory) -> Inventory:
         for path, layers in stored.sequences.items()
     }
     return Move(dataclasses.replace(stored, sequences=sequences), heads).done()
-
-
-def in_order_of_making(layers: Sequence[Layer], base: str) -> bool:
-    """Whether the layers of a class are in the order of their creation."""
-    numbers = [layer.number for layer in layers if layer.base == base]
-    return numbers == sorted(numbers)
-
-
-def _by_creation(stored: Sequence[Layer], live: Sequence[Layer]) -> Iterator[tuple[str, str]]:
-    for base in {layer.base for layer in stored if layer.base}:
-        old_layers = sorted((x for x in stored if x.base == base), key=lambda layer: layer.number)
-        new_layers = sorted((x for x in live if x.base == base), key=lambda layer: layer.number)
-        distinct = (len({layer.number for layer in side}) for side in (old_layers, new_layers))
-        if len(old_layers) == len(new_layers) and all(
-            count == len(new_layers) for count in distinct
-        ):
-            yield from (
-                (old.name, new.name) for old, new in zip(old_layers, new_layers, strict=True)
-            )
 
 
 def _renamed(layer: Layer, name: str | None) -> Layer:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.errors import TfckptError
 
 
-def is_sharded(spec: Any) -> bool:
+def is_for_dtensor(spec: Any) -> bool:
     """Whether a spec for TensorFlow's saver is for a DTensor variable."""
     return type(spec).__module__.startswith("tensorflow.dtensor.")
 
@@ -47,7 +47,7 @@ def _is_spread(mesh: Any) -> bool:
     return bool(mesh.is_remote() or mesh.num_local_devices() < mesh.size)
 
 
-def whole(key: str, tensor: Any) -> SaveSpec:
+def as_one_tensor(key: str, tensor: Any) -> SaveSpec:
     """A spec for TensorFlow's saver that holds a DTensor as one tensor on the host.
 
     All parts of the DTensor are in this process.

@@ -1,0 +1,348 @@
+"""Which layer of a stored container is which one of the live container.
+
+A container is a functional or sequential model, or a list or dict of layers. Its two sides are
+aligned once, whatever format the file has. What identifies a stored layer is
+
+- its name, if the file has it;
+- its position in the container, if the file only numbers the layers;
+- its position among the layers of its class, if the file numbers those of each class;
+- the order of creation within its class, if the file has no other;
+- its index in a list.
+
+From that follow the ``partners``. All else that is known, from the number of layers to how they are
+connected, is evidence against them: the ``refusal`` says why positions alone decide nothing, the
+``conflicts`` why a layer may be another one than that of the same name.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from functools import cached_property
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.core.inventory import Layer, Role
+from tfckpt.planning.matching.evidence import (
+    all_in_same_creation_order,
+    changed_places,
+    chosen_elsewhere,
+    exchanged_labels,
+    misnamed,
+    not_the_same_order,
+    other_names,
+    other_names_in_attributes,
+    renumbered,
+    same_class,
+    shifted,
+    swapped_traits,
+)
+from tfckpt.planning.matching.neighbors import (
+    counted,
+    displaced,
+    named_by_attribute,
+    relabeled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+
+    from tfckpt.core.inventory import Inventory, Shape
+
+    Layers = Sequence[Layer]
+    Side = tuple[Layers, Layers]
+
+
+class Pair(NamedTuple):
+    """The path of a stored container, or layer, and of the live one that it maps to."""
+
+    stored: str
+    live: str
+
+
+def containers(name: str) -> Iterator[tuple[str, str, str]]:
+    """Each path above a value, from the top, with the component below it and the rest.
+
+    >>> list(containers("model/a/kernel"))
+    [('model', 'a', '/kernel'), ('model/a', 'kernel', '')]
+    """
+    end = name.find("/")
+    while end != -1:
+        below = name.find("/", end + 1)
+        stop = len(name) if below == -1 else below
+        yield name[:end], name[end + 1 : stop], name[stop:]
+        end = below
+
+
+def names_below(path: str, names: Sequence[str]) -> Iterator[str]:
+    """Those of sorted names that are below a path.
+
+    >>> list(names_below("model/a", ["model/a", "model/a/bias", "model/a/kernel", "model/b"]))
+    ['model/a/bias', 'model/a/kernel']
+    """
+    start = f"{path}/"
+    following = (names[at] for at in range(bisect_left(names, start), len(names)))
+    return takewhile(lambda name: name.startswith(start), following)
+
+
+def descend(name: str, target: str, partner: Callable[[Pair, str], str | None]) -> str | None:
+    """The target of a stored value, its layers replaced by their partners, from the top.
+
+    ``partner`` returns the live path for a layer of a stored container, ``""`` to keep the path,
+    None if it has none: then the value has no target.
+    """
+    for path, layer, rest in containers(name):
+        tail = f"/{layer}{rest}"
+        if target.endswith(tail):
+            live = partner(Pair(path, target.removesuffix(tail)), layer)
+            if live is None:
+                return None
+            target = live + rest if live else target
+    return target
+
+
+class Alignment:
+    """The layers of a stored container beside those of a live one.
+
+    Attributes:
+        stored: the names of the stored layers.
+        by_name: of these, those that are matched by name.
+        layers: the live layers, in Keras's order.
+    """
+
+    def __init__(self, stored: Inventory, live: Inventory, pair: Pair, known: _Known) -> None:
+        self._stored, self._live, self._pair, self._known = stored, live, pair, known
+        self._old = stored.sequences.get(pair.stored, ())
+        self._in_attributes = pair.live in live.members
+        self._by_class = pair.stored in stored.unordered
+        self.layers = live.sequences.get(pair.live) or live.members.get(pair.live, ())
+        self.stored = frozenset(layer.name for layer in self._old)
+        by_place = self._in_attributes and pair.stored in stored.listed
+        self.by_name = frozenset(x.name for x in self._old if x.named and not by_place)
+
+    def path(self, layer: Layer) -> str:
+        """The canonical path of a live layer."""
+        return layer.name if self._in_attributes else f"{self._pair.live}/{layer.name}"
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing distinguishes the two."""
+        return (
+            len(self._old) == len(self.layers)
+            and all(map(_indistinct, self._old, self.layers))
+            and all_in_same_creation_order(self._old, self.layers)
+            and not renumbered("", self._old, self.layers)
+        )
+
+    @cached_property
+    def partners(self) -> dict[str, Layer]:
+        """Stored layer → the live one at its position, or at that in its class."""
+        pairs = ((a, b) for old, new in self._sides for a, b in zip(old, new, strict=False))
+        return {stored.name: live for stored, live in pairs}
+
+    @cached_property
+    def created_alike(self) -> dict[str, str]:
+        """Stored layer → the live one of its class that has the same rank in order of creation."""
+        pairs: dict[str, str] = {}
+        sequence = () if self._in_attributes else self.layers
+        for base in {layer.base for layer in self._old if layer.base}:
+            sides = [[x for x in side if x.base == base] for side in (self._old, sequence)]
+            old, new = (sorted(side, key=lambda layer: layer.number) for side in sides)
+            ranks = (len({layer.number for layer in side}) for side in sides)
+            if len(old) == len(new) and all(count == len(new) for count in ranks):
+                pairs.update((a.name, b.name) for a, b in zip(old, new, strict=True))
+        return pairs
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why the positions alone do not match any of the layers; ``""`` for no reason."""
+        by_attribute = other_names_in_attributes, chosen_elsewhere
+        checks = by_attribute if self._in_attributes else (other_names, exchanged_labels)
+        reasons = (not_the_same_order(*side, *checks) for side in self._sides)
+        return next(filter(None, reasons), "") or self._branches_of_unnamed()
+
+    @cached_property
+    def conflicts(self) -> dict[str, str]:
+        """Live layer → why the stored one of the same name may be another one."""
+        stored_path, live_path = self._pair
+        labels = [
+            side.get(path, ()) for side, path in zip(self._known.labels, self._pair, strict=True)
+        ]
+        if stored_path not in self._stored.sequences:
+            return relabeled(live_path, *labels, attributes=True)
+        if live_path not in self._live.sequences:
+            if not self._by_class:
+                return {}
+            named = relabeled(live_path, *labels, attributes=True)
+            return named_by_attribute(live_path, self._old) | named
+        both = live_path, self._named, self.layers
+        if self._by_class:
+            listed = stored_path in self._stored.listed
+            # Keras's files list the layers of a class in the model's order, TF1's do not
+            by_class = counted(*both, ordered=listed or stored_path == live_path)
+            names = misnamed(self._alike, *both) if listed else renumbered(*both)
+            return by_class | names | self._branches()
+        by_name = misnamed(self._alike, *both) | swapped_traits(self._alike, *both)
+        by_name |= self._branches() | displaced(*both) | relabeled(*both)
+        return by_name | (shifted(*both) if live_path in self._live.lists else {})
+
+    @cached_property
+    def _sides(self) -> list[Side]:
+        """The layers of both, side by side; per class if the file has no order."""
+        new = self.layers
+        if self._in_attributes:
+            # Keras does not list layers again that it has reached by an attribute
+            listed = {layer.name for layer in self._old}
+            others = {"", *self._known.components(self._pair.stored)} - listed
+            new = tuple(x for x in new if _component(x.name, self._pair.live) not in others)
+        if not self._by_class:
+            return [(self._old, new)]
+        classes: dict[str, tuple[list[Layer], list[Layer]]] = {}
+        for index, layers in enumerate((self._old, new)):
+            for layer in layers:
+                classes.setdefault(layer.kind, ([], []))[index].append(layer)
+        return list(classes.values())
+
+    @cached_property
+    def _named(self) -> Layers:
+        """The stored layers, those without names replaced by their partners."""
+        if all(layer.named for layer in self._old) or self.refusal:
+            return self._old
+        return tuple(old if old.named else self.partners[old.name] for old in self._old)
+
+    def _alike(self, old: Layer, new: Layer) -> bool:
+        """Whether a stored layer and a live one have weights of the same shapes."""
+        stored, live = self._known.shapes
+        paths = f"{self._pair.stored}/{old.name}", f"{self._pair.live}/{new.name}"
+        return stored.get(paths[0]) == live.get(paths[1])
+
+    def _branches(self) -> dict[str, str]:
+        old = {layer.name: layer for layer in self._named}
+        kept = [layer for layer in self.layers if layer.name in old]
+        pairs = [(old[new.name], new) for new in kept if old[new.name].base]
+        return self._other_branches(pairs, {layer.name for layer in kept})
+
+    def _branches_of_unnamed(self) -> str:
+        pairs = [
+            (a, b) for old, new in self._sides for a, b in zip(old, new, strict=True) if not a.named
+        ]
+        kept = {layer.name for _, new in self._sides for layer in new}
+        return next(iter(self._other_branches(pairs, kept).values()), "")
+
+    def _other_branches(
+        self, pairs: Sequence[tuple[Layer, Layer]], kept: Collection[str]
+    ) -> dict[str, str]:
+        """Live layer → why neither its position nor its automatic name is enough.
+
+        ``pairs`` has the stored and live layers that would be the same, ``kept`` all live layers
+        that the checkpoint has.
+        """
+        stored_path, live_path = self._pair
+        graph, size = self._live.graphs.get(live_path), self._stored.sizes.get(stored_path, 0)
+        if graph is None or not size:
+            return {}
+        unweighted = size - len(self._old)
+        counts = (count - len(self.layers) for count in graph.sizes)
+        more = min((unweighted - count for count in counts), key=abs)
+        return {
+            name: (
+                f"{name!r} and {other!r} are on different branches of {live_path!r}, which has "
+                "other layers besides than in the checkpoint; Keras lists layers by their distance "
+                "from the outputs, and the checkpoint does not store the connections"
+            )
+            for name, other in changed_places(
+                pairs, graph.calls, kept, more, self._shapes_of
+            ).items()
+        }
+
+    def _shapes_of(self, layer: Layer) -> Hashable:
+        return frozenset(self._known.shapes[1].get(self.path(layer), Counter()).items())
+
+
+class Alignments:
+    """The alignments of all containers of a checkpoint and a model, each made once."""
+
+    def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._stored, self._live = stored, live
+        self._known = _Known(stored, live)
+        self._found: dict[Pair, Alignment] = {}
+
+    def of(self, pair: Pair) -> Alignment:
+        if pair not in self._found:
+            self._found[pair] = Alignment(self._stored, self._live, pair, self._known)
+        return self._found[pair]
+
+    def at_same_position(self, name: str) -> str | None:
+        """The live name at the position of a stored one, whatever the names of its layers.
+
+        In a file that only orders the layers of each class, at the position in the class. None if
+        the model has no such position.
+        """
+        return descend(name, name, self._at_same_position)
+
+    def _at_same_position(self, pair: Pair, layer: str) -> str | None:
+        if pair.stored not in self._stored.sequences or pair.live not in self._live.sequences:
+            return ""
+        if pair.stored in self._stored.unordered - self._stored.listed:
+            return None
+        alignment = self.of(pair)
+        if layer not in alignment.stored:
+            return ""
+        partner = alignment.partners.get(layer)
+        return None if partner is None else alignment.path(partner)
+
+
+class _Known:
+    """What is known of all containers: labels, shapes, and the names below them."""
+
+    def __init__(self, stored: Inventory, live: Inventory) -> None:
+        self._sides = stored, live
+
+    @cached_property
+    def labels(self) -> tuple[Mapping[str, Layers], ...]:
+        """For each side, path → the layers in its attributes, with the names that users gave."""
+        return tuple(_in_attributes(side.labels) for side in self._sides)
+
+    @cached_property
+    def shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
+        """For each side, path of a layer → how many weights of each shape are below it."""
+        return tuple(_shapes_below(side) for side in self._sides)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(self._sides[0].entries)
+
+    def components(self, path: str) -> set[str]:
+        """The components below a stored path."""
+        return {_component(name, path) for name in names_below(path, self._names)}
+
+
+def _indistinct(old: Layer, new: Layer) -> bool:
+    same = (old.name, old.label, old.traits) == (new.name, new.label, new.traits)
+    return same and same_class(old, new)
+
+
+def _component(name: str, path: str) -> str:
+    """The component of a name after a path; ``""`` if the name is not below the path."""
+    return name[len(path) + 1 :].partition("/")[0] if name.startswith(f"{path}/") else ""
+
+
+def _in_attributes(labels: Mapping[str, str]) -> Mapping[str, Layers]:
+    layers: dict[str, list[Layer]] = {}
+    for path in sorted(labels):
+        parent, _, attribute = path.rpartition("/")
+        layers.setdefault(parent, []).append(Layer(attribute, label=labels[path]))
+    return layers
+
+
+def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
+    layers = {
+        f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
+    }
+    shapes: dict[str, Counter[Shape | None]] = {}
+    for name, entry in inventory.entries.items():
+        if entry.role is Role.WEIGHT:
+            for path, component, rest in containers(name):
+                if rest and (layer := f"{path}/{component}") in layers:
+                    shapes.setdefault(layer, Counter())[entry.shape] += 1
+    return shapes

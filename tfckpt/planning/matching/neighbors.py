@@ -1,0 +1,165 @@
+"""Evidence that two layers are not the same: counts, neighbors and the names that users gave.
+
+An automatic name is trusted only if both sides have equally many layers of its class, each between
+the same two neighbors. Layers with names from the user that only one side has are left out of this
+comparison, so that a replaced head does not affect the body. If a file does not store the order of
+layers, only their counts and creation numbers are compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tfckpt.core.names import VARIABLE
+from tfckpt.planning.matching.evidence import in_creation_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfckpt.core.inventory import Layer
+
+
+def displaced(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its name is ambiguous, for the layers of one sequence."""
+    old, new = _reduce(stored, live), _reduce(live, stored)
+    if [layer.name for layer in old] == [layer.name for layer in new]:
+        return {}
+    old_at = {layer.name: index for index, layer in enumerate(old)}
+    new_at = {layer.name: index for index, layer in enumerate(new)}
+    old_count = Counter(layer.base for layer in old)
+    new_count = Counter(layer.base for layer in new)
+    ambiguous = {
+        base
+        for base in old_count | new_count
+        if base and (old_count[base] != new_count[base] or _moved(base, old, new))
+    }
+    return {
+        layer.name: _reason(path, layer, (old, old_at), (new, new_at))
+        for layer in new
+        if layer.name in old_at and {layer.base, old[old_at[layer.name]].base} & ambiguous
+    }
+
+
+def counted(
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], ordered: bool
+) -> dict[str, str]:
+    """Layer → why its name is ambiguous, if the file does not store the order of layers.
+
+    ``ordered``: within each class the stored layers are in the model's order, as Keras lists them,
+    or were named after the live ones, by order of creation.
+    """
+    old, new = (Counter(layer.base for layer in layers) for layers in (stored, live))
+    numbered = {layer.base for layer in stored if layer.number >= 0}
+    reasons = {}
+    for layer in live:
+        base, text = layer.base, f"{layer.name!r} is an automatic name; {path!r} has"
+        if base and old[base] != new[base]:
+            reasons[layer.name] = (
+                f"{text} {new[base]} layers of that class in the model and {old[base]} in the "
+                "checkpoint, which does not store their order"
+            )
+        elif base in numbered and not ordered and not in_creation_order(live, base):
+            reasons[layer.name] = (
+                f"{text} its layers of that class in another order than they were created in, "
+                "and the checkpoint stores only the order of creation"
+            )
+    return reasons
+
+
+def named_by_attribute(path: str, stored: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its automatic name is ambiguous: attributes name the live layers."""
+    return {
+        layer.name: (
+            f"{layer.name!r} is an automatic name ({layer.own_name!r} in the file), but {path!r} "
+            "in the model names its layers by attribute"
+        )
+        for layer in stored
+        if layer.base and layer.own_name != layer.name
+    }
+
+
+def relabeled(
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], *, attributes: bool = False
+) -> dict[str, str]:
+    """Layer → why it is another one at the same index, key or attribute, by the user's names.
+
+    With ``attributes``, and for variables, a label counts only if it is elsewhere on the other
+    side: an attribute is itself a name, and a variable's name says little. A label that several
+    layers have is nowhere: one of them may be a name that Keras generated.
+    """
+    labels = {layer.name: layer.label for layer in stored}
+    stored_names, live_names = _holders(stored), _holders(live)
+    reasons = {}
+    for layer in live:
+        label = labels.get(layer.name, "")
+        renamed = label and layer.label and not attributes and layer.kind != VARIABLE
+        elsewhere = any(x in stored_names and x in live_names for x in (layer.label, label))
+        if label == layer.label or not (renamed or elsewhere):
+            continue
+        where = f"is {path}/{live_names[label]}" if label in live_names else "is not"
+        now = f"which {where} in the model"
+        if label and layer.label:
+            description = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
+        elif layer.label:
+            was = f"{path}/{stored_names[layer.label]} in the checkpoint"
+            description = f"{layer.label!r} in the model, which is {was}"
+        else:
+            description = f"{label!r} in the checkpoint, {now}"
+        kind = VARIABLE if layer.kind == VARIABLE else "layer"
+        reasons[layer.name] = f"{path}/{layer.name} is the {kind} {description}"
+    return reasons
+
+
+def _holders(layers: Sequence[Layer]) -> dict[str, str]:
+    """Label → the only layer that has it."""
+    counts = Counter(layer.label for layer in layers)
+    return {x.label: x.name for x in layers if x.label and counts[x.label] == 1}
+
+
+def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
+    known = {layer.name for layer in others}
+    return [layer for layer in layers if layer.base or layer.name in known]
+
+
+def _moved(base: str, old: Sequence[Layer], new: Sequence[Layer]) -> bool:
+    return _neighborhoods(base, old) != _neighborhoods(base, new)
+
+
+def _neighborhoods(base: str, layers: Sequence[Layer]) -> dict[str, tuple[str, str]]:
+    names = ["", *(layer.name for layer in layers), ""]
+    return {
+        layer.name: (names[index], names[index + 2])
+        for index, layer in enumerate(layers)
+        if layer.base == base
+    }
+
+
+def _reason(
+    path: str,
+    layer: Layer,
+    stored: tuple[Sequence[Layer], Mapping[str, int]],
+    live: tuple[Sequence[Layer], Mapping[str, int]],
+) -> str:
+    (old, old_at), (new, new_at) = stored, live
+    position, stored_position = new_at[layer.name], old_at[layer.name]
+    at = f"at position {position + 1} of {path!r} in the model"
+    text = f"{layer.name!r} is an automatic name, {at}"
+    if position != stored_position:
+        other = repr(old[position].name) if position < len(old) else "nothing"
+        return (
+            f"{text}; in the checkpoint {other} is at position {position + 1}, "
+            f"and {layer.name!r} at position {stored_position + 1}"
+        )
+    return (
+        f"{text} and in the checkpoint, but the layers around it differ: "
+        f"{_around(new, position)} in the model, {_around(old, stored_position)} in the checkpoint"
+    )
+
+
+def _around(layers: Sequence[Layer], position: int) -> str:
+    """The layer with two neighbors on either side, to keep the report line short."""
+    shown = [layer.name for layer in layers[max(0, position - 2) : position + 3]]
+    before = "… " if position > 2 else ""
+    after = " …" if position + 3 < len(layers) else ""
+    return f"[{before}{', '.join(shown)}{after}] ({len(layers)} in all)"
