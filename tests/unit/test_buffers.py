@@ -87,6 +87,17 @@ def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None
 
 
 @pytest.mark.usefixtures("way")
+def test_a_restored_variable_is_not_copied_whenever_it_is_read(tmp_path) -> None:
+    saved = {f"v{n}": tf.Variable(tf.ones((30, 40))) for n in range(9)}
+    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    restored = {name: tf.Variable(tf.zeros_like(variable)) for name, variable in saved.items()}
+    tfckpt.Checkpoint(**restored).read(path)
+    for variable in restored.values():
+        held = [variable.read_value() for _ in range(3)]
+        assert len({buffers.array_of(value).ctypes.data for value in held}) == 1
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("operation", ["_ReadVariablesOp", "NoSuchOperation"])
 def test_old_values_are_put_back_however_they_were_read(tmp_path, monkeypatch, operation) -> None:
     alone, real = [], runtime.read

@@ -97,7 +97,8 @@ def copy_plain(variable: Any, value: Any) -> Any:
     """Copy a value into the memory that a plain variable has; returns the variable's value.
 
     Nothing is allocated unless somebody else holds the old value, which TensorFlow leaves alone
-    (PrepareToUpdateVariable in tensorflow/core/kernels/training_op_helpers.h).
+    (EnsureSparseVariableAccess in tensorflow/core/kernels/training_op_helpers.h). From such an
+    update on, TensorFlow copies a variable whenever it is read, which is turned off again.
 
     Raises:
         tf.errors.InvalidArgumentError: the shapes differ.
@@ -105,6 +106,7 @@ def copy_plain(variable: Any, value: Any) -> Any:
     tf.raw_ops.ResourceStridedSliceAssign(
         ref=variable.handle, value=value, begin=_ALL, end=_ALL, strides=_ONE, **_WHOLE
     )
+    tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
     return read_plain(variable)
 
 
