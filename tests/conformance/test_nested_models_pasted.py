@@ -9,6 +9,7 @@ import random
 import tempfile
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -62,11 +63,15 @@ MORE = [pytest.param(n, marks=pytest.mark.long) for n in range(1000, 5000, 1000)
 def test_no_layer_of_a_nested_model_gets_the_weights_of_another(seed: int, flavour: Any) -> None:
     found = [word for n in range(30 if seed == 0 else 150) if (word := of_one(seed + n, flavour))]
     assert "right" in found
-    assert set(found) == {"right"}, [seed + n for n, word in enumerate(found) if word != "right"]
+    assert "wrong" not in found, [seed + n for n, word in enumerate(found) if word == "wrong"]
 
 
 def of_one(seed: int, flavour: Any) -> str:
-    """What becomes of one pair of models; "" where nothing is suggested."""
+    """What becomes of one pair of models; "" where nothing is suggested.
+
+    "as Keras" where the edited model would write the same file, but for the values: a .weights.h5
+    file of tf_keras has no names or connections, and nobody can tell that it is another model's.
+    """
     draw = random.Random(seed)
     calls = drawn(draw)
     start_anew(draw, flavour)
@@ -85,7 +90,9 @@ def of_one(seed: int, flavour: Any) -> str:
             if error.suggestion is None:
                 return ""
             tfckpt.restore(path, model, policy=error.suggestion)
-    return "right" if all(is_right(new[key], old.get(key), fresh[key]) for key in new) else "wrong"
+        if all(is_right(new[key], old.get(key), fresh[key]) for key in new):
+            return "right"
+        return "as Keras" if is_own(path, model) else "wrong"
 
 
 def start_anew(draw: random.Random, flavour: Any) -> None:
@@ -103,6 +110,26 @@ def write(draw: random.Random, model: Any, path: str) -> str:
         return tfckpt.Checkpoint(model=model).write(path)
     model.save_weights(path + how)
     return path + how
+
+
+def is_own(path: str, model: Any) -> bool:
+    """Whether a model would write the same .weights.h5 file, and Keras reads the same values."""
+    if not path.endswith(".weights.h5"):
+        return False
+    restored = model.get_weights()
+    model.save_weights(own := f"{path}.own.weights.h5")
+    model.load_weights(path)
+    return layout(own) == layout(path) and same(restored, model.get_weights())
+
+
+def layout(path: str) -> dict[str, Any]:
+    """The groups of a file, with what is written about them, and the shapes of its values."""
+    found: dict[str, Any] = {}
+    with h5py.File(path) as file:
+        file.visititems(
+            lambda name, item: found.update({name: (getattr(item, "shape", ()), {**item.attrs})})
+        )
+    return found
 
 
 def is_right(layer: Any, saved: Any, fresh: list[np.ndarray]) -> bool:
