@@ -353,8 +353,9 @@ def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:
 
 def layers_in_part(plan: Plan, waiting: Collection[str]) -> str:
     """Unused weights of layers whose other weights were restored; "" for none."""
-    layers = {_layer(step.source) for step in _weights(plan, ASSIGNED)}
-    left = [step for step in _unused(plan, waiting) if _layer(step.source) in layers]
+    unused = _unused(plan, waiting)
+    layers = {_layer(step.source) for step in _weights(plan, ASSIGNED)} if unused else set()
+    left = [step for step in unused if _layer(step.source) in layers]
     if not left:
         return ""
     adapters = any(is_adapter(step.source) for step in left)

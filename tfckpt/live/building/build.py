@@ -220,7 +220,9 @@ def check_built(live: Live, plan: Plan) -> None:
     Raises:
         NotBuiltError: with the line of code that builds it.
     """
-    left = _left_over(plan)
+    left = _left_over(plan) if live.unbuilt or live.optimizers else []
+    if not left:
+        return
     tree = _NameTree(step.name for step in plan.assignments)
     for path, layer in live.unbuilt.items():
         model = live.models.get(path.partition("/")[0])

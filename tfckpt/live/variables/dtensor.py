@@ -29,8 +29,9 @@ def is_for_dtensor(spec: Any) -> bool:
 
 def refuse_spread(variables: Mapping[str, Any], error: type[TfckptError]) -> None:
     """Raise ``error`` if other processes hold parts of a variable (given by name)."""
+    kind = _variable_type()
     for name, variable in variables.items():
-        if _is_dtensor(variable) and _is_spread(variable.layout.mesh):
+        if isinstance(variable, kind) and _is_spread(variable.layout.mesh):
             raise error(
                 f"{name}: its mesh spans several processes, and each holds only a part of it",
                 hint="nothing was done; relayout it to a mesh of this process, or use "
@@ -38,9 +39,10 @@ def refuse_spread(variables: Mapping[str, Any], error: type[TfckptError]) -> Non
             )
 
 
-def _is_dtensor(variable: Any) -> bool:
+def _variable_type() -> Any:
+    """The class of DTensor variables; no class where TensorFlow has none."""
     dtensor = getattr(tf.experimental, "dtensor", None)  # experimental: it may go
-    return isinstance(variable, getattr(dtensor, "DVariable", ()))
+    return getattr(dtensor, "DVariable", ())
 
 
 def _is_spread(mesh: Any) -> bool:
@@ -69,7 +71,7 @@ def array_of_parts(tensor: Any) -> np.ndarray:
 
 def assignable(variable: Any, value: Any) -> Any:
     """A value in the form that a variable takes: for a DTensor variable, parts on its devices."""
-    if not _is_dtensor(variable) or not isinstance(value, np.ndarray):
+    if not isinstance(variable, _variable_type()) or not isinstance(value, np.ndarray):
         return value
     boxes = _boxes(variable.layout, value.shape)
     parts = [tf.constant(value[box], variable.dtype) for box in boxes]
