@@ -210,6 +210,43 @@ def test_given_names_of_attributes_are_names_whatever_they_look_like(flavour, tm
     ) in said
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        ("left left right right", "right right left left", "bcde"),
+        ("l r r o", "r r l o", "bd"),
+        ("l l r o", "r l l o", "bd"),
+    ],
+)
+def test_names_that_several_layers_were_given_change_places_aloud(
+    flavour, before, after, moved, tmp_path
+):
+    def build(names):
+        class Net(flavour.Model):
+            def __init__(self):
+                super().__init__()
+                for attribute, name in zip("bcde", names.split(), strict=True):
+                    setattr(self, attribute, flavour.layers.Dense(3, name=name))
+
+            def call(self, x):
+                return self.e(self.d(self.c(self.b(x))))
+
+        model = Net()
+        model(CONSTANT)
+        return model
+
+    path = saved(build(before), tmp_path)
+    tfckpt.Checkpoint(model=build(before)).restore(path).assert_consumed()
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.Checkpoint(model=build(after)).restore(path)
+    steps = refused.value.plan.errors
+    assert {step.name.split("/")[1] for step in steps} == set(moved)
+    name, other = after.split()["bcde".index(moved[0])], before.split()["bcde".index(moved[0])]
+    assert f"model/{moved[0]} is the layer {name!r} in the model and {other!r}" in str(
+        refused.value
+    )
+
+
 @pytest.mark.parametrize("made_before", [(0, 2), (2, 0), (5, 2)])
 def test_a_given_name_that_keras_generates_for_another_layer_is_no_change(
     flavour, made_before, tmp_path

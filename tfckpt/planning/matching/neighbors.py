@@ -15,7 +15,7 @@ from tfckpt.core.names import VARIABLE
 from tfckpt.planning.matching.evidence import in_creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tfckpt.core.inventory import Layer
 
@@ -84,25 +84,25 @@ def relabeled(
 ) -> dict[str, str]:
     """Layer → why it is another one at the same index, key or attribute, by the user's names.
 
-    With ``attributes``, and for variables, a label counts only if it is elsewhere on the other
-    side: an attribute is itself a name, and a variable's name says little. A label that several
-    layers have is nowhere: one of them may be a name that Keras generated.
+    With ``attributes``, and for variables, a label counts only if it has moved: an attribute is
+    itself a name, and a variable's name says little. A label that one more layer has, or one fewer,
+    has not moved: Keras may have generated the very name that a user gave to another layer.
     """
     labels = {layer.name: layer.label for layer in stored}
-    stored_names, live_names = _holders(stored), _holders(live)
+    old, new = _holders(stored), _holders(live)
+    both = old.keys() & new.keys()
+    moved = {each for each in both if old[each] - new[each] and new[each] - old[each]}
     reasons = {}
     for layer in live:
         label = labels.get(layer.name, "")
         renamed = label and layer.label and not attributes and layer.kind != VARIABLE
-        elsewhere = any(x in stored_names and x in live_names for x in (layer.label, label))
-        if label == layer.label or not (renamed or elsewhere):
+        if label == layer.label or not (renamed or {label, layer.label} & moved):
             continue
-        where = f"is {path}/{live_names[label]}" if label in live_names else "is not"
-        now = f"which {where} in the model"
+        now = f"which is {_paths(path, new.get(label, ())) or 'not'} in the model"
         if label and layer.label:
             description = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
         elif layer.label:
-            was = f"{path}/{stored_names[layer.label]} in the checkpoint"
+            was = f"{_paths(path, old[layer.label])} in the checkpoint"
             description = f"{layer.label!r} in the model, which is {was}"
         else:
             description = f"{label!r} in the checkpoint, {now}"
@@ -111,10 +111,17 @@ def relabeled(
     return reasons
 
 
-def _holders(layers: Sequence[Layer]) -> dict[str, str]:
-    """Label → the only layer that has it."""
-    counts = Counter(layer.label for layer in layers)
-    return {x.label: x.name for x in layers if x.label and counts[x.label] == 1}
+def _holders(layers: Sequence[Layer]) -> dict[str, set[str]]:
+    """Label → the layers that have it."""
+    holders: dict[str, set[str]] = {}
+    for layer in layers:
+        if layer.label:
+            holders.setdefault(layer.label, set()).add(layer.name)
+    return holders
+
+
+def _paths(path: str, names: Collection[str]) -> str:
+    return " or ".join(f"{path}/{name}" for name in sorted(names))
 
 
 def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:
