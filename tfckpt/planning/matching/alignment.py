@@ -38,9 +38,11 @@ from tfckpt.planning.matching.evidence import (
     swapped_traits,
 )
 from tfckpt.planning.matching.neighbors import (
+    by_attribute,
     counted,
     displaced,
     named_by_attribute,
+    of_attributes,
     relabeled,
 )
 
@@ -169,10 +171,12 @@ class Alignment:
             side.get(path, ()) for side, path in zip(self._known.labels, self._pair, strict=True)
         ]
         if stored_path not in self._stored.sequences:
-            return relabeled(live_path, *labels, attributes=True)
+            known = self._stored.structured and not self._in_attributes
+            named = of_attributes(live_path, self.layers if known else ())
+            return named | relabeled(live_path, *labels, attributes=True)
         if live_path not in self._live.sequences:
             if not self._by_class:
-                return {}
+                return by_attribute(live_path, self._old, self.layers)
             named = relabeled(live_path, *labels, attributes=True)
             return named_by_attribute(live_path, self._old) | named
         both = live_path, self._named, self.layers

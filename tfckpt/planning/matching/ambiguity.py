@@ -55,8 +55,20 @@ class Layers:
             return False
         if stored.entries.keys() != live.entries.keys() and self._moved.exchanged:
             return False
+        if self._by_attribute_on_one_side():
+            return False
         common = (path for path in stored.sequences if live.sequences.get(path))
         return all(self._unnamed.alignments.of(Pair(path, path)).same for path in common)
+
+    def _by_attribute_on_one_side(self) -> bool:
+        """Whether a model's layers are named by attribute on one side, and listed on the other."""
+        stored, live = self._sides
+        if not live.members.keys().isdisjoint(stored.sequences):
+            return True
+        listed = live.sequences.keys() - stored.sequences.keys() if stored.structured else ()
+        return bool(listed) and any(
+            path in listed for name in stored.entries for path, _, _ in containers(name)
+        )
 
     def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and a hint; ``""`` twice for no reason.

@@ -8,10 +8,12 @@ layers, only their counts and creation numbers are compared.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from tfckpt.core.inventory import unnumbered
 from tfckpt.core.names import VARIABLE
+from tfckpt.core.text import listed
 from tfckpt.planning.matching.evidence import in_creation_order
 
 if TYPE_CHECKING:
@@ -76,6 +78,44 @@ def named_by_attribute(path: str, stored: Sequence[Layer]) -> dict[str, str]:
         )
         for layer in stored
         if layer.base and layer.own_name != layer.name
+    }
+
+
+def by_attribute(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its automatic name is ambiguous: in the model it is the name of an attribute.
+
+    It is trusted if the attributes so named hold as many layers of the class, in the same order.
+    """
+    old, new = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for layer in stored:
+        old[layer.base] += [layer.name] * (not layer.traits.given)
+    for layer in live:
+        attribute = layer.name.removeprefix(f"{path}/")
+        if (base := unnumbered(attribute)) in {layer.kind, layer.base}:
+            new[base].append(attribute)
+    return {
+        name: (
+            f"{name!r} is an automatic name in the checkpoint and an attribute in the model; "
+            f"the checkpoint has {listed(old[base])} of that class, the model {listed(attributes)}"
+        )
+        for base, attributes in new.items()
+        if base in old and old[base] != attributes
+        for name in attributes
+    }
+
+
+def of_attributes(path: str, live: Sequence[Layer]) -> dict[str, str]:
+    """Layer → why its automatic name is ambiguous: in the checkpoint it is that of an attribute."""
+    automatic = [layer for layer in live if layer.base and not layer.traits.given]
+    count = Counter(layer.base for layer in automatic)
+    return {
+        layer.name: (
+            f"{layer.name!r} is the name of an attribute in the checkpoint and an automatic name "
+            f"in the model; {path!r} has {count[layer.base]} layers of that class in the model, "
+            "and the checkpoint does not store their order"
+        )
+        for layer in automatic
+        if count[layer.base] > 1
     }
 
 
