@@ -42,6 +42,12 @@ def test_damage_is_survived_or_refused(server, templates, tmp_path, kind) -> Non
     check(server, templates[False], tmp_path, kind, SAMPLE)
 
 
+def test_slots_of_weights_that_a_record_lacks_are_named(server, templates, tmp_path) -> None:
+    cases = [["forged record", number, None] for number in (68, 930)]
+    found = [one for _, one in try_all(server, templates[False], tmp_path, cases)]
+    assert [(one["ended"], one["faults"]) for one in found] == [("partial", [])] * 2
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_damage_is_survived_or_refused(server, templates, tmp_path, kind) -> None:

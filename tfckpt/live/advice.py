@@ -17,7 +17,7 @@ from tfckpt.core.names import MODEL
 from tfckpt.errors import RefusedError, RestoreError
 from tfckpt.live.objects.collect import is_model
 from tfckpt.planning.checks.step import SAVE_COUNTER
-from tfckpt.planning.plan import (
+from tfckpt.planning.left_out import (
     layers_in_part,
     missing,
     slots_by_number,
