@@ -105,11 +105,8 @@ class Comparison:
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
         """The step of a live value and the stored value, or joined values, that map to it."""
         route, stored = routes[0], routes[0].stored
-        if (
-            (len(routes) == 1 and not route.unnamed and self._as_is(stored, live))
-            # the plainest case of what follows
-            and not self._ambiguity(stored, live, explicit=route.explicit)[0]
-        ):
+        plainest = len(routes) == 1 and not route.unnamed and self._as_is(stored, live)
+        if plainest and not self._ambiguity(stored, live, explicit=route.explicit)[0]:
             status = Status.RENAMED if route.rule and stored.name != live.name else Status.LOADED
             return Step(status, live.name, stored.name, live, stored, Severity.OK, _how(route))
         parts = tuple(other.stored for other in routes[1:])

@@ -1,7 +1,7 @@
 """Which layer of a stored container is which one of the live container.
 
-A container is a functional or sequential model, or a list or dict of layers. Its two sides are
-aligned once, whatever format the file has. What identifies a stored layer is
+A container is a model, or a list or dict of layers. Its two sides are aligned once, whatever format
+the file has. What identifies a stored layer is
 
 - its name, if the file has it;
 - its position in the container, if the file only numbers the layers;

@@ -1,4 +1,4 @@
-"""Evidence that two layers are not the same, besides their names and neighbors.
+"""Evidence that two layers are not the same: what their names, order, settings and inputs say.
 
 An automatic name or an index in a list is no more than a position. So indices are trusted only if
 both lists have equally many layers of the same classes. Automatic names are trusted only if the
@@ -55,7 +55,7 @@ def not_the_same_order(stored: Sequence[Layer], live: Sequence[Layer], *checks: 
     if why := next(filter(None, (check(stored, live) for check in checks)), ""):
         return why
     if not all_in_same_creation_order(stored, live):
-        return "its layers were created in another order in the model"
+        return "layers of one class were created in another order in the model"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Evidence that two layers are not the same: counts, neighbors and the names that users gave.
+"""Evidence that two layers are not the same: counts, neighbors, labels and attributes.
 
 An automatic name is trusted only if both sides have equally many layers of its class, each between
 the same two neighbors. Layers with names from the user that only one side has are left out of this

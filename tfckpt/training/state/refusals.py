@@ -55,9 +55,10 @@ def other_steps(position: Position, steps: int | None, of_a_call: int, model: An
 
 def other_initial_epoch(position: Position, epoch: int) -> RestoreError:
     """The error if ``initial_epoch`` is in the middle of the saved training."""
+    after = f", after epoch {position.finished}" if position.finished else ", in epoch 1"
     return RestoreError(
         f"`initial_epoch` changed from {position.initial_epoch} to {epoch}, but the checkpoint was "
-        f"saved in the middle of the training, after epoch {position.finished}",
+        f"saved in the middle of the training{after}",
         hint="leave it as it was: the callback goes to the right epoch by itself",
     )
 
