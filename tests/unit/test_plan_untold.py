@@ -4,11 +4,12 @@ Layers of the checkpoint are written ``#0`` where the file does not tell their n
 where it is automatic, and ``head`` where it was chosen. Each has one kernel, but for the stacks.
 """
 
+import dataclasses
 import re
 
 import pytest
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import Entry, Inventory, Layer, Ordered, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
 
@@ -184,3 +185,30 @@ def test_selection_is_by_the_live_name():
     plan = make_plan(Policy(include=("model/backbone/**",)), stored, live)
     assert plan.ok
     assert set(pairs(plan)) == {"model/backbone/d1/kernel"}
+
+
+def test_of_two_layers_that_are_as_near_the_first_is_named_first():
+    plan = make_plan(Policy(), model(["#0", "mid", "#2"]), model(["a", "b", "mid", "c"]))
+    assert (
+        "'b', at position 2 of 'model' in the model, may be 'layer_with_weights-0' or "
+        "'layer_with_weights-2', but there are 4 layers"
+    ) in only(plan, "model/b/kernel").reason
+
+
+def test_which_layers_might_agree_says_nothing_of_those_that_have_a_partner():
+    """`b` is `#1`: that it is not `#0` refuses no slot that the file does not have."""
+    layers = [Layer(f"layer_with_weights-{index}", named=False) for index in range(2)]
+    names = [f"model/{each.name}/vars/0" for each in layers]
+    stored = Inventory(
+        "here",
+        {n: Entry(n, Role.WEIGHT, "float32", s) for n, s in zip(names, ((5,), (3,)), strict=True)},
+        {"model": tuple(layers)},
+        own_orders={name.removesuffix("/vars/0"): (Ordered(name),) for name in names},
+    )
+    live = model(["a", "b"], shapes=[("a", (4,)), ("b", (3,))], slots=True)
+    orders = {f"model/{each}": (Ordered(f"model/{each}/kernel"),) for each in "ab"}
+    plan = make_plan(Policy(), stored, dataclasses.replace(live, own_orders=orders))
+    assert pairs(plan) == {"model/b/kernel": "model/layer_with_weights-1/vars/0"}
+    assert only(plan, "model/a/kernel").status == "SUSPECT"
+    assert only(plan, f"{MOMENTUM}/a/kernel").status == "SUSPECT"
+    assert only(plan, f"{MOMENTUM}/b/kernel").status == "MISSING"

@@ -10,18 +10,22 @@ that is half restored must not go unnoticed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.matching.alignment import Alignments, Pair, descend, names_below
+from tfckpt.planning.matching.alignment import Alignments, Pair, containers, descend, names_below
 from tfckpt.planning.matching.evidence import which_hint
 from tfckpt.planning.matching.values_by_index import Orders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory, Shape
+    from tfckpt.planning.matching.alignment import Alignment
+
+    _Value = tuple[str | None, Shape | None, str]  # name, if it is certain, shape and dtype
 
 # plain TensorFlow leaves them out, or only a stateful layer has them
 _UNSTORED = frozenset({Role.SEED, Role.METRIC, Role.VOCABULARY, Role.STATE})
@@ -34,6 +38,38 @@ class _Crossing(NamedTuple):
     sequences: Pair
     layer: str
     pair: Pair
+
+
+class _Failure:
+    """A stored and a live container, of which some live layers have no partner.
+
+    Attributes:
+        unnamed: position and name of each stored layer that has no known name.
+        paths: of the live layers; None for a layer that is matched by name.
+        reasons: path of a live layer, ``""`` for all → why it has no partner.
+    """
+
+    def __init__(self, pair: Pair, alignment: Alignment, unknown: Mapping[str, int]) -> None:
+        self.pair = pair
+        by_name = alignment.by_name
+        named = {f"{pair.live}/{name}" for name in by_name}
+        paths = map(alignment.path, alignment.layers)
+        self.unnamed = sorted((at, name) for name, at in unknown.items() if name not in by_name)
+        self.paths = [None if path in named else path for path in paths]
+        self.reasons: dict[str, str] = {}
+
+    def describe(self, index: int, why: str) -> str:
+        """What a live layer without a partner may be in the checkpoint, nearest first."""
+        (stored, live), layer = self.pair, self.paths[index] or ""
+        at = bisect_left(self.unnamed, (index, ""))
+        near = self.unnamed[max(0, at - _SHOWN) : at + _SHOWN]
+        near = sorted(near, key=lambda each: abs(each[0] - index))[:_SHOWN]
+        more = " …" * (len(self.unnamed) > _SHOWN)
+        return (
+            f"the checkpoint does not store the names of all layers of {stored!r}: "
+            f"{layer.removeprefix(f'{live}/')!r}, at position {index + 1} of {live!r} in the "
+            f"model, may be {' or '.join(repr(name) for _, name in near)}{more}, but {why}"
+        )
 
 
 class Unnamed:
@@ -61,8 +97,10 @@ class Unnamed:
         self.silent = not self._unknown and not stored.by_position
         self.alignments = Alignments(stored, live)
         self._agreements: dict[Pair, bool] = {}
-        # sequences → path of a live layer, `""` for all → why it has no partner
-        self._failed: dict[Pair, dict[str, str]] = {}
+        self._failed: dict[Pair, _Failure] = {}
+        # path of a live layer → the failures of its containers, with its position there
+        self._failed_at: dict[str, list[tuple[Pair, int]]] = {}
+        self._alike: dict[Pair, Pair | None] = {}
         self._partners: dict[str, set[str]] = {}
 
     @cached_property
@@ -75,13 +113,17 @@ class Unnamed:
         The target itself and ``""`` without such a layer on its path; None if one has no partner,
         or if the value has no position in it.
         """
-        resolved, crossed = self._translate(name, target) if self._unknown else (target, [])
+        if not self._unknown:
+            return self.orders.resolve(name, target), ""
+        resolved, crossed, refused = self._translate(name, target)
+        if refused is not None:
+            self._fail(refused, "", self.alignments.of(refused).refusal)
+        resolved = None if resolved is None else self.orders.resolve(name, resolved)
         for step in crossed:
             if not self._agree(step.pair):
                 why = f"{step.layer!r} in the checkpoint has other names, shapes or dtypes"
                 self._fail(step.sequences, step.pair.live, why)
                 return None, ""
-        resolved = None if resolved is None else self.orders.resolve(name, resolved)
         if resolved is None or not crossed:
             return resolved, ""
         for step in crossed:
@@ -98,63 +140,96 @@ class Unnamed:
 
         Considers the stored values resolved so far; ``""`` twice for no reason.
         """
-        for pair in sorted(self._failed, key=lambda pair: (pair.live, pair.stored)):
-            alignment = self.alignments.of(pair)
-            paths = [alignment.path(each) for each in alignment.layers]
-            layer = next((path for path in paths if live.startswith(path + "/")), "")
-            why = self._failed[pair].get("") or self._failed[pair].get(layer)
-            if not layer or not why or layer in self._partners.get(pair.live, ()):
+        failures = (at for path, *_ in containers(live) for at in self._failed_at.get(path, ()))
+        for pair, index in sorted(failures, key=lambda at: (at[0].live, at[0].stored, at[1])):
+            failure = self._failed[pair]
+            layer = failure.paths[index] or ""
+            why = failure.reasons.get("") or failure.reasons.get(layer)
+            if not why or layer in self._partners.get(pair.live, ()):
                 continue
-            stored_path, live_path = pair
-            layer_name, by_name = layer.removeprefix(f"{live_path}/"), alignment.by_name
-            if layer_name in by_name:
-                continue
-            named_paths = {f"{live_path}/{each}" for each in by_name}
-            index = paths.index(layer)
-            unknown = sorted(
-                self._unknown[stored_path].keys() - by_name,
-                key=lambda each: abs(self._unknown[stored_path][each] - index),
-            )
-            shown = " or ".join(map(repr, unknown[:_SHOWN])) + " …" * (len(unknown) > _SHOWN)
-            reason = (
-                f"the checkpoint does not store the names of all layers of {stored_path!r}: "
-                f"{layer_name!r}, at position {index + 1} of {live_path!r} in the model, may "
-                f"be {shown}, but {why}"
-            )
-            alike = [Pair(f"{stored_path}/{each}", path) for each in unknown for path in paths]
-            alike = [pair for pair in alike if pair.live == layer or pair.live not in named_paths]
-            alike = [pair for pair in alike if self._agree(pair)]
-            if len(alike) != 1 or alike[0].live != layer:
-                return reason, which_hint()
-            rule = f'{{checkpoint: "{alike[0].stored}/**", model: "{layer}/**"}}'
-            return reason, f"if they are the same layer: rename: [{rule}]"
+            if pair not in self._alike:
+                self._alike[pair] = self._only_alike(failure)
+            hint, alike = which_hint(), self._alike[pair]
+            if alike is not None and alike.live == layer:
+                rule = f'{{checkpoint: "{alike.stored}/**", model: "{layer}/**"}}'
+                hint = f"if they are the same layer: rename: [{rule}]"
+            return failure.describe(index, why), hint
         return "", ""
 
     def _fail(self, sequences: Pair, layer: str, why: str) -> None:
         """Record that a layer of a live sequence, or any (``""``), has no stored partner."""
-        self._failed.setdefault(sequences, {}).setdefault(layer, why)
+        if sequences not in self._failed:
+            alignment, unknown = self.alignments.of(sequences), self._unknown[sequences.stored]
+            self._failed[sequences] = failure = _Failure(sequences, alignment, unknown)
+            for index, path in enumerate(failure.paths):
+                if path is not None:
+                    self._failed_at.setdefault(path, []).append((sequences, index))
+        self._failed[sequences].reasons.setdefault(layer, why)
 
-    def _translate(self, name: str, target: str) -> tuple[str | None, list[_Crossing]]:
-        """The name by position alone, and the unnamed layers on its path with their partners."""
+    def _translate(self, name: str, target: str) -> tuple[str | None, list[_Crossing], Pair | None]:
+        """The name by position alone, the unnamed layers on its path, and what refuses them."""
         crossed: list[_Crossing] = []
+        refused: Pair | None = None
 
         def partner(pair: Pair, layer: str) -> str | None:
+            nonlocal refused
             if layer not in self._unknown.get(pair.stored, ()):
                 return ""
             alignment = self.alignments.of(pair)
             if layer in alignment.by_name or not alignment.layers:
                 return ""
-            if why := alignment.refusal:
-                self._fail(pair, "", why)
+            if alignment.refusal:
+                refused = pair
                 return None
             path = alignment.path(alignment.partners[layer])
             crossed.append(_Crossing(pair, layer, Pair(f"{pair.stored}/{layer}", path)))
             return path
 
-        return descend(name, target, partner), crossed
+        return descend(name, target, partner), crossed, refused
+
+    def _only_alike(self, failure: _Failure) -> Pair | None:
+        """The unnamed stored layer and the live one that agree, if no other two do."""
+        stored_paths = {f"{failure.pair.stored}/{name}" for _, name in failure.unnamed}
+        having: dict[_Value, set[str]] = {}
+        for path in stored_paths:
+            for entry in _below(path, self._names[0], self._stored):
+                having.setdefault(self._certain(entry, path), set()).add(path)
+        pairs = (
+            Pair(stored, live)
+            for live in failure.paths
+            if live is not None
+            for stored in self._with_rarest(live, having, stored_paths)
+        )
+        alike = filter(self._agree, pairs)
+        first, second = next(alike, None), next(alike, None)
+        return first if second is None else None
+
+    def _with_rarest(
+        self, live: str, having: Mapping[_Value, set[str]], every: set[str]
+    ) -> Collection[str]:
+        """Those stored layers that have the rarest value of a live one: no other can agree."""
+        values = [
+            (entry.name[len(live) :], entry.shape, entry.dtype)
+            for entry in _below(live, self._names[1], self._live)
+            if entry.name not in self._live.varying
+        ]
+        holders = (having.get(v, set()) | having.get((None, *v[1:]), set()) for v in values)
+        return min(holders, key=len, default=every)
+
+    def _certain(self, entry: Entry, layer: str) -> _Value:
+        """A stored value; its name below the layer only if no position decides it."""
+        by_position = self.orders.concern(entry.name) or any(
+            component in self._unknown.get(path, ())
+            for path, component, _ in containers(entry.name)
+            if len(path) >= len(layer)
+        )
+        return None if by_position else entry.name[len(layer) :], entry.shape, entry.dtype
 
     def _agree(self, pair: Pair) -> bool:
-        """Whether a stored and a live layer have the same values, by name, shape and dtype."""
+        """Whether a stored and a live layer have the same values, by name, shape and dtype.
+
+        Also asked of layers that are not partners, so it records no failure.
+        """
         if pair not in self._agreements:
             stored_names, live_names = self._names
             stored = {
@@ -179,7 +254,7 @@ class Unnamed:
 
     def _resolved(self, name: str, target: str) -> str | None:
         translated = self._translate(name, target)[0]
-        return None if translated is None else self.orders.resolve(name, translated)
+        return None if translated is None else self.orders.match(name, translated).target
 
 
 def _below(path: str, names: Sequence[str], inventory: Inventory) -> Iterator[Entry]:

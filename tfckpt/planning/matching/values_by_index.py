@@ -43,6 +43,14 @@ class _LayerMatch(NamedTuple):
     reason: str = ""
 
 
+class _ValueMatch(NamedTuple):
+    """Where a stored value goes, None if the orders do not match, and between which layers."""
+
+    target: str | None
+    layers: tuple[str, str] | None = None
+    refusal: str = ""
+
+
 class Orders:
     """Resolves stored values that are identified by index."""
 
@@ -56,7 +64,7 @@ class Orders:
             for value in order
         }
         self._verdicts: dict[tuple[_StoredIndex, str], _LayerMatch] = {}
-        self._failed: dict[str, tuple[str, str]] = {}
+        self._failed: dict[str, str] = {}  # live layer → why it is refused
         self._layers: dict[str, tuple[str, str]] = {}
 
     def resolve(self, name: str, target: str) -> str | None:
@@ -64,18 +72,28 @@ class Orders:
 
         The target itself if no order concerns it, None if the orders do not match.
         """
+        found = self.match(name, target)
+        if found.layers is not None:
+            self._layers[name] = found.layers
+            if found.refusal:
+                self._failed[found.layers[1]] = found.refusal
+        return found.target
+
+    def match(self, name: str, target: str) -> _ValueMatch:
+        """What :meth:`resolve` would find, for a target that may not be the value's."""
         if (position := self._positions.get(name)) is None:
-            return target
+            return _ValueMatch(target)
         tail = name[len(position.layer) :]
         if not target.endswith(tail):  # a rule names the value itself
-            return target
-        live_path = self._resolve(target.removesuffix(tail))
-        self._layers[name] = position.layer, live_path
-        verdict = self._verdict(position, live_path)
-        if verdict.reason:
-            self._failed[live_path] = position.layer, verdict.reason
-            return None
-        return verdict.names.get(name, target)
+            return _ValueMatch(target)
+        layers = position.layer, self._resolve(target.removesuffix(tail))
+        verdict = self._verdict(position, layers[1])
+        live = None if verdict.reason else verdict.names.get(name, target)
+        return _ValueMatch(live, layers, verdict.reason)
+
+    def concern(self, name: str) -> bool:
+        """Whether a stored value is identified by its index."""
+        return name in self._positions
 
     def layers(self, stored: str) -> tuple[str, str] | None:
         """The stored and the live layer between which a value was resolved."""
@@ -85,8 +103,7 @@ class Orders:
         """Why a live value without a match may be in the checkpoint, and a hint."""
         end = live.rfind("/")
         while end > 0:
-            if (failed := self._failed.get(live[:end])) is not None:
-                _, reason = failed
+            if (reason := self._failed.get(live[:end])) is not None:
                 if live[:end] in self._live.optimizers:
                     ordered = live[:end] in self._live.own_orders
                     return reason, _OPTIMIZER_HINT if ordered else _FROZEN_HINT
@@ -97,7 +114,7 @@ class Orders:
     def why(self, stored: str) -> str:
         """Why a stored value could not be resolved."""
         layers = self._layers.get(stored)
-        return self._failed[layers[1]][1] if layers and layers[1] in self._failed else ""
+        return self._failed.get(layers[1], "") if layers else ""
 
     def _resolve(self, layer: str) -> str:
         """A live layer's canonical path."""
