@@ -137,6 +137,11 @@ class Alignment:
         )
 
     @cached_property
+    def kinds(self) -> dict[str, str]:
+        """Live layer → its class."""
+        return {layer.name: layer.kind for layer in self.layers}
+
+    @cached_property
     def partners(self) -> dict[str, Layer]:
         """Stored layer → the live one at its position, or at that in its class."""
         pairs = ((a, b) for old, new in self._sides for a, b in zip(old, new, strict=False))

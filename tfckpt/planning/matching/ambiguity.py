@@ -99,8 +99,7 @@ class Layers:
             layers = f"{pair.stored}/{layer}", f"{pair.live}/{layer}"
             reason = alignment.conflicts.get(layer) or self._moved.conflict(*layers)
             if reason and not (pair.stored == pair.live and self._renames.keep(layers[0])):
-                kinds = {each.name: each.kind for each in alignment.layers}
-                return reason, which_hint(kinds.get(layer, ""))
+                return reason, which_hint(alignment.kinds.get(layer, ""))
         return "", ""
 
 
