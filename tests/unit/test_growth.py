@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Traits
 from tfckpt.planning import make_plan, render_text
 from tfckpt.planning.diff import ValueChecksum, diff
 from tfckpt.policy import Policy
@@ -18,7 +18,7 @@ from tfckpt.stored.commits import record, record_file
 from tfckpt.stored.open import open_bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 FEW, MANY = 2_000, 8_000
@@ -71,6 +71,48 @@ def shifted(values: int) -> Inventory:
     return Inventory("here", entries, {"model": layers}, optimizers=found.optimizers)
 
 
+class Layers(tuple[Layer, ...]):
+    """Layers of which each is a call when they are looked through."""
+
+    def __iter__(self) -> Iterator[Layer]:
+        yield from super().__iter__()
+
+
+def kernels(layers: Iterable[Layer], word: str = "kernel", sizes: int = MANY) -> Inventory:
+    """A stack of layers with one value each, of so many different sizes."""
+    stack = Layers(layers)
+    names = {f"model/{layer.name}/{word}": at % sizes for at, layer in enumerate(stack)}
+    entries = {n: Entry(n, Role.WEIGHT, "float32", (size,)) for n, size in names.items()}
+    return Inventory("here", entries, {"model": stack})
+
+
+def unnamed(values: int) -> Inventory:
+    return kernels(Layer(f"layer_with_weights-{i}", named=False) for i in range(values))
+
+
+def variables(values: int) -> Inventory:
+    """A list of variables."""
+    names = [f"model/{index}" for index in range(values)]
+    entries = {name: Entry(name, Role.WEIGHT, "float32", (2,)) for name in names}
+    layers = Layers(Layer(str(index), kind="variable") for index in range(values))
+    return Inventory("here", entries, {"model": layers}, lists=frozenset({"model"}))
+
+
+def chained(values: int, first: int) -> Inventory:
+    """Layers of a class of which each has the settings that the next one had."""
+    settings = [Traits(settings=f"units {index + first}") for index in range(values)]
+    named = ((f"dense_{at}", at, traits) for at, traits in enumerate(settings))
+    layers = (Layer(n, "dense", kind="dense", number=at, traits=t) for n, at, t in named)
+    return kernels(layers, sizes=1)
+
+
+def classes(values: int, head: str) -> Inventory:
+    """Layers of as many classes, and one of any class."""
+    names = (f"class{index}" for index in range(values))
+    layers = [Layer(name, name, kind=name, number=0) for name in names]
+    return kernels([*layers, Layer(head)], sizes=1)
+
+
 RENAME = {"checkpoint": "net/**", "model": "model/**"}
 PLANS = {
     "the same": (Policy(), inventory, inventory),
@@ -79,6 +121,19 @@ PLANS = {
     "by position": (Policy(match=("structure",)), lambda n: inventory(n, layer="a"), inventory),
     "another model": (Policy(), lambda n: inventory(n, layer="a"), inventory),
     "suspect": (Policy(), shifted, numbered),
+    "no names, one more": (
+        Policy(),
+        unnamed,
+        lambda n: kernels(Layer(f"l{i}") for i in range(n + 1)),
+    ),
+    "no names, others in them": (
+        Policy(),
+        unnamed,
+        lambda n: kernels((Layer(f"l{i}") for i in range(n + 1)), "w"),
+    ),
+    "a longer list": (Policy(), variables, lambda n: variables(n + 1)),
+    "a chain of settings": (Policy(), lambda n: chained(n, 0), lambda n: chained(n, 1)),
+    "many classes": (Policy(), lambda n: classes(n, "old"), lambda n: classes(n, "new")),
     "nothing here": (Policy(), inventory, lambda n: Inventory("here", {})),
 }
 

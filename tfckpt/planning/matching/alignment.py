@@ -28,6 +28,7 @@ from tfckpt.planning.matching.evidence import (
     changed_places,
     chosen_elsewhere,
     exchanged_labels,
+    grouped,
     misnamed,
     not_the_same_order,
     other_names,
@@ -151,9 +152,9 @@ class Alignment:
     def created_alike(self) -> dict[str, str]:
         """Stored layer → the live one of its class that has the same rank in order of creation."""
         pairs: dict[str, str] = {}
-        sequence = () if self._in_attributes else self.layers
-        for base in {layer.base for layer in self._old if layer.base}:
-            sides = [[x for x in side if x.base == base] for side in (self._old, sequence)]
+        before, now = grouped(self._old), grouped(() if self._in_attributes else self.layers)
+        for base in (before.keys() & now.keys()) - {""}:
+            sides = before[base], now[base]
             old, new = (sorted(side, key=lambda layer: layer.number) for side in sides)
             ranks = (len({layer.number for layer in side}) for side in sides)
             if len(old) == len(new) and all(count == len(new) for count in ranks):

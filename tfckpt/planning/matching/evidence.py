@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfckpt.core.names import VARIABLE
 from tfckpt.core.topology import interchangeable, keras_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Layer
     from tfckpt.core.topology import NamedCall
@@ -109,11 +110,11 @@ def exchanged_labels(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
 
 def chosen_elsewhere(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
     """Which name only looks automatic, and is that of another layer in the checkpoint."""
-    names = [layer.own_name for layer in stored]
+    names = {layer.own_name for layer in stored}
     for index, (old, new) in enumerate(zip(stored, live, strict=True)):
         name, chosen = new.own_name, old.traits.given or new.traits.given
-        if chosen and name != names[index] and name in names:
-            return _of_their_class(index, name, names[index])
+        if chosen and name != old.own_name and name in names:
+            return _of_their_class(index, name, old.own_name)
     return ""
 
 
@@ -129,13 +130,24 @@ def same_class(one: Layer, other: Layer) -> bool:
 
 def all_in_same_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
     """Whether the layers of each class were created in the same order, if known."""
-    return all(same_creation_order(kind, stored, live) for kind in {x.base or x.kind for x in live})
+    return not _in_other_creation_order(stored, live)
 
 
-def same_creation_order(kind: str, stored: Sequence[Layer], live: Sequence[Layer]) -> bool:
-    """Whether the layers of a class were created in the same order, if known."""
-    old, new = (creation_order(kind, side) for side in (stored, live))
-    return not old or not new or len(old) != len(new) or old == new
+def _in_other_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -> set[str]:
+    """The classes whose layers were created in another order, as far as it is known."""
+    before, now = (grouped(side, lambda layer: layer.base or layer.kind) for side in (stored, live))
+    orders = {kind: (_ranks(before[kind]), _ranks(now[kind])) for kind in before.keys() & now}
+    return {k for k, (old, new) in orders.items() if old and len(old) == len(new) and old != new}
+
+
+def grouped(
+    layers: Iterable[Layer], key: Callable[[Layer], str] = lambda layer: layer.base
+) -> Mapping[str, list[Layer]]:
+    """Base of the automatic names, or another key → the layers that have it."""
+    groups: dict[str, list[Layer]] = {}
+    for layer in layers:
+        groups.setdefault(key(layer), []).append(layer)
+    return groups
 
 
 def creation_order(kind: str, layers: Sequence[Layer]) -> list[int]:
@@ -144,8 +156,11 @@ def creation_order(kind: str, layers: Sequence[Layer]) -> list[int]:
     Layers with names of their own have no number, and say nothing about the others. Equal ranks are
     no order of Keras's: one of the names only looks automatic.
     """
-    of_class = (layer for layer in layers if kind == (layer.base or layer.kind))
-    numbers = [layer.number for layer in of_class if layer.number != -1]
+    return _ranks([layer for layer in layers if kind == (layer.base or layer.kind)])
+
+
+def _ranks(layers: Sequence[Layer]) -> list[int]:
+    numbers = [layer.number for layer in layers if layer.number != -1]
     rank = {number: at for at, number in enumerate(sorted(set(numbers)))}
     return [rank[number] for number in numbers]
 
@@ -156,54 +171,47 @@ def in_creation_order(layers: Sequence[Layer], base: str) -> bool:
     return numbers == sorted(numbers)
 
 
-def possibly_renamed(
-    base: str,
-    stored: Sequence[Layer],
-    live: Sequence[Layer],
-    alike: Alike,
-) -> list[Layer]:
+class _ByClass:
+    """The layers of one side, grouped once for the comparison of each class."""
+
+    def __init__(self, layers: Sequence[Layer], others: Sequence[Layer]) -> None:
+        known = {layer.name for layer in others}
+        self.by_base = grouped(layers)
+        self.named = [x for x in layers if not x.base and x.name not in known]
+        self._at = {layer.name: index for index, layer in enumerate(layers)}
+
+    def pattern(self, base: str, named: Sequence[Layer]) -> list[str]:
+        """The automatic names of a class in order, with ``""`` for some named layers."""
+        layers = sorted((*self.by_base[base], *named), key=lambda layer: self._at[layer.name])
+        return [layer.name if layer.base else "" for layer in layers]
+
+
+def _possibly_renamed(base: str, stored: _ByClass, live: _ByClass, alike: Alike) -> list[Layer]:
     """The named layers of one side that may have automatic names, from ``base``, on the other.
 
     None where both sides have them at the same positions: a head that was replaced.
     """
-    old, new = ([layer for layer in side if layer.base == base] for side in (stored, live))
-    common = {layer.name for layer in stored} & {layer.name for layer in live}
-    only_stored = [
-        a for a in _named(stored, common) if any(same_class(a, b) and alike(a, b) for b in new)
-    ]
-    only_live = [
-        b for b in _named(live, common) if any(same_class(a, b) and alike(a, b) for a in old)
-    ]
-    if _pattern(base, stored, only_stored) == _pattern(base, live, only_live):
+    old, new = stored.by_base[base], live.by_base[base]
+    only_stored = [a for a in stored.named if any(same_class(a, b) and alike(a, b) for b in new)]
+    only_live = [b for b in live.named if any(same_class(a, b) and alike(a, b) for a in old)]
+    if stored.pattern(base, only_stored) == live.pattern(base, only_live):
         return []
     return [*only_stored, *only_live]
 
 
-def _chosen_since(base: str, stored: Sequence[Layer], live: Sequence[Layer], alike: Alike) -> str:
+def _chosen_since(old: Sequence[Layer], new: Sequence[Layer], alike: Alike) -> str:
     """A name that looks automatic, but was chosen, and that the other side does not have.
 
     It matters only if another layer of the class could have been that layer.
     """
-    old, new = ([layer for layer in side if layer.base == base] for side in (stored, live))
     names = {x.own_name for x in old} ^ {x.own_name for x in new}
+    in_model = set(new)
     for layer in (*new, *old):
         if layer.traits.given and layer.own_name in names:
-            pairs = ((a, layer) for a in old) if layer in new else ((layer, b) for b in new)
+            pairs = ((a, layer) for a in old) if layer in in_model else ((layer, b) for b in new)
             if sum(alike(a, b) for a, b in pairs) > 1:
                 return layer.own_name
     return ""
-
-
-def _named(layers: Sequence[Layer], common: set[str]) -> list[Layer]:
-    return [layer for layer in layers if not layer.base and layer.name not in common]
-
-
-def _pattern(base: str, layers: Sequence[Layer], named: Sequence[Layer]) -> list[str]:
-    return [
-        "" if layer in named else layer.name
-        for layer in layers
-        if layer.base == base or layer in named
-    ]
 
 
 def misnamed(
@@ -214,21 +222,22 @@ def misnamed(
     The layers of its class were created in another order, or one may have got a name since.
     """
     reasons = renumbered(path, stored, live)
-    for base in {layer.base for layer in live} & {layer.base for layer in stored} - {""}:
-        if not same_creation_order(base, stored, live):
+    reordered = _in_other_creation_order(stored, live)
+    before, now = _ByClass(stored, live), _ByClass(live, stored)
+    for base in now.by_base.keys() & before.by_base.keys() - {""}:
+        if base in reordered:
             why = f"the layers of that class in {path!r} were created in another order in the model"
-        elif others := possibly_renamed(base, stored, live, alike):
+        elif others := _possibly_renamed(base, before, now, alike):
             shown = " or ".join(repr(layer.name) for layer in others)
             why = (
                 f"{shown}, which has no counterpart, may be a layer of its class under another name"
             )
-        elif name := _chosen_since(base, stored, live, alike):
+        elif name := _chosen_since(before.by_base[base], now.by_base[base], alike):
             why = f"the name {name!r} of one of its class was chosen, and only one side has it"
         else:
             continue
-        text = "is an automatic name, and"
-        of_class = {each.name: f"{each.name!r} {text} {why}" for each in live if each.base == base}
-        reasons = of_class | reasons
+        for layer in now.by_base[base]:
+            reasons.setdefault(layer.name, f"{layer.name!r} is an automatic name, and {why}")
     return reasons
 
 
@@ -236,6 +245,7 @@ def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dic
     """Layer → why its name is ambiguous: it, or one of its class, only looks automatic."""
     reasons: dict[str, str] = {}
     old = {layer.own_name: layer for layer in stored if layer.base and layer.number >= 0}
+    classes = grouped(live)
     for layer in live:
         other = old.get(layer.own_name) if layer.base and layer.number >= 0 else None
         chosen = other is not None and (layer.traits.given or other.traits.given)
@@ -245,7 +255,7 @@ def renumbered(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dic
             f"the layer named {layer.own_name!r} is {path}/{layer.name} in the model and "
             f"{path}/{other.name} in the checkpoint, by its position among the layers of its class"
         )
-        reasons |= {each.name: why for each in live if each.base == layer.base}
+        reasons |= {each.name: why for each in classes[layer.base]}
     return _two_names(path, stored, live) | reasons
 
 
@@ -280,7 +290,7 @@ def swapped_traits(
     found = {
         "fed": _taken_over("fed", pairs, alike),
         "feeds": _taken_over("feeds", pairs, alike),
-        "settings": _swaps("settings", pairs, alike),
+        "settings": _swapped_settings(pairs, alike),
     }
     return {
         name: f"{path}/{name} in the model {text.format(other=f'{path}/{other}')}"
@@ -309,24 +319,37 @@ def _class_and(trait: str, layer: Layer) -> tuple[str, str]:
     return layer.base or layer.kind, getattr(layer.traits, trait)
 
 
-def _swaps(trait: str, pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
-    """Layer → the one whose trait it has now, for layers that have swapped a trait."""
-    trait_of = partial(_class_and, trait)
-    remaining = [
-        (old, new) for old, new in pairs if trait_of(new)[1] and trait_of(old) != trait_of(new)
-    ]
-    while remaining:
-        had = {trait_of(old): old for old, _ in remaining}
-        have = {trait_of(new) for _, new in remaining}
-        in_cycle = [
-            (old, new)
-            for old, new in remaining
-            if trait_of(old) in have and trait_of(new) in had and alike(had[trait_of(new)], new)
-        ]
-        if len(in_cycle) == len(remaining):
-            return {new.name: had[trait_of(new)].name for _, new in remaining}
-        remaining = in_cycle
-    return {}
+def _swapped_settings(pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dict[str, str]:
+    """Layer → the one whose settings it has now, for layers that have swapped theirs.
+
+    A pair that takes no part in a swap leaves, and then those that depended on it.
+    """
+    settings = partial(_class_and, "settings")
+    remaining = {
+        at: (old, new)
+        for at, (old, new) in enumerate(pairs)
+        if settings(new)[1] and settings(old) != settings(new)
+    }
+    had: dict[Hashable, dict[int, Layer]] = defaultdict(dict)
+    have: dict[Hashable, dict[int, Layer]] = defaultdict(dict)
+    for at, (old, new) in remaining.items():
+        had[settings(old)][at], have[settings(new)][at] = old, new
+
+    def other(new: Layer) -> Layer | None:
+        return next(reversed(had[settings(new)].values()), None)
+
+    def stays(old: Layer, new: Layer) -> bool:
+        before = other(new) if have[settings(old)] else None
+        return before is not None and alike(before, new)
+
+    unsure: Iterable[int] = remaining
+    while leaving := {at: remaining[at] for at in unsure if not stays(*remaining[at])}:
+        for at, (old, new) in leaving.items():
+            del remaining[at], had[settings(old)][at], have[settings(new)][at]
+        lost = {settings(old) for old, _ in leaving.values()}
+        unused = {each for _, new in leaving.values() if not have[each := settings(new)]}
+        unsure = {*chain(*(have[each] for each in lost), *(had[each] for each in unused))}
+    return {new.name: before.name for _, new in remaining.values() if (before := other(new))}
 
 
 def changed_places(
