@@ -119,7 +119,7 @@ def test_any_record_round_trips_exactly(
     more: Any,
     complete: bool,
 ) -> None:
-    prefix = str(tmp_path_factory.getbasetemp() / "ckpt-1")
+    prefix = str(tmp_path_factory.mktemp("record") / "ckpt-1")
     Path(f"{prefix}.index").write_bytes(INDEX)
     inventory = Inventory(
         prefix,
