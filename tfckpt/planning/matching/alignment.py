@@ -39,11 +39,11 @@ from tfckpt.planning.matching.evidence import (
     swapped_traits,
 )
 from tfckpt.planning.matching.neighbors import (
-    by_attribute,
+    attributes_in_checkpoint,
+    attributes_in_model,
     counted,
     displaced,
     named_by_attribute,
-    of_attributes,
     relabeled,
 )
 
@@ -178,11 +178,11 @@ class Alignment:
         ]
         if stored_path not in self._stored.sequences:
             known = self._stored.structured and not self._in_attributes
-            named = of_attributes(live_path, self.layers if known else ())
+            named = attributes_in_checkpoint(live_path, self.layers if known else ())
             return named | relabeled(live_path, *labels, attributes=True)
         if live_path not in self._live.sequences:
             if not self._by_class:
-                return by_attribute(live_path, self._old, self.layers)
+                return attributes_in_model(live_path, self._old, self.layers)
             named = relabeled(live_path, *labels, attributes=True)
             return named_by_attribute(live_path, self._old) | named
         both = live_path, self._named, self.layers

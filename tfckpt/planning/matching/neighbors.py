@@ -81,14 +81,16 @@ def named_by_attribute(path: str, stored: Sequence[Layer]) -> dict[str, str]:
     }
 
 
-def by_attribute(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
+def attributes_in_model(
+    path: str, stored: Sequence[Layer], live: Sequence[Layer]
+) -> dict[str, str]:
     """Layer → why its automatic name is ambiguous: in the model it is the name of an attribute.
 
     It is trusted if the attributes so named hold as many layers of the class, in the same order.
     """
     old, new = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for layer in stored:
-        old[layer.base] += [layer.name] * (not layer.traits.given)
+        old[layer.base].append(layer.name)
     for layer in live:
         attribute = layer.name.removeprefix(f"{path}/")
         if (base := unnumbered(attribute)) in {layer.kind, layer.base}:
@@ -104,18 +106,17 @@ def by_attribute(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> d
     }
 
 
-def of_attributes(path: str, live: Sequence[Layer]) -> dict[str, str]:
+def attributes_in_checkpoint(path: str, live: Sequence[Layer]) -> dict[str, str]:
     """Layer → why its automatic name is ambiguous: in the checkpoint it is that of an attribute."""
-    automatic = [layer for layer in live if layer.base and not layer.traits.given]
-    count = Counter(layer.base for layer in automatic)
+    count = Counter(layer.base for layer in live)
     return {
         layer.name: (
             f"{layer.name!r} is the name of an attribute in the checkpoint and an automatic name "
             f"in the model; {path!r} has {count[layer.base]} layers of that class in the model, "
             "and the checkpoint does not store their order"
         )
-        for layer in automatic
-        if count[layer.base] > 1
+        for layer in live
+        if layer.base and count[layer.base] > 1
     }
 
 
