@@ -16,6 +16,7 @@ import dataclasses
 import os
 import shutil
 import stat
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class Power:
         self._directories: set[int] = set()
         self._pending: list[Change] = []
         self._originals: list[tuple[Any, str, Any]] = []
+        self._lock = threading.Lock()  # several threads may write, and wait for the disk
         self._now = self._scan()
         self._durable = dict(self._now)
         for inode in set(self._now.values()) - self._directories:
@@ -85,11 +87,13 @@ class Power:
         def call(*arguments: Any, **keywords: Any) -> Any:
             about = "" if owner is os else Path(arguments[1]).name
             place = f"{owner.__name__}.{name} {about}"
-            self._cut(f"before {place}")
+            with self._lock:
+                self._cut(f"before {place}")
             result = original(*arguments, **keywords)
-            if owner is os:
-                self._made_durable(os.fstat(arguments[0]))
-            self._cut(f"after {place}")
+            with self._lock:
+                if owner is os:
+                    self._made_durable(os.fstat(arguments[0]))
+                self._cut(f"after {place}")
             return result
 
         setattr(owner, name, call)

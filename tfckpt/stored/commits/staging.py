@@ -136,8 +136,7 @@ class Staging:
         files.fsync_dir(self._parent)
         for name in names:
             self._move(name)
-        if self.shard_counts:  # the data must be on disk before the old index is replaced
-            files.fsync_dir(self._parent)
+        files.fsync_dir(self._parent)  # no loss of power leaves the index without its data
         self._move(index)
         files.fsync_dir(self._parent)
         self._move(record)
