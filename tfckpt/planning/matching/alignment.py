@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Inventory, Shape
 
-    Layers = Sequence[Layer]
-    Side = tuple[Layers, Layers]
+    Side = tuple[Sequence[Layer], Sequence[Layer]]
 
 
 class Pair(NamedTuple):
@@ -214,7 +213,7 @@ class Alignment:
         return list(classes.values())
 
     @cached_property
-    def _named(self) -> Layers:
+    def _named(self) -> Sequence[Layer]:
         """The stored layers, those without names replaced by their partners."""
         if all(layer.named for layer in self._old) or self.refusal:
             return self._old
@@ -309,7 +308,7 @@ class _Known:
         self._sides = stored, live
 
     @cached_property
-    def labels(self) -> tuple[Mapping[str, Layers], ...]:
+    def labels(self) -> tuple[Mapping[str, Sequence[Layer]], ...]:
         """For each side, path → the layers in its attributes, with the names that users gave."""
         return tuple(_in_attributes(side.labels) for side in self._sides)
 
@@ -337,7 +336,7 @@ def _component(name: str, path: str) -> str:
     return name[len(path) + 1 :].partition("/")[0] if name.startswith(f"{path}/") else ""
 
 
-def _in_attributes(labels: Mapping[str, str]) -> Mapping[str, Layers]:
+def _in_attributes(labels: Mapping[str, str]) -> Mapping[str, Sequence[Layer]]:
     layers: dict[str, list[Layer]] = {}
     for path in sorted(labels):
         parent, _, attribute = path.rpartition("/")
