@@ -247,6 +247,36 @@ def test_names_that_several_layers_were_given_change_places_aloud(
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("proj proj", "proj -"), ("proj proj -", "proj - -"), ("proj proj", "- proj")],
+)
+def test_a_list_with_a_name_less_may_have_lost_another_layer(flavour, before, after, tmp_path):
+    """The first one was taken out, and an unnamed one added."""
+
+    def build(names):
+        class Net(flavour.Model):
+            def __init__(self):
+                super().__init__()
+                given = [None if name == "-" else name for name in names.split()]
+                self.blocks = [flavour.layers.Dense(3, name=name) for name in given]
+
+            def call(self, x):
+                for block in self.blocks:
+                    x = block(x)
+                return x
+
+        model = Net()
+        model(CONSTANT)
+        return model
+
+    path = saved(build(before), tmp_path)
+    tfckpt.Checkpoint(model=build(before)).restore(path).assert_consumed()
+    assert "is the layer 'proj' in the checkpoint, which is model/blocks/" in suspect(
+        path, build(after)
+    )
+
+
 @pytest.mark.parametrize("made_before", [(0, 2), (2, 0), (5, 2)])
 def test_a_given_name_that_keras_generates_for_another_layer_is_no_change(
     flavour, made_before, tmp_path
@@ -495,76 +525,3 @@ def test_layers_that_tell_little_of_themselves_are_saved_and_restored(flavour, t
         return
     with pytest.raises(tfckpt.NotBuiltError, match=r"call the .* once on a batch"):
         tfckpt.Checkpoint(model=unbuilt).restore(path)
-
-
-def dense_layers(keras, kind, *order):
-    """A model of `Dense` layers: functional, or with these attributes, called in this order."""
-    keras.backend.clear_session()
-    if kind == "functional":
-        inputs = keras.Input((3,))
-        layers = [keras.layers.Dense(3) for _ in order]
-        outputs = inputs
-        for layer in layers:
-            outputs = layer(outputs)
-        return keras.Model(inputs, outputs), layers
-
-    class Net(keras.Model):
-        def __init__(self):
-            super().__init__()
-            for attribute in order:
-                setattr(self, attribute, keras.layers.Dense(3))
-
-        def call(self, x):
-            for attribute in order:
-                x = getattr(self, attribute)(x)
-            return x
-
-    model = Net()
-    model(CONSTANT)
-    return model, [getattr(model, attribute) for attribute in order]
-
-
-@LIBRARIES
-@pytest.mark.parametrize("order", [("dense", "dense_1"), ("dense_1", "dense"), ("dense",)])
-@pytest.mark.parametrize("sides", [("functional", "subclass"), ("subclass", "functional")])
-def test_an_attribute_with_an_automatic_name_is_right_or_refused(
-    flavour, order, sides, library, tmp_path
-):
-    """`dense` is Keras's name for the first layer of its class, and anybody's for an attribute."""
-    old, old_layers = dense_layers(flavour, sides[0], *order)
-    path = saved(old, tmp_path, library)
-    for more in ((), ("more",)):
-        new, new_layers = dense_layers(flavour, sides[1], *order, *more)
-        try:
-            tfckpt.Checkpoint(model=new).restore(path).assert_nontrivial_match()
-        except tfckpt.RefusedError:
-            continue
-        for one, other in zip(old_layers, new_layers, strict=False):
-            np.testing.assert_equal(other.get_weights(), one.get_weights())
-
-
-def test_attributes_in_the_order_of_a_functional_model_are_its_layers(flavour, tmp_path):
-    old, old_layers = dense_layers(flavour, "functional", "dense", "dense_1")
-    path = saved(old, tmp_path)
-    new, new_layers = dense_layers(flavour, "subclass", "dense", "dense_1")
-    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
-    for one, other in zip(old_layers, new_layers, strict=True):
-        np.testing.assert_equal(other.get_weights(), one.get_weights())
-    other, _ = dense_layers(flavour, "subclass", "dense_1", "dense")
-    assert "the checkpoint has dense, dense_1 of that class, the model dense_1, dense" in suspect(
-        path, other
-    )
-
-
-def test_attributes_go_to_automatic_names_by_a_rule(flavour, tmp_path):
-    """Nothing else tells which of the two is which."""
-    old, old_layers = dense_layers(flavour, "subclass", "dense_1", "dense")
-    path = saved(old, tmp_path)
-    new, new_layers = dense_layers(flavour, "functional", "dense", "dense_1")
-    said = suspect(path, new)
-    assert "'dense' is the name of an attribute in the checkpoint and an automatic name" in said
-    pairs = [("model/dense_1/**", "model/dense/**"), ("model/dense/**", "model/dense_1/**")]
-    rules = [{"checkpoint": checkpoint, "model": model} for checkpoint, model in pairs]
-    tfckpt.restore(path, new, policy={"rename": rules})
-    for one, other in zip(old_layers, new_layers, strict=True):
-        np.testing.assert_equal(other.get_weights(), one.get_weights())

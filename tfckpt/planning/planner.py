@@ -95,7 +95,7 @@ class _Planning:
         self._exclude = Rules(policy, "exclude")
         self._drop = Rules(policy, "exclude_checkpoint")
         self._renames = Renames(policy)
-        self._unnamed = Unnamed(stored, live)
+        self._unnamed = Unnamed(stored, live, self._renames)
         self._router = Router(policy, self._renames, stored, live, self._unnamed)
         adaptations = None
         if policy.adapt:

@@ -137,18 +137,22 @@ class _Paths:
     def sequences(self, old: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
         new_sequences = {}
         for path, layers in old.items():
-            heads, renamed = set(), []
+            heads, placed = set(), []
             for layer in layers:
                 if f"{path}/{layer.name}" not in self._new_paths:  # left out
-                    renamed.append(layer)
+                    placed.append(("", layer))
                     continue
                 head, _, name = self.of(f"{path}/{layer.name}").rpartition("/")
                 heads.add(head)
                 same = name == layer.name
-                renamed.append(layer if same else dataclasses.replace(layer, name=name, base=""))
+                renamed = layer if same else dataclasses.replace(layer, name=name, base="")
+                placed.append((head, renamed))
             if not heads:  # its values have names of other paths, or are left out
                 heads = {path if path not in self._before else self.of(path)}
-            names = {layer.name for layer in renamed}
-            if len(heads) == 1 and len(names) == len(renamed) and "" not in heads | names:
-                new_sequences[heads.pop()] = tuple(renamed)
+            elif path in heads and "" not in heads:  # those that did not move are still in order
+                heads = {path}
+            kept = tuple(layer for head, layer in placed if not head or head in heads)
+            names = {layer.name for layer in kept}
+            if len(heads) == 1 and len(names) == len(kept) and "" not in heads | names:
+                new_sequences[heads.pop()] = kept
         return new_sequences

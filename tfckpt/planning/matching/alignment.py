@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory, Shape
+    from tfckpt.planning.matching.rules import Renames
 
     Side = tuple[Sequence[Layer], Sequence[Layer]]
 
@@ -119,8 +120,8 @@ class Alignment:
         self._by_class = pair.stored in stored.unordered
         self.layers = live.sequences.get(pair.live) or live.members.get(pair.live, ())
         self.stored = frozenset(layer.name for layer in self._old)
-        by_place = self._in_attributes and pair.stored in stored.listed
-        self.by_name = frozenset(x.name for x in self._old if x.named and not by_place)
+        self._by_place = self._in_attributes and pair.stored in stored.listed
+        self.by_name = frozenset(x.name for x in self._old if x.named and not self._by_place)
 
     def path(self, layer: Layer) -> str:
         """The canonical path of a live layer."""
@@ -176,12 +177,12 @@ class Alignment:
             side.get(path, ()) for side, path in zip(self._known.labels, self._pair, strict=True)
         ]
         if stored_path not in self._stored.sequences:
-            known = self._stored.structured and not self._in_attributes
-            named = attributes_in_checkpoint(live_path, self.layers if known else ())
-            return named | relabeled(live_path, *labels, attributes=True)
+            named = relabeled(live_path, *labels, attributes=True)
+            known = self._stored.structured and live_path in self._live.sequences
+            return (self._attributes_in_checkpoint() if known else {}) | named
         if live_path not in self._live.sequences:
             if not self._by_class:
-                return attributes_in_model(live_path, self._old, self.layers)
+                return {} if self._by_place else self._attributes_in_model()
             named = relabeled(live_path, *labels, attributes=True)
             return named_by_attribute(live_path, self._old) | named
         both = live_path, self._named, self.layers
@@ -194,6 +195,23 @@ class Alignment:
         by_name = misnamed(self._alike, *both) | swapped_traits(self._alike, *both)
         by_name |= self._branches() | displaced(*both) | relabeled(*both)
         return by_name | (shifted(*both) if live_path in self._live.lists else {})
+
+    def _attributes_in_model(self) -> dict[str, str]:
+        stored_path, live_path = self._pair
+        stored, live = self._known.mapped
+        old = [layer for layer in self._old if f"{stored_path}/{layer.name}" not in stored]
+        names = sorted(self._known.components(live_path, live=True))
+        layers = self.layers or [Layer(f"{live_path}/{name}") for name in names]
+        new = [layer for layer in layers if layer.name not in live]
+        return attributes_in_model(live_path, old, new, ordered=self._in_attributes)
+
+    def _attributes_in_checkpoint(self) -> dict[str, str]:
+        stored_path, live_path = self._pair
+        stored, live = self._known.mapped
+        names = self._known.components(stored_path)
+        old = [name for name in names if f"{stored_path}/{name}" not in stored]
+        new = [layer for layer in self.layers if f"{live_path}/{layer.name}" not in live]
+        return attributes_in_checkpoint(live_path, old, new)
 
     @cached_property
     def _sides(self) -> list[Side]:
@@ -271,9 +289,9 @@ class Alignment:
 class Alignments:
     """The alignments of all containers of a checkpoint and a model, each made once."""
 
-    def __init__(self, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, stored: Inventory, live: Inventory, renames: Renames | None = None) -> None:
         self._stored, self._live = stored, live
-        self._known = _Known(stored, live)
+        self._known = _Known(stored, live, renames)
         self._found: dict[Pair, Alignment] = {}
 
     def of(self, pair: Pair) -> Alignment:
@@ -302,10 +320,11 @@ class Alignments:
 
 
 class _Known:
-    """What is known of all containers: labels, shapes, and the names below them."""
+    """What is known of all containers: labels, shapes, the names below them, and the rules."""
 
-    def __init__(self, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, stored: Inventory, live: Inventory, renames: Renames | None) -> None:
         self._sides = stored, live
+        self._renames = renames
 
     @cached_property
     def labels(self) -> tuple[Mapping[str, Sequence[Layer]], ...]:
@@ -318,12 +337,18 @@ class _Known:
         return tuple(_shapes_below(side) for side in self._sides)
 
     @cached_property
-    def _names(self) -> list[str]:
-        return sorted(self._sides[0].entries)
+    def mapped(self) -> tuple[Collection[str], Collection[str]]:
+        """For each side, the paths of the layers that rules map to other ones."""
+        return ((), ()) if self._renames is None else self._renames.layers(self._names[0])
 
-    def components(self, path: str) -> set[str]:
-        """The components below a stored path."""
-        return {_component(name, path) for name in names_below(path, self._names)}
+    @cached_property
+    def _names(self) -> tuple[list[str], list[str]]:
+        stored, live = (sorted(side.entries) for side in self._sides)
+        return stored, live
+
+    def components(self, path: str, *, live: bool = False) -> set[str]:
+        """The components below a path of the checkpoint, or of the model."""
+        return {_component(name, path) for name in names_below(path, self._names[live])}
 
 
 def _indistinct(old: Layer, new: Layer) -> bool:

@@ -63,12 +63,13 @@ class Layers:
     def _by_attribute_on_one_side(self) -> bool:
         """Whether a model's layers are named by attribute on one side, and listed on the other."""
         stored, live = self._sides
-        if not live.members.keys().isdisjoint(stored.sequences):
-            return True
-        listed = live.sequences.keys() - stored.sequences.keys() if stored.structured else ()
-        return bool(listed) and any(
-            path in listed for name in stored.entries for path, _, _ in containers(name)
-        )
+        sides = [(stored, live), (live, stored)] if stored.structured else [(stored, live)]
+        for one, other in sides:
+            listed = one.sequences.keys() - other.sequences.keys()
+            below = (path for name in other.entries for path, _, _ in containers(name))
+            if listed and not listed.isdisjoint(below):
+                return True
+        return False
 
     def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and a hint; ``""`` twice for no reason.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory, Shape
     from tfckpt.planning.matching.alignment import Alignment
+    from tfckpt.planning.matching.rules import Renames
 
     _Value = tuple[str | None, Shape | None, str]  # name, if it is certain, shape and dtype
 
@@ -80,7 +81,7 @@ class Unnamed:
         alignments: of the containers of both sides.
     """
 
-    def __init__(self, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, stored: Inventory, live: Inventory, renames: Renames) -> None:
         self._stored = stored
         self._live = live
         unnamed = {
@@ -95,7 +96,7 @@ class Unnamed:
         self._unknown = {path: layers for path, layers in unnamed.items() if layers}
         self._names = (sorted(stored.entries), sorted(live.entries)) if self._unknown else ([], [])
         self.silent = not self._unknown and not stored.by_position
-        self.alignments = Alignments(stored, live)
+        self.alignments = Alignments(stored, live, renames)
         self._agreements: dict[Pair, bool] = {}
         self._failed: dict[Pair, _Failure] = {}
         # path of a live layer → the failures of its containers, with its position there

@@ -8,16 +8,16 @@ layers, only their counts and creation numbers are compared.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import unnumbered
 from tfckpt.core.names import VARIABLE
 from tfckpt.core.text import listed
-from tfckpt.planning.matching.evidence import in_creation_order
+from tfckpt.planning.matching.evidence import chosen_elsewhere, grouped, in_creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Layer
 
@@ -82,42 +82,70 @@ def named_by_attribute(path: str, stored: Sequence[Layer]) -> dict[str, str]:
 
 
 def attributes_in_model(
-    path: str, stored: Sequence[Layer], live: Sequence[Layer]
+    path: str, stored: Sequence[Layer], live: Sequence[Layer], *, ordered: bool
 ) -> dict[str, str]:
     """Layer → why its automatic name is ambiguous: in the model it is the name of an attribute.
 
-    It is trusted if the attributes so named hold as many layers of the class, in the same order.
+    The attributes say which layer is which if there is only one of the class on both sides, if the
+    user gave the stored layers these very names, or if they were assigned, and their layers
+    created, in the order of the stored layers. ``ordered``: ``live`` is in the order of assignment.
     """
-    old, new = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for layer in stored:
-        old[layer.base].append(layer.name)
-    for layer in live:
-        attribute = layer.name.removeprefix(f"{path}/")
-        if (base := unnumbered(attribute)) in {layer.kind, layer.base}:
-            new[base].append(attribute)
-    return {
-        name: (
-            f"{name!r} is an automatic name in the checkpoint and an attribute in the model; "
-            f"the checkpoint has {listed(old[base])} of that class, the model {listed(attributes)}"
+    old = grouped(stored)
+    new = grouped(live, lambda layer: unnumbered(layer.name.removeprefix(f"{path}/")))
+    reasons: dict[str, str] = {}
+    for base in (old.keys() & new.keys()) - {""}:
+        names = [layer.name for layer in old[base]]
+        at = {layer.name.removeprefix(f"{path}/"): layer for layer in new[base]}
+        attributes, partners = list(at), [at[name] for name in names if name in at]
+        in_order = ordered and _as_created(old[base]) and _as_created(new[base])
+        known = len(names) == 1 or (in_order and names == attributes) or _called_so(old[base])
+        same = len(names) == len(at) == len(partners)
+        if known and same and not chosen_elsewhere(old[base], partners):
+            continue
+        why = (
+            f"the checkpoint has {listed(names)}, the model the attributes {listed(attributes)}"
+            if names != attributes
+            else f"{listed(names)} were created in another order than they stand in"
+            if ordered
+            else f"{path!r} is not a Keras model, so that the order of its layers is unknown"
         )
-        for base, attributes in new.items()
-        if base in old and old[base] != attributes
-        for name in attributes
-    }
+        reasons |= {
+            name: f"{name!r} is an automatic name in the checkpoint, but an attribute of {path!r} "
+            f"in the model; {why}"
+            for name in attributes
+        }
+    return reasons
 
 
-def attributes_in_checkpoint(path: str, live: Sequence[Layer]) -> dict[str, str]:
-    """Layer → why its automatic name is ambiguous: in the checkpoint it is that of an attribute."""
-    count = Counter(layer.base for layer in live)
+def attributes_in_checkpoint(
+    path: str, stored: Iterable[str], live: Sequence[Layer]
+) -> dict[str, str]:
+    """Layer → why its automatic name is ambiguous: in the checkpoint it is that of an attribute.
+
+    ``stored`` has the attributes. No checkpoint has their order, so that they say which layer is
+    which only if there is one of the class on both sides, or if the user gave these very names.
+    """
+    old = Counter(map(unnumbered, stored))
     return {
         layer.name: (
             f"{layer.name!r} is the name of an attribute in the checkpoint and an automatic name "
-            f"in the model; {path!r} has {count[layer.base]} layers of that class in the model, "
-            "and the checkpoint does not store their order"
+            f"in the model; {path!r} has {len(layers)} such names in the model and {old[base]} in "
+            "the checkpoint, which does not store their order"
         )
-        for layer in live
-        if layer.base and count[layer.base] > 1
+        for base, layers in grouped(live).items()
+        if base and not len(layers) == old[base] == 1 and not _called_so(layers)
+        for layer in layers
     }
+
+
+def _as_created(layers: Sequence[Layer]) -> bool:
+    numbers = [layer.number for layer in layers if layer.number >= 0]
+    return numbers == sorted(numbers)
+
+
+def _called_so(layers: Sequence[Layer]) -> bool:
+    """Whether the user gave each layer the name that only looks automatic."""
+    return all(layer.traits.given and layer.own_name == layer.name for layer in layers)
 
 
 def relabeled(
@@ -125,28 +153,31 @@ def relabeled(
 ) -> dict[str, str]:
     """Layer → why it is another one at the same index, key or attribute, by the user's names.
 
-    With ``attributes``, and for variables, a label counts only if it has moved: an attribute is
-    itself a name, and a variable's name says little. A label that one more layer has, or one fewer,
-    has not moved: Keras may have generated the very name that a user gave to another layer.
+    With ``attributes``, and for variables, a label counts only if the other side has it: an
+    attribute is itself a name, and a variable's name says little. With ``attributes`` a label that
+    one more layer has, or one fewer, has not moved: Keras may have generated the very name that a
+    user gave to another layer.
     """
     labels = {layer.name: layer.label for layer in stored}
     old, new = _holders(stored), _holders(live)
     both = old.keys() & new.keys()
+    before, now = _paths(path, old, both), _paths(path, new, both)
     moved = {each for each in both if old[each] - new[each] and new[each] - old[each]}
+    telling = moved if attributes else both
     reasons = {}
     for layer in live:
         label = labels.get(layer.name, "")
         renamed = label and layer.label and not attributes and layer.kind != VARIABLE
-        if label == layer.label or not (renamed or {label, layer.label} & moved):
+        if label == layer.label or not (renamed or {label, layer.label} & telling):
             continue
-        now = f"which is {_paths(path, new.get(label, ())) or 'not'} in the model"
+        there = f"which is {now.get(label, 'not')} in the model"
         if label and layer.label:
-            description = f"{layer.label!r} in the model and {label!r} in the checkpoint, {now}"
+            description = f"{layer.label!r} in the model and {label!r} in the checkpoint, {there}"
         elif layer.label:
-            was = f"{_paths(path, old[layer.label])} in the checkpoint"
+            was = f"{before[layer.label]} in the checkpoint"
             description = f"{layer.label!r} in the model, which is {was}"
         else:
-            description = f"{label!r} in the checkpoint, {now}"
+            description = f"{label!r} in the checkpoint, {there}"
         kind = VARIABLE if layer.kind == VARIABLE else "layer"
         reasons[layer.name] = f"{path}/{layer.name} is the {kind} {description}"
     return reasons
@@ -161,8 +192,13 @@ def _holders(layers: Sequence[Layer]) -> dict[str, set[str]]:
     return holders
 
 
-def _paths(path: str, names: Collection[str]) -> str:
-    return " or ".join(f"{path}/{name}" for name in sorted(names))
+def _paths(
+    path: str, holders: Mapping[str, Iterable[str]], labels: Iterable[str]
+) -> dict[str, str]:
+    """Label → the paths of the layers that have it."""
+    return {
+        label: listed([f"{path}/{name}" for name in sorted(holders[label])]) for label in labels
+    }
 
 
 def _reduce(layers: Sequence[Layer], others: Sequence[Layer]) -> list[Layer]:

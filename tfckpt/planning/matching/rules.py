@@ -23,7 +23,7 @@ from tfckpt.core.selectors import REGEX, Selector, any_match, compile_rename, su
 from tfckpt.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from tfckpt.core.inventory import Inventory
     from tfckpt.policy import Policy
@@ -302,6 +302,26 @@ class Renames:
                 rule.used = True
                 moves.append(Moved(targets, rule.words, rule.adapt, rule.part))
         return tuple(moves)
+
+    def layers(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+        """The layers that rules map to other ones, by their stored and their live paths.
+
+        >>> from tfckpt.policy import Policy
+        >>> rule = {"checkpoint": "model/a/**", "model": "model/b/**"}
+        >>> Renames(Policy(rename=[rule])).layers(["model/a/kernel", "model/c/kernel"])
+        ({'model/a'}, {'model/b'})
+        """
+        stored: set[str] = set()
+        live: set[str] = set()
+        for name in filter(self._may_match, names):
+            for target in (each for rule in self._rules for each in rule.apply(name)):
+                old, new = name, target
+                while old != new and old.rpartition("/")[2] == new.rpartition("/")[2]:
+                    old, new = old.rpartition("/")[0], new.rpartition("/")[0]
+                if old != new:
+                    stored.add(old)
+                    live.add(new)
+        return stored, live
 
     @cached_property
     def _may_match(self) -> Callable[[str], object]:
