@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +148,19 @@ def test_a_plan_and_its_report(case: str) -> None:
         return lambda: render_text(make_plan(policy, stored, live))
 
     assert_linear(task, FEW if case in {"the same", "excluded", "renamed"} else FEW // 4)
+
+
+def test_a_reason_does_not_name_all_layers_of_a_name() -> None:
+    def exchanged(values: int, *names: str) -> Inventory:
+        labels = [name for name in names for _ in range(values // 2)]
+        found = kernels(Layer(str(at), label=label) for at, label in enumerate(labels))
+        return dataclasses.replace(found, lists=frozenset({"model"}))
+
+    for size in (FEW, MANY):
+        stored, live = exchanged(size, "left", "right"), exchanged(size, "right", "left")
+        plan = make_plan(Policy(), stored, live)
+        assert len(plan.errors) == size
+        assert all(len(step.reason) < 1000 for step in plan.errors)
 
 
 def test_what_is_left_over_is_looked_at_once() -> None:

@@ -339,7 +339,7 @@ class _Known:
     @cached_property
     def mapped(self) -> tuple[Collection[str], Collection[str]]:
         """For each side, the paths of the layers that rules map to other ones."""
-        return ((), ()) if self._renames is None else self._renames.layers(self._names[0])
+        return self._renames.layers(self._names[0]) if self._renames else ((), ())
 
     @cached_property
     def _names(self) -> tuple[list[str], list[str]]:

@@ -91,30 +91,42 @@ def attributes_in_model(
     created, in the order of the stored layers. ``ordered``: ``live`` is in the order of assignment.
     """
     old = grouped(stored)
-    new = grouped(live, lambda layer: unnumbered(layer.name.removeprefix(f"{path}/")))
-    reasons: dict[str, str] = {}
+    chosen = {layer.name for layer in old.get("", ())}
+    attributes = ((layer.name.removeprefix(f"{path}/"), layer) for layer in live)
+    new: dict[str, dict[str, Layer]] = {}
+    for attribute, layer in attributes:
+        if attribute not in chosen:
+            new.setdefault(unnumbered(attribute), {})[attribute] = layer
+    reasons = {}
     for base in (old.keys() & new.keys()) - {""}:
-        names = [layer.name for layer in old[base]]
-        at = {layer.name.removeprefix(f"{path}/"): layer for layer in new[base]}
-        attributes, partners = list(at), [at[name] for name in names if name in at]
-        in_order = ordered and _as_created(old[base]) and _as_created(new[base])
-        known = len(names) == 1 or (in_order and names == attributes) or _called_so(old[base])
-        same = len(names) == len(at) == len(partners)
-        if known and same and not chosen_elsewhere(old[base], partners):
-            continue
-        why = (
-            f"the checkpoint has {listed(names)}, the model the attributes {listed(attributes)}"
-            if names != attributes
-            else f"{listed(names)} were created in another order than they stand in"
-            if ordered
-            else f"{path!r} is not a Keras model, so that the order of its layers is unknown"
-        )
-        reasons |= {
-            name: f"{name!r} is an automatic name in the checkpoint, but an attribute of {path!r} "
-            f"in the model; {why}"
-            for name in attributes
-        }
+        if why := _unlike_attributes(path, old[base], new[base], ordered=ordered):
+            for layer in old[base]:
+                reasons[layer.name] = (
+                    f"{layer.name!r} is an automatic name in the checkpoint, but an attribute of "
+                    f"{path!r} in the model; {why}"
+                )
     return reasons
+
+
+def _unlike_attributes(
+    path: str, stored: Sequence[Layer], attributes: Mapping[str, Layer], *, ordered: bool
+) -> str:
+    """Why attributes do not say which is which of the layers of a class; ``""`` for no reason."""
+    names = [layer.name for layer in stored]
+    same = attributes.keys() == set(names)
+    if not same or (ordered and names != list(attributes) and not _called_so(stored)):
+        return (
+            f"the checkpoint has {listed(names)}, the model the attributes {listed([*attributes])}"
+        )
+    if why := chosen_elsewhere(stored, [attributes[name] for name in names]):
+        return why
+    if len(names) == 1 or _called_so(stored):
+        return ""
+    if not ordered:
+        return f"{path!r} is not a Keras model, so that the order of its layers is unknown"
+    if not (_as_created(stored) and _as_created(attributes.values())):
+        return f"{listed(names)} were created in another order than they stand in"
+    return ""
 
 
 def attributes_in_checkpoint(
@@ -138,7 +150,7 @@ def attributes_in_checkpoint(
     }
 
 
-def _as_created(layers: Sequence[Layer]) -> bool:
+def _as_created(layers: Iterable[Layer]) -> bool:
     numbers = [layer.number for layer in layers if layer.number >= 0]
     return numbers == sorted(numbers)
 
