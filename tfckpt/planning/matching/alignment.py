@@ -16,13 +16,11 @@ connected, is evidence against them: the ``refusal`` says why positions alone de
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
-from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.inventory import Layer, Role
+from tfckpt.core.inventory import Layer
 from tfckpt.planning.matching.evidence import (
     all_in_same_creation_order,
     changed_places,
@@ -43,14 +41,16 @@ from tfckpt.planning.matching.neighbors import (
     attributes_in_model,
     counted,
     displaced,
+    exchanged_attributes,
     named_by_attribute,
     relabeled,
 )
+from tfckpt.planning.matching.sides import Sides, component, containers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
-    from tfckpt.core.inventory import Inventory, Shape
+    from tfckpt.core.inventory import Inventory
     from tfckpt.planning.matching.rules import Renames
 
     Side = tuple[Sequence[Layer], Sequence[Layer]]
@@ -61,31 +61,6 @@ class Pair(NamedTuple):
 
     stored: str
     live: str
-
-
-def containers(name: str) -> Iterator[tuple[str, str, str]]:
-    """Each path above a value, from the top, with the component below it and the rest.
-
-    >>> list(containers("model/a/kernel"))
-    [('model', 'a', '/kernel'), ('model/a', 'kernel', '')]
-    """
-    end = name.find("/")
-    while end != -1:
-        below = name.find("/", end + 1)
-        stop = len(name) if below == -1 else below
-        yield name[:end], name[end + 1 : stop], name[stop:]
-        end = below
-
-
-def names_below(path: str, names: Sequence[str]) -> Iterator[str]:
-    """Those of sorted names that are below a path.
-
-    >>> list(names_below("model/a", ["model/a", "model/a/bias", "model/a/kernel", "model/b"]))
-    ['model/a/bias', 'model/a/kernel']
-    """
-    start = f"{path}/"
-    following = (names[at] for at in range(bisect_left(names, start), len(names)))
-    return takewhile(lambda name: name.startswith(start), following)
 
 
 def descend(name: str, target: str, partner: Callable[[Pair, str], str | None]) -> str | None:
@@ -113,7 +88,7 @@ class Alignment:
         layers: the live layers, in Keras's order.
     """
 
-    def __init__(self, stored: Inventory, live: Inventory, pair: Pair, known: _Known) -> None:
+    def __init__(self, stored: Inventory, live: Inventory, pair: Pair, known: Sides) -> None:
         self._stored, self._live, self._pair, self._known = stored, live, pair, known
         self._old = stored.sequences.get(pair.stored, ())
         self._in_attributes = pair.live in live.members
@@ -164,7 +139,7 @@ class Alignment:
     @cached_property
     def refusal(self) -> str:
         """Why the positions alone do not match any of the layers; ``""`` for no reason."""
-        by_attribute = other_names_in_attributes, chosen_elsewhere
+        by_attribute = other_names_in_attributes, chosen_elsewhere, exchanged_attributes
         checks = by_attribute if self._in_attributes else (other_names, exchanged_labels)
         reasons = (not_the_same_order(*side, *checks) for side in self._sides)
         return next(filter(None, reasons), "") or self._branches_of_unnamed()
@@ -197,21 +172,41 @@ class Alignment:
         return by_name | (shifted(*both) if live_path in self._live.lists else {})
 
     def _attributes_in_model(self) -> dict[str, str]:
-        stored_path, live_path = self._pair
-        stored, live = self._known.mapped
-        old = [layer for layer in self._old if f"{stored_path}/{layer.name}" not in stored]
-        names = sorted(self._known.components(live_path, live=True))
-        layers = self.layers or [Layer(f"{live_path}/{name}") for name in names]
-        new = [layer for layer in layers if layer.name not in live]
-        return attributes_in_model(live_path, old, new, ordered=self._in_attributes)
+        stored, live = self._pair
+        attributes = self._known.attributes(live, live=True)
+        old = [
+            each
+            for each in self._old
+            if not (each.base and self._known.ruled(f"{stored}/{each.name}"))
+        ]
+        listed = self.layers or [Layer(f"{live}/{name}") for name in attributes]
+        kept = frozenset(attributes)
+        new = [layer for layer in listed if component(layer.name, live) in kept]
+        other = self._with_same_variables(attributes, self.stored, live=True)
+        return attributes_in_model(live, old, new, other, ordered=self._in_attributes)
 
     def _attributes_in_checkpoint(self) -> dict[str, str]:
-        stored_path, live_path = self._pair
-        stored, live = self._known.mapped
-        names = self._known.components(stored_path)
-        old = [name for name in names if f"{stored_path}/{name}" not in stored]
-        new = [layer for layer in self.layers if f"{live_path}/{layer.name}" not in live]
-        return attributes_in_checkpoint(live_path, old, new)
+        stored, live = self._pair
+        attributes = self._known.attributes(stored)
+        new = [
+            each for each in self.layers if not self._known.ruled(f"{live}/{each.name}", live=True)
+        ]
+        other = self._with_same_variables(attributes, self.kinds, live=False)
+        return attributes_in_checkpoint(live, attributes, new, other)
+
+    def _with_same_variables(
+        self, attributes: Iterable[str], names: Collection[str], *, live: bool
+    ) -> Callable[[Layer], str]:
+        """For a layer, an attribute of the other side that has its variables and no counterpart."""
+        known, paths = self._known, (self._pair[live], self._pair[not live])
+        others = {
+            known.weights(f"{paths[0]}/{attribute}", live=live): attribute
+            for attribute in attributes
+            if attribute not in names
+        }
+        return lambda layer: others.get(
+            known.weights(f"{paths[1]}/{layer.name}", live=not live), ""
+        )
 
     @cached_property
     def _sides(self) -> list[Side]:
@@ -221,7 +216,7 @@ class Alignment:
             # Keras does not list layers again that it has reached by an attribute
             listed = {layer.name for layer in self._old}
             others = {"", *self._known.components(self._pair.stored)} - listed
-            new = tuple(x for x in new if _component(x.name, self._pair.live) not in others)
+            new = tuple(x for x in new if component(x.name, self._pair.live) not in others)
         if not self._by_class:
             return [(self._old, new)]
         classes: dict[str, tuple[list[Layer], list[Layer]]] = {}
@@ -291,7 +286,7 @@ class Alignments:
 
     def __init__(self, stored: Inventory, live: Inventory, renames: Renames | None = None) -> None:
         self._stored, self._live = stored, live
-        self._known = _Known(stored, live, renames)
+        self._known = Sides(stored, live, renames)
         self._found: dict[Pair, Alignment] = {}
 
     def of(self, pair: Pair) -> Alignment:
@@ -319,64 +314,6 @@ class Alignments:
         return None if partner is None else alignment.path(partner)
 
 
-class _Known:
-    """What is known of all containers: labels, shapes, the names below them, and the rules."""
-
-    def __init__(self, stored: Inventory, live: Inventory, renames: Renames | None) -> None:
-        self._sides = stored, live
-        self._renames = renames
-
-    @cached_property
-    def labels(self) -> tuple[Mapping[str, Sequence[Layer]], ...]:
-        """For each side, path → the layers in its attributes, with the names that users gave."""
-        return tuple(_in_attributes(side.labels) for side in self._sides)
-
-    @cached_property
-    def shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
-        """For each side, path of a layer → how many weights of each shape are below it."""
-        return tuple(_shapes_below(side) for side in self._sides)
-
-    @cached_property
-    def mapped(self) -> tuple[Collection[str], Collection[str]]:
-        """For each side, the paths of the layers that rules map to other ones."""
-        return self._renames.layers(self._names[0]) if self._renames else ((), ())
-
-    @cached_property
-    def _names(self) -> tuple[list[str], list[str]]:
-        stored, live = (sorted(side.entries) for side in self._sides)
-        return stored, live
-
-    def components(self, path: str, *, live: bool = False) -> set[str]:
-        """The components below a path of the checkpoint, or of the model."""
-        return {_component(name, path) for name in names_below(path, self._names[live])}
-
-
 def _indistinct(old: Layer, new: Layer) -> bool:
     same = (old.name, old.label, old.traits) == (new.name, new.label, new.traits)
     return same and same_class(old, new)
-
-
-def _component(name: str, path: str) -> str:
-    """The component of a name after a path; ``""`` if the name is not below the path."""
-    return name[len(path) + 1 :].partition("/")[0] if name.startswith(f"{path}/") else ""
-
-
-def _in_attributes(labels: Mapping[str, str]) -> Mapping[str, Sequence[Layer]]:
-    layers: dict[str, list[Layer]] = {}
-    for path in sorted(labels):
-        parent, _, attribute = path.rpartition("/")
-        layers.setdefault(parent, []).append(Layer(attribute, label=labels[path]))
-    return layers
-
-
-def _shapes_below(inventory: Inventory) -> dict[str, Counter[Shape | None]]:
-    layers = {
-        f"{path}/{layer.name}" for path, all_ in inventory.sequences.items() for layer in all_
-    }
-    shapes: dict[str, Counter[Shape | None]] = {}
-    for name, entry in inventory.entries.items():
-        if entry.role is Role.WEIGHT:
-            for path, component, rest in containers(name):
-                if rest and (layer := f"{path}/{component}") in layers:
-                    shapes.setdefault(layer, Counter())[entry.shape] += 1
-    return shapes

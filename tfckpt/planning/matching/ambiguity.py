@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.names import VARIABLE
-from tfckpt.planning.matching.alignment import Pair, containers
+from tfckpt.planning.matching.alignment import Pair
 from tfckpt.planning.matching.evidence import which_hint
+from tfckpt.planning.matching.sides import containers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -99,7 +100,7 @@ class Layers:
             alignment = self._unnamed.alignments.of(pair)
             layers = f"{pair.stored}/{layer}", f"{pair.live}/{layer}"
             reason = alignment.conflicts.get(layer) or self._moved.conflict(*layers)
-            if reason and not (pair.stored == pair.live and self._renames.keep(layers[0])):
+            if reason and not self._renames.decide(*layers):
                 return reason, which_hint(alignment.kinds.get(layer, ""))
         return "", ""
 

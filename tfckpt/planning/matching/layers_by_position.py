@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.matching.alignment import Alignments, Pair, containers, descend, names_below
+from tfckpt.planning.matching.alignment import Alignments, Pair, descend
 from tfckpt.planning.matching.evidence import which_hint
+from tfckpt.planning.matching.sides import containers, names_below
 from tfckpt.planning.matching.values_by_index import Orders
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tfckpt.core.text import listed
 from tfckpt.planning.matching.evidence import chosen_elsewhere, grouped, in_creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Layer
 
@@ -81,14 +81,30 @@ def named_by_attribute(path: str, stored: Sequence[Layer]) -> dict[str, str]:
     }
 
 
+def exchanged_attributes(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
+    """Which position is an attribute called as the layer at another one in the checkpoint."""
+    names = [layer.name for layer in stored]
+    attributes = [layer.name.rpartition("/")[2] for layer in live]
+    for name, attribute in zip(names, attributes, strict=True):
+        if name != attribute and sorted(names) == sorted(attributes):
+            return f"{name!r} in the checkpoint is at the position of {attribute!r} in the model"
+    return ""
+
+
 def attributes_in_model(
-    path: str, stored: Sequence[Layer], live: Sequence[Layer], *, ordered: bool
+    path: str,
+    stored: Sequence[Layer],
+    live: Sequence[Layer],
+    other: Callable[[Layer], str],
+    *,
+    ordered: bool,
 ) -> dict[str, str]:
     """Layer → why its automatic name is ambiguous: in the model it is the name of an attribute.
 
     The attributes say which layer is which if there is only one of the class on both sides, if the
     user gave the stored layers these very names, or if they were assigned, and their layers
     created, in the order of the stored layers. ``ordered``: ``live`` is in the order of assignment.
+    ``other`` returns an attribute that may be a stored layer under another name.
     """
     old = grouped(stored)
     chosen = {layer.name for layer in old.get("", ())}
@@ -99,7 +115,13 @@ def attributes_in_model(
             new.setdefault(unnumbered(attribute), {})[attribute] = layer
     reasons = {}
     for base in (old.keys() & new.keys()) - {""}:
-        if why := _unlike_attributes(path, old[base], new[base], ordered=ordered):
+        others = next(filter(None, map(other, old[base])), "")
+        why = (
+            f"{path}/{others}, which has no counterpart, has the same variables"
+            if others
+            else _unlike_attributes(path, old[base], new[base], ordered=ordered)
+        )
+        if why:
             for layer in old[base]:
                 reasons[layer.name] = (
                     f"{layer.name!r} is an automatic name in the checkpoint, but an attribute of "
@@ -130,24 +152,34 @@ def _unlike_attributes(
 
 
 def attributes_in_checkpoint(
-    path: str, stored: Iterable[str], live: Sequence[Layer]
+    path: str, stored: Iterable[str], live: Sequence[Layer], other: Callable[[Layer], str]
 ) -> dict[str, str]:
     """Layer → why its automatic name is ambiguous: in the checkpoint it is that of an attribute.
 
     ``stored`` has the attributes. No checkpoint has their order, so that they say which layer is
     which only if there is one of the class on both sides, or if the user gave these very names.
+    ``other`` returns a stored attribute that may be a layer under another name.
     """
     old = Counter(map(unnumbered, stored))
-    return {
-        layer.name: (
-            f"{layer.name!r} is the name of an attribute in the checkpoint and an automatic name "
-            f"in the model; {path!r} has {len(layers)} such names in the model and {old[base]} in "
-            "the checkpoint, which does not store their order"
+    reasons = {}
+    for base, layers in grouped(live).items():
+        if not base or _called_so(layers):
+            continue
+        others = next(filter(None, map(other, layers)), "")
+        if len(layers) == old[base] == 1 and not others:
+            continue
+        why = (
+            f"{others!r} in the checkpoint, which has no counterpart, has the same variables"
+            if others
+            else f"{path!r} has {len(layers)} such names in the model and {old[base]} in the "
+            "checkpoint, which does not store their order"
         )
-        for base, layers in grouped(live).items()
-        if base and not len(layers) == old[base] == 1 and not _called_so(layers)
-        for layer in layers
-    }
+        for layer in layers:
+            reasons[layer.name] = (
+                f"{layer.name!r} is the name of an attribute in the checkpoint and an automatic "
+                f"name in the model; {why}"
+            )
+    return reasons
 
 
 def _as_created(layers: Iterable[Layer]) -> bool:

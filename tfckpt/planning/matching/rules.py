@@ -23,7 +23,7 @@ from tfckpt.core.selectors import REGEX, Selector, any_match, compile_rename, su
 from tfckpt.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from tfckpt.core.inventory import Inventory
     from tfckpt.policy import Policy
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _EVERYTHING = ("**",)
 _SHOWN = 3
 _BELOW = "/**"
+_WILDCARDS = frozenset("*?[")
 _TELLING = 2  # a variable's name alone is too common
 _NUMBER_OF_OUTPUT = re.compile(r":[0-9]{1,9}\Z")  # `kernel:0`, a tensor name in TensorFlow
 NO_ALIASES: Aliases = MappingProxyType({})
@@ -303,26 +304,6 @@ class Renames:
                 moves.append(Moved(targets, rule.words, rule.adapt, rule.part))
         return tuple(moves)
 
-    def layers(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
-        """The layers that rules map to other ones, by their stored and their live paths.
-
-        >>> from tfckpt.policy import Policy
-        >>> rule = {"checkpoint": "model/a/**", "model": "model/b/**"}
-        >>> Renames(Policy(rename=[rule])).layers(["model/a/kernel", "model/c/kernel"])
-        ({'model/a'}, {'model/b'})
-        """
-        stored: set[str] = set()
-        live: set[str] = set()
-        for name in filter(self._may_match, names):
-            for target in (each for rule in self._rules for each in rule.apply(name)):
-                old, new = name, target
-                while old != new and old.rpartition("/")[2] == new.rpartition("/")[2]:
-                    old, new = old.rpartition("/")[0], new.rpartition("/")[0]
-                if old != new:
-                    stored.add(old)
-                    live.add(new)
-        return stored, live
-
     @cached_property
     def _may_match(self) -> Callable[[str], object]:
         return any_match([rule.checkpoint for rule in self._rules])
@@ -332,24 +313,31 @@ class Renames:
         """Whether a rule has not been used so far."""
         return not all(rule.used for rule in self._rules)
 
-    def keep(self, layer: str) -> bool:
-        """Whether a rule explicitly maps the layer of a path to its own name.
+    def decide(self, stored: str, live: str) -> bool:
+        """Whether a rule explicitly maps a stored layer to a live one, by their paths.
 
         >>> from tfckpt.policy import Policy
         >>> rules = [{"checkpoint": each, "model": each} for each in ("model/a/**", "model/*/b/**")]
         >>> renames = Renames(Policy(rename=rules))
-        >>> renames.keep("model/a"), renames.keep("model/b"), renames.keep("model/c/b")
+        >>> [renames.decide(each, each) for each in ("model/a", "model/b", "model/c/b")]
+        [True, False, True]
+        """
+        below = ((_rest(pair[0], stored), _rest(pair[1], live)) for pair in self._pairs())
+        return any(old is not None and old == new for old, new in below)
+
+    def take(self, layer: str, *, live: bool = False) -> bool:
+        """Whether a rule maps all of a layer, by its stored or its live path.
+
+        >>> from tfckpt.policy import Policy
+        >>> rules = [{"checkpoint": "model/a/**", "model": "model/b/**"}]
+        >>> renames = Renames(Policy(rename=rules))
+        >>> renames.take("model/a"), renames.take("model/b"), renames.take("model/b", live=True)
         (True, False, True)
         """
-        level = layer.count("/") + 1
-        for rule in self._policy.rename:
-            parts = rule.checkpoint.split("/")[:level]
-            maps_to_itself = rule.checkpoint in rule.model and not rule.checkpoint.startswith(REGEX)
-            if not maps_to_itself or len(parts) < level or parts[-1] == "*":
-                continue
-            if "**" not in parts and Selector("/".join(parts)).matches(layer):
-                return True
-        return False
+        return any(_rest(pair[live], layer) == "**" for pair in self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        return ((r.checkpoint, model) for r in self._policy.rename for model in r.model)
 
     def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
         """A problem for each rule that was not used."""
@@ -366,3 +354,19 @@ class Renames:
                 message = f"{rule.field}: {text!r} {verb} nothing"
                 hint = f"an earlier rule or exclude_checkpoint takes all its values, e.g. {taken!r}"
             yield Problem(message, line, column, hint)
+
+
+def _rest(pattern: str, layer: str) -> str | None:
+    """The rest of a pattern that names a layer; None if it does not name the layer itself.
+
+    >>> _rest("model/a/**", "model/a"), _rest("model/**", "model/a")
+    ('**', None)
+    """
+    levels, level = pattern.split("/"), layer.count("/") + 1
+    head, rest = levels[:level], levels[level:]
+    if pattern.startswith(REGEX) or len(head) < level or head[-1] == "*" or "**" in head:
+        return None
+    path = "/".join(head)
+    if path == layer or (not _WILDCARDS.isdisjoint(path) and Selector(path).matches(layer)):
+        return "/".join(rest)
+    return None
