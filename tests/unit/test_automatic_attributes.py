@@ -169,6 +169,11 @@ def test_names_that_were_given_are_those_of_attributes_in_any_order(flavour, tmp
     )
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
     assert values(layers) == [1, 2]
+    named = lambda name: flavour.layers.Dense(3, name=name)  # noqa: E731
+    more, layers = subclass(flavour, ("head", "dense", "dense_1"), make=named)
+    numbered(reversed(layers))
+    tfckpt.restore(path, more, policy={"on_missing": "warn"})
+    assert values(layers) == [3, 1, 2]
     path = saved(functional(flavour, ["dense_1", "dense"])[0], tmp_path / "other")
     suspect(path, new)
 

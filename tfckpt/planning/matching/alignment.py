@@ -204,6 +204,7 @@ class Alignment:
             for attribute in attributes
             if attribute not in names
         }
+        others.pop(frozenset(), None)
         return lambda layer: others.get(
             known.weights(f"{paths[1]}/{layer.name}", live=not live), ""
         )

@@ -85,10 +85,10 @@ def exchanged_attributes(stored: Sequence[Layer], live: Sequence[Layer]) -> str:
     """Which position is an attribute called as the layer at another one in the checkpoint."""
     names = [layer.name for layer in stored]
     attributes = [layer.name.rpartition("/")[2] for layer in live]
-    for name, attribute in zip(names, attributes, strict=True):
-        if name != attribute and sorted(names) == sorted(attributes):
-            return f"{name!r} in the checkpoint is at the position of {attribute!r} in the model"
-    return ""
+    if names == attributes or sorted(names) != sorted(attributes):
+        return ""
+    name, attribute = next(pair for pair in zip(names, attributes, strict=True) if len({*pair}) > 1)
+    return f"{name!r} in the checkpoint is at the position of {attribute!r} in the model"
 
 
 def attributes_in_model(
@@ -115,7 +115,8 @@ def attributes_in_model(
             new.setdefault(unnumbered(attribute), {})[attribute] = layer
     reasons = {}
     for base in (old.keys() & new.keys()) - {""}:
-        others = next(filter(None, map(other, old[base])), "")
+        unsure = () if _called_so(old[base]) else old[base]
+        others = next(filter(None, map(other, unsure)), "")
         why = (
             f"{path}/{others}, which has no counterpart, has the same variables"
             if others
