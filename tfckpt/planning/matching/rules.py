@@ -334,7 +334,18 @@ class Renames:
         >>> renames.take("model/a"), renames.take("model/b"), renames.take("model/b", live=True)
         (True, False, True)
         """
-        return any(_rest(pair[live], layer) == "**" for pair in self._pairs())
+        whole, others = self._layers[live]
+        return layer in whole or any(_rest(pattern, layer) == "**" for pattern in others)
+
+    @cached_property
+    def _layers(self) -> list[tuple[set[str], list[str]]]:
+        """For each side, the layers that rules map as a whole, and the patterns of other rules."""
+        sides = []
+        for patterns in zip(*self._pairs(), strict=True) if self._policy.rename else ((), ()):
+            heads = {each: each.removesuffix(_BELOW) for each in patterns}
+            whole = {p: h for p, h in heads.items() if h != p and _WILDCARDS.isdisjoint(h)}
+            sides.append((set(whole.values()), [p for p in patterns if p not in whole]))
+        return sides
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         return ((r.checkpoint, model) for r in self._policy.rename for model in r.model)
