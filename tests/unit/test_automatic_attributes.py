@@ -241,35 +241,6 @@ def test_an_attribute_with_the_same_variables_may_be_the_layer(flavour, into, tm
     assert values(layers)[0] == 1
 
 
-def test_rules_for_each_layer_decide_below_another_parent_too(flavour, tmp_path):
-    """The checkpoint has a layer more, so that automatic names alone say nothing."""
-
-    def build(attribute, count):
-        flavour.backend.clear_session()
-        layers = [flavour.layers.Dense(3) for _ in range(count)]
-        inner = flavour.Sequential([flavour.Input((3,)), *layers])
-        model = with_attributes(flavour.Model, lambda _: inner, [attribute], [attribute])
-        model(CONSTANT)
-        return model, numbered(layers)
-
-    path = saved(build("encoder", 3)[0], tmp_path)
-    new, layers = build("backbone", 2)
-    numbered(reversed(layers))
-    parent = {"checkpoint": "model/encoder/**", "model": "model/backbone/**"}
-    each = [
-        {"checkpoint": f"model/encoder/{one}/**", "model": f"model/backbone/{one}/**"}
-        for one in ("dense", "dense_1")
-    ]
-    for rules in ([parent], each):
-        policy = {"rename": rules, "on_unexpected": "warn"}
-        if rules == [parent]:
-            with pytest.raises(tfckpt.RefusedError):
-                tfckpt.restore(path, new, policy=policy)
-        else:
-            tfckpt.restore(path, new, policy=policy)
-    assert values(layers) == [1, 2]
-
-
 def test_attributes_go_to_automatic_names_by_a_rule(flavour, tmp_path):
     """Nothing else tells which of the two is which."""
     path = saved(subclass(flavour, ("dense_1", "dense"))[0], tmp_path)

@@ -100,7 +100,7 @@ class Layers:
             alignment = self._unnamed.alignments.of(pair)
             layers = f"{pair.stored}/{layer}", f"{pair.live}/{layer}"
             reason = alignment.conflicts.get(layer) or self._moved.conflict(*layers)
-            if reason and not self._renames.decide(*layers):
+            if reason and not (pair.stored == pair.live and self._renames.keep(layers[0])):
                 return reason, which_hint(alignment.kinds.get(layer, ""))
         return "", ""
 

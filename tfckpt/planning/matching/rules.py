@@ -313,17 +313,17 @@ class Renames:
         """Whether a rule has not been used so far."""
         return not all(rule.used for rule in self._rules)
 
-    def decide(self, stored: str, live: str) -> bool:
-        """Whether a rule explicitly maps a stored layer to a live one, by their paths.
+    def keep(self, layer: str) -> bool:
+        """Whether a rule explicitly maps the layer of a path to its own name.
 
         >>> from tfckpt.policy import Policy
         >>> rules = [{"checkpoint": each, "model": each} for each in ("model/a/**", "model/*/b/**")]
         >>> renames = Renames(Policy(rename=rules))
-        >>> [renames.decide(each, each) for each in ("model/a", "model/b", "model/c/b")]
-        [True, False, True]
+        >>> renames.keep("model/a"), renames.keep("model/b"), renames.keep("model/c/b")
+        (True, False, True)
         """
-        below = ((_rest(pair[0], stored), _rest(pair[1], live)) for pair in self._pairs())
-        return any(old is not None and old == new for old, new in below)
+        kept = (checkpoint for checkpoint, model in self._pairs() if checkpoint == model)
+        return any(_rest(pattern, layer) is not None for pattern in kept)
 
     def take(self, layer: str, *, live: bool = False) -> bool:
         """Whether a rule maps all of a layer, by its stored or its live path.
