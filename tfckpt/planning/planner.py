@@ -1,7 +1,7 @@
 """A policy and two inventories become a plan.
 
-Linear in the number of values unless layers are refused, or replaced by named ones by the hundred;
-nothing is read from files. In order:
+Nothing is read from files. Linear in the number of values, unless layers are refused, hundreds of
+unnamed ones were replaced by named ones, or there are hundreds of rules. In order:
 
 1. ``matching/routing.py`` finds the live value for each stored one.
 2. ``include``, ``exclude`` and the ``optimizer`` rules remove values that must not be restored.

@@ -135,15 +135,15 @@ def _unlike_attributes(
     path: str, stored: Sequence[Layer], attributes: Mapping[str, Layer], *, ordered: bool
 ) -> str:
     """Why attributes do not say which is which of the layers of a class; ``""`` for no reason."""
-    names = [layer.name for layer in stored]
+    names, chosen = [layer.name for layer in stored], _called_so(stored)
     same = attributes.keys() == set(names)
-    if not same or (ordered and names != list(attributes) and not _called_so(stored)):
+    if not same or (ordered and names != list(attributes) and not chosen):
         return (
             f"the checkpoint has {listed(names)}, the model the attributes {listed([*attributes])}"
         )
     if why := chosen_elsewhere(stored, [attributes[name] for name in names]):
         return why
-    if len(names) == 1 or _called_so(stored):
+    if len(names) == 1 or chosen:
         return ""
     if not ordered:
         return f"{path!r} is not a Keras model, so that the order of its layers is unknown"
