@@ -210,6 +210,41 @@ def test_given_names_of_attributes_are_names_whatever_they_look_like(flavour, tm
     ) in said
 
 
+def in_dict(keras, first, second):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            names = {"query": first, "key": second}
+            self.parts = {key: keras.layers.Dense(3, name=name) for key, name in names.items()}
+
+        def call(self, inputs):
+            return self.parts["query"](inputs) - self.parts["key"](inputs)
+
+    model = Net()
+    model(CONSTANT)
+    return model
+
+
+@pytest.mark.parametrize("build", [attributes, in_dict])
+def test_a_given_name_that_keras_has_counted_up_to_is_not_forgotten(flavour, build, tmp_path):
+    """In one process: of the edited model, Keras could have generated both names in turn."""
+    flavour.backend.clear_session()
+    old = build(flavour, "dense_2", None)
+    path = saved(old, tmp_path)
+    said = suspect(path, build(flavour, None, "dense_2"))
+    for said_of_each in (
+        "key is the layer 'dense_2' in the model, which is model/",
+        "query is the layer 'dense_2' in the checkpoint, which is model/",
+    ):
+        assert said_of_each in said
+    for clear in (False, True):
+        if clear:
+            flavour.backend.clear_session()
+        same = build(flavour, "dense_2", None)
+        tfckpt.Checkpoint(model=same).restore(path).assert_consumed()
+        alike(old, same)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "moved"),
     [

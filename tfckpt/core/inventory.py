@@ -200,6 +200,7 @@ class Inventory:
             has, with those without weights.
         graphs: canonical path of a live functional model → how its layers are connected.
         labels: canonical path of a layer that is named by an attribute → its own name.
+        automatic: of live objects, canonical path of a layer → its own name, if automatic.
         private: canonical path → attribute, for attributes that begin with an underscore, which
             paths omit; None if unknown.
         varying: canonical name of a live variable created with an unknown shape → that shape, with
@@ -230,6 +231,7 @@ class Inventory:
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     graphs: Mapping[str, LayerGraph] = dataclasses.field(default_factory=dict, compare=False)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    automatic: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
     private: Mapping[str, str] | None = None
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(
         default_factory=dict, compare=False

@@ -159,7 +159,10 @@ def collect_as(
         isinstance(layer, flavor.model) and node.kind is not NodeKind.SEQUENCE
         for layer, node, flavor in tree.layers
     )
-    labelled = (node for _, node, _ in tree.layers if not node.base or id(node) in chosen)
+    labels: dict[int, str] = {}
+    automatic: dict[int, str] = {}
+    for _, node, _ in tree.layers:
+        (automatic if node.base and id(node) not in chosen else labels)[id(node)] = node.label
     return Live(
         Inventory(
             SOURCE,
@@ -174,7 +177,8 @@ def collect_as(
             members=variable_order.members(tree, named, chosen) if subclassed else {},
             lists=named.lists,
             graphs=graphs(tree, named),
-            labels=named.labels({id(n): n.label for n in labelled}),
+            labels=named.labels(labels),
+            automatic={p: name for i, name in automatic.items() if (p := named.paths.get(i, ""))},
             private=named.private,
             varying=_varying(named),
             datasets=_datasets(named),

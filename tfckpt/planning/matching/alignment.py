@@ -168,7 +168,8 @@ class Alignment:
             names = misnamed(self._alike, *both) if listed else renumbered(*both)
             return by_class | names | self._branches()
         by_name = misnamed(self._alike, *both) | swapped_traits(self._alike, *both)
-        by_name |= self._branches() | displaced(*both) | relabeled(*both)
+        labeled = self._known.labeled(live_path, self.layers)
+        by_name |= self._branches() | displaced(*both) | relabeled(live_path, self._named, labeled)
         return by_name | (shifted(*both) if live_path in self._live.lists else {})
 
     def _attributes_in_model(self) -> dict[str, str]:

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import unnumbered
+from tfckpt.core.inventory import Layer, unnumbered
 from tfckpt.core.names import VARIABLE
 from tfckpt.core.text import listed
 from tfckpt.planning.matching.evidence import chosen_elsewhere, grouped, in_creation_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from tfckpt.core.inventory import Layer
 
 
 def displaced(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
@@ -199,18 +197,22 @@ def relabeled(
     """Layer → why it is another one at the same index, key or attribute, by the user's names.
 
     With ``attributes``, and for variables, a label counts only if the other side has it: an
-    attribute is itself a name, and a variable's name says little. With ``attributes`` a label that
-    one more layer has, or one fewer, has not moved: Keras may have generated the very name that a
-    user gave to another layer.
+    attribute is itself a name, and a variable's name says little. With ``attributes``, and if the
+    label looks automatic, one that one more layer has, or one fewer, has not moved: Keras may have
+    generated the very name that a user gave to another layer.
     """
     labels = {layer.name: layer.label for layer in stored}
+    known = {layer.name: layer for layer in live}
+    if attributes:  # an attribute without a label is not among the live layers
+        known = {name: Layer(name) for name in labels} | known
     old, new = _holders(stored), _holders(live)
     both = old.keys() & new.keys()
     before, now = _paths(path, old, both), _paths(path, new, both)
     moved = {each for each in both if old[each] - new[each] and new[each] - old[each]}
-    telling = moved if attributes else both
+    coined = {layer.label for layer in (*stored, *live) if layer.traits.given}
+    telling = moved if attributes else moved | (both - coined)
     reasons = {}
-    for layer in live:
+    for layer in known.values():
         label = labels.get(layer.name, "")
         renamed = label and layer.label and not attributes and layer.kind != VARIABLE
         if label == layer.label or not (renamed or {label, layer.label} & telling):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
@@ -57,7 +58,28 @@ class Sides:
     @cached_property
     def labels(self) -> tuple[Mapping[str, Sequence[Layer]], ...]:
         """For each side, path → the layers in its attributes, with the names that users gave."""
-        return tuple(_by_parent(side.labels) for side in self._sides)
+        stored, live = self._sides
+        return _by_parent(stored.labels), _by_parent({**self._given_before, **live.labels})
+
+    def labeled(self, path: str, layers: Sequence[Layer]) -> Sequence[Layer]:
+        """The live layers of a list or dict, with the names that users gave."""
+        if not self._given_before:
+            return layers
+        before = ((self._given_before.get(f"{path}/{layer.name}"), layer) for layer in layers)
+        return [dataclasses.replace(x, label=name) if name else x for name, x in before]
+
+    @cached_property
+    def _given_before(self) -> dict[str, str]:
+        """Live layer → its automatic name, if a user gave that name to a stored layer.
+
+        A given name looks automatic once Keras has counted up to its number.
+        """
+        stored, live = self._sides
+        if not (stored.complete and live.automatic):  # other files may have automatic labels
+            return {}
+        listed = (layer.label for layers in stored.sequences.values() for layer in layers)
+        given = {*stored.labels.values(), *listed}
+        return {path: name for path, name in live.automatic.items() if name in given}
 
     @cached_property
     def shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
