@@ -245,6 +245,39 @@ def test_a_given_name_that_keras_has_counted_up_to_is_not_forgotten(flavour, bui
         alike(old, same)
 
 
+@pytest.mark.parametrize("names", [("dense", None), (None, "dense")])
+def test_a_given_name_that_keras_generated_too_is_told_by_the_numbers(flavour, names, tmp_path):
+    """Keras numbers the layers as they are created: 0, 1; the given name is the one besides."""
+
+    def build(first, last):
+        class Net(flavour.Model):
+            def __init__(self):
+                super().__init__()
+                self.query = flavour.layers.Dense(3, name=first)
+                self.blocks = [flavour.layers.Dense(3)]
+                self.key = flavour.layers.Dense(3, name=last)
+
+            def call(self, inputs):
+                return self.key(self.blocks[0](self.query(inputs)))
+
+        model = Net()
+        model(CONSTANT)
+        return model
+
+    flavour.backend.clear_session()
+    old = build(*names)
+    path = saved(old, tmp_path)
+    for clear in (False, True):
+        if clear:
+            flavour.backend.clear_session()
+        same = build(*names)
+        tfckpt.Checkpoint(model=same).restore(path).assert_consumed()
+        alike(old, same)
+    flavour.backend.clear_session()
+    said = suspect(path, build(*names[::-1]))
+    assert "is the layer 'dense' in the checkpoint, which is model/" in said
+
+
 @pytest.mark.parametrize(
     ("before", "after", "moved"),
     [

@@ -200,7 +200,7 @@ class Inventory:
             has, with those without weights.
         graphs: canonical path of a live functional model → how its layers are connected.
         labels: canonical path of a layer that is named by an attribute → its own name.
-        automatic: of live objects, canonical path of a layer → its own name, if automatic.
+        automatic: of live objects, canonical path of a layer → its own name, if it looks automatic.
         private: canonical path → attribute, for attributes that begin with an underscore, which
             paths omit; None if unknown.
         varying: canonical name of a live variable created with an unknown shape → that shape, with

@@ -154,7 +154,7 @@ def collect_as(
     check_listed(tree)
     wire(tree)
     named = names.assign(nodes, keras_roots=models)
-    chosen = given_names(tree)
+    chosen, generated = given_names(tree)
     subclassed = any(
         isinstance(layer, flavor.model) and node.kind is not NodeKind.SEQUENCE
         for layer, node, flavor in tree.layers
@@ -162,7 +162,10 @@ def collect_as(
     labels: dict[int, str] = {}
     automatic: dict[int, str] = {}
     for _, node, _ in tree.layers:
-        (automatic if node.base and id(node) not in chosen else labels)[id(node)] = node.label
+        if not node.base or id(node) in chosen:
+            labels[id(node)] = node.label
+        elif id(node) not in generated:
+            automatic[id(node)] = node.label
     return Live(
         Inventory(
             SOURCE,
@@ -178,7 +181,7 @@ def collect_as(
             lists=named.lists,
             graphs=graphs(tree, named),
             labels=named.labels(labels),
-            automatic={p: name for i, name in automatic.items() if (p := named.paths.get(i, ""))},
+            automatic={named.paths[i]: automatic[i] for i in automatic.keys() & named.paths.keys()},
             private=named.private,
             varying=_varying(named),
             datasets=_datasets(named),
