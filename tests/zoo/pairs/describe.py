@@ -163,6 +163,13 @@ def seen(item: Item) -> Item:
     return plain
 
 
+def _shared(item: Item, made: Item) -> set[str]:
+    """The names that a person gave and that Keras generated for another layer."""
+    given = Counter(each.name for each in walk(item) if each.name)
+    names = Counter(each.name for each in walk(made))
+    return {name for name, count in given.items() if names[name] > count}
+
+
 def intended(
     old: Item, new: Item, unknown: Collection[str] | None, *, anew: bool
 ) -> dict[int, int]:
@@ -171,15 +178,18 @@ def intended(
     Where both were written with the same words, nobody could tell an edit from none; nor could a
     file without the ``unknown`` names (None for all) where the words differ in these alone. Nor
     could who sees the layers that Keras makes of the words, if the first ones would be the same
-    again: it does not keep which names were given.
+    again: it does not keep which names were given. Nor of two layers with one name, that Keras
+    generated for the one and a person gave to the other, which is which.
     """
     counts: Counter[str] = Counter()
     if not anew:
         named_by_keras(old, counts)
     made = [named_by_keras(each, counts.copy()) for each in (old, new)]
+    shared = _shared(old, made[0]) | _shared(new, made[1])
     if program(made[0]) == program(made[1]):
         old, new = made
-    as_seen = [program(seen(each), unknown) for each in (old, new)]
+    forgotten = None if unknown is None else {*unknown, *shared}
+    as_seen = [program(seen(each), forgotten) for each in (old, new)]
     if program(old, unknown) == program(new, unknown) or as_seen[0] == as_seen[1]:
         return {n.uid: o.uid for o, n in zip(leaves(old), leaves(new), strict=True)}
     known = {each.uid: each.op for each in leaves(old)}

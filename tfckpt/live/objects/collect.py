@@ -154,7 +154,7 @@ def collect_as(
     check_listed(tree)
     wire(tree)
     named = names.assign(nodes, keras_roots=models)
-    chosen, generated = given_names(tree)
+    chosen = given_names(tree)
     subclassed = any(
         isinstance(layer, flavor.model) and node.kind is not NodeKind.SEQUENCE
         for layer, node, flavor in tree.layers
@@ -162,10 +162,7 @@ def collect_as(
     labels: dict[int, str] = {}
     automatic: dict[int, str] = {}
     for _, node, _ in tree.layers:
-        if not node.base or id(node) in chosen:
-            labels[id(node)] = node.label
-        elif id(node) not in generated:
-            automatic[id(node)] = node.label
+        (automatic if node.base and id(node) not in chosen else labels)[id(node)] = node.label
     return Live(
         Inventory(
             SOURCE,

@@ -27,7 +27,7 @@ from tfckpt.core.topology import (
 from tfckpt.live.private import either_keras
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
     from tfckpt.core.inventory import Layer
     from tfckpt.core.names import Names, Node
@@ -41,53 +41,32 @@ _PLAIN = (bool, int, float, str, type(None))
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
-def given_names(tree: Tree) -> tuple[frozenset[int], frozenset[int]]:
-    """The ids of the nodes of layers whose names look automatic, but were chosen by a user.
-
-    The second are those of which Keras generated the very name that a user gave to another layer.
-    """
+def given_names(tree: Tree) -> frozenset[int]:
+    """The ids of the nodes of layers whose names look automatic, but were chosen by a user."""
     found: set[int] = set()
-    generated: set[int] = set()
+    held: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        inner = (parent, *either_keras.layers_of(parent))
-        nodes = [n for layer in inner if (n := tree.node(layer)) is not None and _judged(n)]
-        times = Counter(node.label for node in dict.fromkeys(nodes))
-        twice = {id(node) for node in nodes if times[node.label] > 1}
-        if twice:
-            generated |= _generated(nodes, times)
-        found |= twice
-        beyond = [node for node in nodes if not _counted(node, flavor)]
-        if len({id(node) for node in beyond}) < len({id(node) for node in nodes}):
-            in_turn = _in_turn(nodes, flavor)
-            found |= {id(node) for node in beyond if unnumbered(node.label) not in in_turn}
-    return frozenset(found - generated), frozenset(generated)
+        inner = either_keras.layers_of(parent)
+        nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
+        held.update(map(id, nodes if inner else ()))
+        found |= _chosen(nodes, flavor)
+    # Keras does not list the layers of a tf.Module
+    others = [(node, flavor) for _, node, flavor in tree.layers if id(node) not in held]
+    for flavor in {flavor for _, flavor in others}:
+        found |= _chosen([node for node, each in others if each is flavor], flavor)
+    return frozenset(found)
 
 
-def _generated(nodes: Sequence[Node], times: Mapping[str, int]) -> set[int]:
-    """Of two layers with the same name, the one that Keras has numbered, if that can be told.
-
-    Layers are listed as they were assigned, which is mostly the order of creation: without the name
-    that the user gave, the numbers of the class are in ascending order.
-    """
-    listed: dict[str, list[Node]] = {}
-    for node in dict.fromkeys(nodes):
-        listed.setdefault(unnumbered(node.label), []).append(node)
-    found = set()
-    for of_class in listed.values():
-        twins = [node for node in of_class if times[node.label] > 1]
-        if len(twins) == 2:
-            fitting = [
-                twin
-                for given, twin in (twins, twins[::-1])
-                if _ascending([node for node in of_class if node is not given])
-            ]
-            found |= {id(node) for node in fitting if len(fitting) == 1}
+def _chosen(nodes: Iterable[Node], flavor: Flavor) -> set[int]:
+    """Those that have the name of another one, or one beyond Keras's count."""
+    judged = [node for node in dict.fromkeys(nodes) if _judged(node)]
+    times = Counter(node.label for node in judged)
+    found = {id(node) for node in judged if times[node.label] > 1}
+    beyond = [node for node in judged if not _counted(node, flavor)]
+    if len(beyond) < len(judged):
+        in_turn = _in_turn(judged, flavor)
+        found |= {id(node) for node in beyond if unnumbered(node.label) not in in_turn}
     return found
-
-
-def _ascending(nodes: Sequence[Node]) -> bool:
-    numbers = [name_number(node.label) for node in nodes]
-    return numbers == sorted(numbers)
 
 
 def _in_turn(nodes: Sequence[Node], flavor: Flavor) -> set[str]:
@@ -97,7 +76,7 @@ def _in_turn(nodes: Sequence[Node], flavor: Flavor) -> set[str]:
     (keras/src/backend/common/global_state.py).
     """
     numbers: dict[str, list[int]] = {}
-    for node in dict.fromkeys(nodes):
+    for node in nodes:
         numbers.setdefault(unnumbered(node.label), []).append(name_number(node.label))
     return {
         base

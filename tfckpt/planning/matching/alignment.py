@@ -170,7 +170,8 @@ class Alignment:
         by_name = misnamed(self._alike, *both) | swapped_traits(self._alike, *both)
         labeled = self._known.labeled(live_path, self.layers)
         by_name |= self._branches() | displaced(*both) | relabeled(live_path, self._named, labeled)
-        return by_name | (shifted(*both) if live_path in self._live.lists else {})
+        by_index = live_path in self._live.lists
+        return by_name | (shifted(live_path, self._named, labeled) if by_index else {})
 
     def _attributes_in_model(self) -> dict[str, str]:
         stored, live = self._pair

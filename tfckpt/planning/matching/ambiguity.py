@@ -18,7 +18,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.names import VARIABLE
 from tfckpt.planning.matching.alignment import Pair
 from tfckpt.planning.matching.evidence import which_hint
-from tfckpt.planning.matching.sides import containers
+from tfckpt.planning.matching.sides import containers, given_before
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -116,7 +116,8 @@ class MovedLayers:
 
     def __init__(self, stored: Inventory, live: Inventory) -> None:
         self._sides = stored, live
-        self._stored_names, self._live_names = _given_names(stored), _given_names(live)
+        self._stored_names = _given_names(stored)
+        self._live_names = {**given_before(stored, live), **_given_names(live)}
         self._stored_paths = _paths(self._stored_names)
         self._live_paths = _paths(self._live_names)
 

@@ -134,8 +134,11 @@ def all_in_same_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -
 
 
 def _in_other_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -> set[str]:
-    """The classes whose layers were created in another order, as far as it is known."""
-    before, now = (grouped(side, lambda layer: layer.base or layer.kind) for side in (stored, live))
+    """The classes whose layers were created in another order, if known; given names have none."""
+    given = {layer.name for layer in (*stored, *live) if layer.traits.given}
+    given &= {layer.name for layer in stored} & {layer.name for layer in live}
+    sides = ([layer for layer in side if layer.name not in given] for side in (stored, live))
+    before, now = (grouped(side, lambda layer: layer.base or layer.kind) for side in sides)
     orders = {kind: (_ranks(before[kind]), _ranks(now[kind])) for kind in before.keys() & now}
     return {k for k, (old, new) in orders.items() if old and len(old) == len(new) and old != new}
 

@@ -48,6 +48,18 @@ def component(name: str, path: str) -> str:
     return name[len(path) + 1 :].partition("/")[0] if name.startswith(f"{path}/") else ""
 
 
+def given_before(stored: Inventory, live: Inventory) -> dict[str, str]:
+    """Live layer → its automatic name, if a user gave that name to a stored layer.
+
+    A given name looks automatic once Keras has counted up to its number.
+    """
+    if not (stored.complete and live.automatic):  # other files may have automatic labels
+        return {}
+    listed = (layer.label for layers in stored.sequences.values() for layer in layers)
+    given = {*stored.labels.values(), *listed}
+    return {path: name for path, name in live.automatic.items() if name in given}
+
+
 class Sides:
     """What is known of all containers; ``live`` is for the model, the checkpoint otherwise."""
 
@@ -70,16 +82,7 @@ class Sides:
 
     @cached_property
     def _given_before(self) -> dict[str, str]:
-        """Live layer → its automatic name, if a user gave that name to a stored layer.
-
-        A given name looks automatic once Keras has counted up to its number.
-        """
-        stored, live = self._sides
-        if not (stored.complete and live.automatic):  # other files may have automatic labels
-            return {}
-        listed = (layer.label for layers in stored.sequences.values() for layer in layers)
-        given = {*stored.labels.values(), *listed}
-        return {path: name for path, name in live.automatic.items() if name in given}
+        return given_before(*self._sides)
 
     @cached_property
     def shapes(self) -> tuple[Mapping[str, Counter[Shape | None]], ...]:
