@@ -197,8 +197,8 @@ def relabeled(
     """Layer → why it is another one at the same index, key or attribute, by the user's names.
 
     With ``attributes``, and for variables, a label counts only if the other side has it: an
-    attribute is itself a name, and a variable's name says little. With ``attributes``, and if the
-    label looks automatic, one that one more layer has, or one fewer, has not moved: Keras may have
+    attribute is itself a name, and a variable's name says little. A label that one more layer has,
+    or one fewer, has not moved, if there are attributes or if it looks automatic: Keras may have
     generated the very name that a user gave to another layer.
     """
     labels = {layer.name: layer.label for layer in stored}
