@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.core.inventory import Layer
 from tfckpt.planning.matching.evidence import (
     all_in_same_creation_order,
-    changed_places,
     chosen_elsewhere,
     exchanged_labels,
     grouped,
@@ -39,6 +38,7 @@ from tfckpt.planning.matching.evidence import (
 from tfckpt.planning.matching.neighbors import (
     attributes_in_checkpoint,
     attributes_in_model,
+    changed_places,
     counted,
     displaced,
     exchanged_attributes,

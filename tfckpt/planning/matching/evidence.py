@@ -6,27 +6,21 @@ layers were created in the same order (Keras numbers them at creation, whatever 
 none of them may have got a name since. Neither is trusted if layers seem to have been swapped: each
 has the inputs, the outputs or the settings that another one had. A layer for which these merely
 differ was edited, and counts as the same.
-
-Keras lists the layers of a functional model by their distance from the outputs. So layers on two
-branches change places in the list, and their automatic names with it, when a Dropout is added to
-one branch. A file without connections shows this only by its number of layers.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfckpt.core.names import VARIABLE
-from tfckpt.core.topology import interchangeable, keras_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Layer
-    from tfckpt.core.topology import NamedCall
 
     Alike = Callable[[Layer, Layer], bool]
     Check = Callable[[Sequence[Layer], Sequence[Layer]], str]
@@ -134,13 +128,24 @@ def all_in_same_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -
 
 
 def _in_other_creation_order(stored: Sequence[Layer], live: Sequence[Layer]) -> set[str]:
-    """The classes whose layers were created in another order, if known; given names have none."""
-    given = {layer.name for layer in (*stored, *live) if layer.traits.given}
-    given &= {layer.name for layer in stored} & {layer.name for layer in live}
-    sides = ([layer for layer in side if layer.name not in given] for side in (stored, live))
-    before, now = (grouped(side, lambda layer: layer.base or layer.kind) for side in sides)
-    orders = {kind: (_ranks(before[kind]), _ranks(now[kind])) for kind in before.keys() & now}
+    """The classes whose layers were created in another order, as far as it is known."""
+    before, now = (grouped(side, lambda layer: layer.base or layer.kind) for side in (stored, live))
+    orders = {kind: _orders(before[kind], now[kind]) for kind in before.keys() & now}
     return {k for k, (old, new) in orders.items() if old and len(old) == len(new) and old != new}
+
+
+def _orders(stored: Sequence[Layer], live: Sequence[Layer]) -> tuple[list[int], list[int]]:
+    """The ranks in order of creation on both sides, without the layers that kept a given name.
+
+    A name that two layers have, one from Keras and one from a user, tells neither from the other.
+    """
+    kept = {(layer.name, layer.number) for layer in stored if layer.traits.given}
+    for side in (stored, live):
+        times = Counter(layer.number for layer in side)
+        kept &= {(layer.name, layer.number) for layer in side if times[layer.number] == 1}
+    numbered = ([x for x in side if (x.name, x.number) not in kept] for side in (stored, live))
+    before, now = map(_ranks, numbered)
+    return before, now
 
 
 def grouped(
@@ -353,46 +358,3 @@ def _swapped_settings(pairs: Sequence[tuple[Layer, Layer]], alike: Alike) -> dic
         unused = {each for _, new in leaving.values() if not have[each := settings(new)]}
         unsure = {*chain(*(have[each] for each in lost), *(had[each] for each in unused))}
     return {new.name: before.name for _, new in remaining.values() if (before := other(new))}
-
-
-def changed_places(
-    pairs: Sequence[tuple[Layer, Layer]],
-    calls: Sequence[NamedCall],
-    kept: Collection[str],
-    more: int,
-    shapes: Callable[[Layer], Hashable],
-) -> dict[str, str]:
-    """Live layer → one on another branch that it may have changed places with in the list.
-
-    ``pairs`` has the stored and the live layers that are the same by their place, or by automatic
-    names; ``kept`` the live layers that are not new, ``more`` how many layers without weights the
-    checkpoint has more than the model; ``shapes`` returns the shapes of a live layer's weights.
-    """
-    groups: dict[Hashable, list[tuple[Layer, Layer]]] = defaultdict(list)
-    for old, new in pairs:
-        if not old.traits.fed:  # else the checkpoint has the connections
-            groups[new.kind, shapes(new)].append((old, new))
-    found: dict[str, str] = {}
-    for group in groups.values():
-        names = {new.name for _, new in group}
-        if more < 0 or len(kept) < len({call.layer for call in calls} - {""}):
-            found |= _swapped(calls, names, kept)
-        if more > 0 and not _listed_as_created([old for old, _ in group]):
-            found |= interchangeable(calls, names, more)
-    return found
-
-
-def _listed_as_created(layers: Sequence[Layer]) -> bool:
-    numbers = [layer.number for layer in layers]
-    return numbers == sorted(numbers) and -1 not in numbers
-
-
-def _swapped(
-    calls: Sequence[NamedCall], names: Collection[str], known: Collection[str]
-) -> dict[str, str]:
-    """Layer → the one that is at its place if only the ``known`` layers are there."""
-    now, before = (
-        [name for name in keras_order(calls, counted) if name in names]
-        for counted in (lambda _: True, known.__contains__)
-    )
-    return {name: other for name, other in zip(now, before, strict=True) if name != other}

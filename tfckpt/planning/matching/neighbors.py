@@ -4,20 +4,27 @@ An automatic name is trusted only if both sides have equally many layers of its 
 the same two neighbors. Layers with names from the user that only one side has are left out of this
 comparison, so that a replaced head does not affect the body. If a file does not store the order of
 layers, only their counts and creation numbers are compared.
+
+Keras lists the layers of a functional model by their distance from the outputs. So layers on two
+branches change places in the list, and their automatic names with it, when a Dropout is added to
+one branch. A file without connections shows this only by its number of layers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Layer, unnumbered
 from tfckpt.core.names import VARIABLE
 from tfckpt.core.text import listed
+from tfckpt.core.topology import interchangeable, keras_order
 from tfckpt.planning.matching.evidence import chosen_elsewhere, grouped, in_creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+
+    from tfckpt.core.topology import NamedCall
 
 
 def displaced(path: str, stored: Sequence[Layer], live: Sequence[Layer]) -> dict[str, str]:
@@ -294,3 +301,46 @@ def _around(layers: Sequence[Layer], position: int) -> str:
     before = "… " if position > 2 else ""
     after = " …" if position + 3 < len(layers) else ""
     return f"[{before}{', '.join(shown)}{after}] ({len(layers)} in all)"
+
+
+def changed_places(
+    pairs: Sequence[tuple[Layer, Layer]],
+    calls: Sequence[NamedCall],
+    kept: Collection[str],
+    more: int,
+    shapes: Callable[[Layer], Hashable],
+) -> dict[str, str]:
+    """Live layer → one on another branch that it may have changed places with in the list.
+
+    ``pairs`` has the stored and the live layers that are the same by their place, or by automatic
+    names; ``kept`` the live layers that are not new, ``more`` how many layers without weights the
+    checkpoint has more than the model; ``shapes`` returns the shapes of a live layer's weights.
+    """
+    groups: dict[Hashable, list[tuple[Layer, Layer]]] = defaultdict(list)
+    for old, new in pairs:
+        if not old.traits.fed:  # else the checkpoint has the connections
+            groups[new.kind, shapes(new)].append((old, new))
+    found: dict[str, str] = {}
+    for group in groups.values():
+        names = {new.name for _, new in group}
+        if more < 0 or len(kept) < len({call.layer for call in calls} - {""}):
+            found |= _swapped(calls, names, kept)
+        if more > 0 and not _listed_as_created([old for old, _ in group]):
+            found |= interchangeable(calls, names, more)
+    return found
+
+
+def _listed_as_created(layers: Sequence[Layer]) -> bool:
+    numbers = [layer.number for layer in layers]
+    return numbers == sorted(numbers) and -1 not in numbers
+
+
+def _swapped(
+    calls: Sequence[NamedCall], names: Collection[str], known: Collection[str]
+) -> dict[str, str]:
+    """Layer → the one that is at its place if only the ``known`` layers are there."""
+    now, before = (
+        [name for name in keras_order(calls, counted) if name in names]
+        for counted in (lambda _: True, known.__contains__)
+    )
+    return {name: other for name, other in zip(now, before, strict=True) if name != other}
