@@ -13,7 +13,7 @@ help:
 	@echo "make test-matrix  a part of them with each TensorFlow and Keras of docs/versions.md"
 	@echo "make test-clients  the programs of others in docs/clients.md"
 	@echo "make docs       the documentation as a site, in build/site"
-	@echo "make bench      measure speed and memory beside TensorFlow and others, into benchmarks/results"
+	@echo "make bench      measure speed beside TensorFlow and the machine's limits"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
 setup: $(STAMP)
@@ -56,7 +56,7 @@ docs: $(STAMP)
 	@echo "built: build/site/index.html"
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks --results benchmarks/results
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) .nox build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -1,96 +1,58 @@
-"""Turns that are timed, processes of their own, and peaks of memory.
+"""Turns that are timed, processes of their own, and the rows that come of them.
 
-A turn returns what it measured, by name. Between two turns, outside of what is timed, garbage is
-collected and what is not on disk yet is written, so that nobody pays for the one before.
+Between two turns, outside of what is timed, garbage is collected and what is not on disk yet is
+written, so that nobody pays for the one before.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
 import os
 import random
-import re
-import resource
-import signal
 import statistics
 import sys
 import tempfile
-import textwrap
 import time
 import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SEED = 1
-MIB = 1 << 20
-FAILS = "fails"
-_STATUS = Path("/proc/self/status")
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What was measured of one contestant, once per round.
-
-    Attributes:
-        workload: a key of ``WORKLOADS``.
-        case: which size of it, and where.
-        contestant: who.
-        measure: what, with the unit at its end: ``save ms``.
-        values: one per round; empty where it failed or does not apply.
-        note: why there are none.
-    """
-
-    workload: str
-    case: str
-    contestant: str
-    measure: str
-    values: tuple[float, ...]
-    note: str = ""
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.values)
-
-    @property
-    def least(self) -> float:
-        return min(self.values)
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """How much is measured, and where.
 
     Attributes:
-        quick: small sizes, a round or two: whether everything runs, not how fast.
-        disk: a directory for scratch files, on the file system that is measured.
-        memory: another in memory (tmpfs); None where there is none.
+        quick: small sizes, one round: whether everything runs, not how fast.
+        directory: for scratch files, on the file system that is measured.
     """
 
     quick: bool
-    disk: str
-    memory: str | None
+    directory: str
 
-    @property
-    def places(self) -> dict[str, str]:
-        return {"disk": self.disk} | ({"tmpfs": self.memory} if self.memory else {})
 
-    def rounds(self, full: int) -> int:
-        return 1 if self.quick else full
+class Row(NamedTuple):
+    """One line of the table.
 
-    @property
-    def warm(self) -> int:
-        """Rounds before, which do not count."""
-        return 0 if self.quick else 1
+    Attributes:
+        what: is measured, with its unit at the end.
+        ours: of tfckpt, the median.
+        theirs: of TensorFlow, or of what ``beside`` says; None where nobody does the same.
+        beside: whose figure ``theirs`` is.
+        limit: of the machine: the same bytes by system calls alone, in two threads.
+        goal: what tfckpt wants to reach.
+    """
 
-    def resolve(self) -> None:
-        gc.collect()
-        if not self.quick:
-            os.sync()
+    what: str
+    ours: float
+    theirs: float | None = None
+    beside: str = "TensorFlow"
+    limit: float | None = None
+    goal: str = ""
 
 
 def clock(task: Callable[[], object]) -> float:
@@ -102,97 +64,27 @@ def clock(task: Callable[[], object]) -> float:
     return 1000 * spent
 
 
-def in_turns(
-    workload: str,
-    case: str,
-    turns: Mapping[str, Callable[[], dict[str, float]]],
-    rounds: Mapping[str, int],
-    settings: Settings,
-    *,
-    first: bool = False,
-) -> list[Result]:
-    """All who take part, round after round, in another order each time.
-
-    One that raises is out, and its results say why.
-
-    Args:
-        workload: of the results.
-        case: of the results.
-        turns: contestant → what measures it once.
-        rounds: contestant → in how many of the first rounds it takes part.
-        settings: of the run.
-        first: whether the round before those that count is shown, by measures of its own.
-    """
+def medians(
+    turns: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, settings: Settings
+) -> dict[str, dict[str, float]]:
+    """Who takes part → measure → median, all round after round, in another order each time."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in turns}
-    failed: dict[str, str] = {}
-    for number in range(-settings.warm, max(rounds.values())):
-        names = [name for name in turns if name not in failed and number < rounds[name]]
-        for name in random.Random(SEED + number).sample(names, len(names)):
-            settings.resolve()
-            try:
-                measured = turns[name]()
-            except Exception as error:
-                failed[name] = _said(error)
-                continue
-            for what, value in measured.items():
+    for number in range(-1, 1 if settings.quick else rounds):
+        for name in random.Random(SEED + number).sample([*turns], len(turns)):
+            gc.collect()
+            if not settings.quick:
+                os.sync()
+            for what, value in turns[name]().items():
                 if number >= 0:
                     found[name].setdefault(what, []).append(value)
-                elif first:
-                    found[name][f"first {what}"] = [value]
-    results = []
-    for name, measured in found.items():
-        for what, values in measured.items():
-            results.append(Result(workload, case, name, what, tuple(values)))
-        if name in failed:
-            results.append(Result(workload, case, name, FAILS, (), failed[name]))
-    return results
-
-
-def resident() -> float:
-    """MiB of resident memory now, garbage collected; the high-water mark where that is unknown."""
-    gc.collect()
-    return _status("VmRSS:") if _STATUS.exists() else _ru_maxrss()
-
-
-def high_water(task: Callable[[], object]) -> float:
-    """MiB of resident memory at the most while a call runs; what it returns is in it.
-
-    The mark is set back before (Linux: Documentation/filesystems/proc.rst, clear_refs); where that
-    is not allowed, it is the highest of all of the process.
-    """
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        task()
-        return _ru_maxrss()
-    kept = task()
-    highest = _status("VmHWM:")
-    del kept
-    return highest
-
-
-def _status(field: str) -> float:
-    (line,) = (one for one in _STATUS.read_text().splitlines() if one.startswith(field))
-    return int(line.split()[1]) / 1024
-
-
-def _ru_maxrss() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB
-
-
-def _said(error: Exception) -> str:
-    """What an error says, in short, and without the directories of this machine."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return textwrap.shorten(re.sub(r"/\S*/", "", text), 120, placeholder=" …")
+    return {
+        name: {what: statistics.median(values) for what, values in measured.items()}
+        for name, measured in found.items()
+    }
 
 
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns in a process of its own; None where that was killed.
-
-    What is returned goes through JSON. This process has imported TensorFlow and run nothing, so
-    that it may fork.
-    """
+    """What a function returns, through JSON, in a process of its own; None where it was killed."""
     sys.stdout.flush()
     with tempfile.TemporaryFile() as result:
         child = os.fork()
@@ -204,25 +96,33 @@ def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
-        try:
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        except KeyboardInterrupt:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise
-        if status not in (0, -signal.SIGKILL):
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status > 0:
             raise RuntimeError(f"a child of {function.__name__} ended with {status}")
         result.seek(0)
         return json.loads(result.read()) if status == 0 else None
 
 
-def results_in_child(function: Callable[..., list[Result]], *arguments: Any) -> list[Result]:
-    """Results of a function in a process of its own."""
-    found = in_child(_as_lists, function, *arguments)
+def rows_in_child(function: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
+    found = in_child(function, *arguments)
     if found is None:
         raise RuntimeError(f"a child of {function.__name__} was killed: out of memory?")
-    return [Result(*fields[:4], tuple(fields[4]), fields[5]) for fields in found]
+    return [Row(*row) for row in found]
 
 
-def _as_lists(function: Callable[..., list[Result]], *arguments: Any) -> list[Any]:
-    return [list(dataclasses.astuple(result)) for result in function(*arguments)]
+def markdown(rows: list[Row]) -> str:
+    lines = [
+        "| | tfckpt | TensorFlow | × | limit | of it | goal |",
+        "|---|--:|--:|--:|--:|--:|---|",
+    ]
+    for row in rows:
+        theirs = f"{_shown(row.theirs)}{'' if row.beside == 'TensorFlow' else f', {row.beside}'}"
+        times = _shown(row.theirs and row.theirs / row.ours)
+        of_limit = _shown(row.limit and row.ours / row.limit)
+        cells = (row.what, _shown(row.ours), theirs if row.theirs else "", times)
+        lines.append(f"| {' | '.join((*cells, _shown(row.limit), of_limit, row.goal))} |")
+    return "\n".join(lines)
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

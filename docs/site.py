@@ -17,15 +17,10 @@ _FOR_TESTS = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pictures and tables of the benchmarks, the configs and the examples."""
-    for folder, pattern in (
-        ("benchmarks/results", "*.png"),
-        ("benchmarks/results", "*.md"),
-        ("configs", "*.yaml"),
-    ):
-        for path in sorted((PROJECT / folder).glob(pattern)):
-            name = path.relative_to(PROJECT).as_posix()
-            files.append(File.generated(config, name, abs_src_path=str(path)))
+    """Add the configs, which pages link to."""
+    for path in sorted((PROJECT / "configs").glob("*.yaml")):
+        name = path.relative_to(PROJECT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
