@@ -122,7 +122,7 @@ def open_bundle(
         raise error.named(record_file.names_of(prefix, files)) from error
     try:
         record = record_file.read(prefix, files, bundle.digest)
-        if record is not None and not record.adopted:
+        if record is not None:
             detected, inventory = "tfckpt", _check(record.inventory, bundle)
             if _has_slashes(inventory):
                 from tfckpt.stored.graphs.slashes import with_escapes
@@ -155,7 +155,7 @@ def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
     bundle, record = stored.values, stored.record
     if not isinstance(bundle, Bundle) or not bundle.lost:
         return
-    if OBJECT_GRAPH in bundle.lost and (record is None or record.adopted):
+    if OBJECT_GRAPH in bundle.lost and record is None:
         raise bundle.lacks(OBJECT_GRAPH).named({OBJECT_GRAPH: ""})
     if key := next((key for key in keys if key in bundle.lost), None):
         entries = stored.inventory.entries.values()

@@ -139,9 +139,8 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
     numbered = [one for one in found if one.state == "committed" and one.number is not None]
     names = sorted({_name(checkpoint) for checkpoint in numbered})
     if not names:
-        message, hint = "has no checkpoint that tfckpt committed", ""
-        if found:
-            hint = f"run `tfckpt adopt {path}` to write commit records for those of TensorFlow"
+        message = "has no checkpoint that tfckpt committed"
+        hint = "retention rules never delete what other software wrote" if found else ""
         raise CheckpointNotFoundError(message, path=path, hint=hint)
     if name is None and len(names) > 1:
         message = f"{path} has checkpoints named {' and '.join(names)}"

@@ -42,7 +42,6 @@ _DEFAULTS = {
     "crc32c": None,
     "left_out": {},
     "files": [],
-    "adopted": False,
     "metadata": {},
     "best_by": None,
     "lineage": [],
@@ -80,8 +79,6 @@ class CommitRecord:
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
-        adopted: whether the record was added later to a checkpoint that plain TensorFlow wrote. Its
-            values are then named when it is opened, with the objects to restore at hand.
     """
 
     number: int
@@ -102,7 +99,6 @@ class CommitRecord:
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
-    adopted: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -148,7 +144,6 @@ def render(record: CommitRecord) -> bytes:
         "run_first": None if record.run_first is None else list(record.run_first),
         "preserved": list(record.preserved),
         "files": list(record.files),
-        **({"adopted": True} if record.adopted else {}),
         **({"metadata": dict(record.metadata)} if record.metadata else {}),
         **({"best_by": list(record.best_by)} if record.best_by else {}),
         **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
@@ -244,7 +239,6 @@ class _RecordReader:
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
             lineage=lineage.parse(restored, self.damaged) if restored else (),
-            adopted=self.get(tree, "adopted", bool),
         )
 
     def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:
