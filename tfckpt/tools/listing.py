@@ -161,7 +161,7 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
 
 def _after(saved: Sequence[Committed]) -> SavedCheckpoint:
     """The save that follows, as far from the last one as that is from the one before."""
-    ordered = sorted(saved, key=operator.attrgetter("order"))
+    ordered = sorted(saved, key=operator.attrgetter("number"))
     before, last = ordered[-2:] if len(ordered) > 1 else (ordered[0], ordered[0])
     step = None
     if last.step is not None and before.step is not None:
@@ -173,7 +173,6 @@ def _after(saved: Sequence[Committed]) -> SavedCheckpoint:
         step=step,
         metrics={},
         finite=last.finite,
-        sequence=(last.order[0] + 1, 0),
         run_first=last.run_first,
     )
 

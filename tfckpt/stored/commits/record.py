@@ -71,11 +71,9 @@ class CommitRecord:
         training: further training state as JSON values.
         versions: of tfckpt, TensorFlow and Keras.
         finite: whether all weights and slots are finite; None where not checked.
-        sequence: position in the save order, where a number chosen by the user is not above an
-            existing one: the highest number at that time, and how many such saves followed it.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: position in the save order of the run's first save in this directory. A run that
-            resumes from a checkpoint of the directory counts as the run that saved it.
+        run_first: number of the run's first save in this directory. A run that resumes from a
+            checkpoint of the directory counts as the run that saved it.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
@@ -93,17 +91,11 @@ class CommitRecord:
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     finite: bool | None = None
-    sequence: tuple[int, int] | None = None
     run_began: float | None = None
-    run_first: tuple[int, int] | None = None
+    run_first: int | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Position in the save order; later saves have a higher one."""
-        return self.sequence or (self.number, 0)
 
     @property
     def mid_epoch(self) -> bool:
@@ -139,9 +131,8 @@ def render(record: CommitRecord) -> bytes:
         "training": dict(record.training),
         "versions": dict(record.versions),
         "finite": record.finite,
-        "sequence": None if record.sequence is None else list(record.sequence),
         "run_began": record.run_began,
-        "run_first": None if record.run_first is None else list(record.run_first),
+        "run_first": record.run_first,
         "preserved": list(record.preserved),
         "files": list(record.files),
         **({"metadata": dict(record.metadata)} if record.metadata else {}),
@@ -233,9 +224,8 @@ class _RecordReader:
             training=self.get(tree, "training", dict),
             versions=self.mapping(tree, "versions", str),
             finite=self.get(tree, "finite", bool, type(None)),
-            sequence=self.position(tree, "sequence"),
             run_began=self.seconds(tree, "run_began"),
-            run_first=self.position(tree, "run_first"),
+            run_first=self.natural(tree, "run_first", optional=True),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
             lineage=lineage.parse(restored, self.damaged) if restored else (),
@@ -265,15 +255,6 @@ class _RecordReader:
         if value is not None and not math.isfinite(value):
             raise self.damaged(f"{field!r} must be a finite number of seconds")
         return value
-
-    def position(self, tree: Any, field: str) -> tuple[int, int] | None:
-        """A position in the save order."""
-        value = self.get(tree, field, list, type(None))
-        if value is None:
-            return None
-        if [type(part) for part in value] != [int, int]:
-            raise self.damaged(f"{field!r} must be a list of two integers")
-        return value[0], value[1]
 
     def best_by(self, tree: Any) -> tuple[str, str] | None:
         """The metric that the best checkpoint is chosen by, and whether to take its minimum."""
