@@ -33,25 +33,8 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byt
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-# Defaults of optional fields; the oldest records have none of the last eight.
-_DEFAULTS = {
-    "nbytes": 0,
-    "key": "",
-    "slot": "",
-    "of": "",
-    "crc32c": None,
-    "left_out": {},
-    "files": [],
-    "metadata": {},
-    "best_by": None,
-    "lineage": [],
-    "run_first": None,
-    "made": {},
-    "traits": {},
-    "labels": {},
-    "datasets": {},
-    "private": None,
-}
+# What a value has where its record does not say otherwise.
+_DEFAULTS = {"nbytes": 0, "key": "", "slot": "", "of": "", "crc32c": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +101,10 @@ def now() -> str:
     return datetime.datetime.fromtimestamp(time.time(), datetime.timezone.utc).isoformat()
 
 
-def render(record: CommitRecord) -> bytes:
-    """The file content of a record; equal records give equal bytes."""
+def _head(record: CommitRecord) -> dict[str, Any]:
+    """All fields but the values, as plain JSON types."""
     inventory = record.inventory
-    head = {
+    return {
         "format": FORMAT,
         "number": record.number,
         "created": record.created,
@@ -135,12 +118,12 @@ def render(record: CommitRecord) -> bytes:
         "run_first": record.run_first,
         "preserved": list(record.preserved),
         "files": list(record.files),
-        **({"metadata": dict(record.metadata)} if record.metadata else {}),
-        **({"best_by": list(record.best_by)} if record.best_by else {}),
-        **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
+        "metadata": dict(record.metadata),
+        "best_by": None if record.best_by is None else list(record.best_by),
+        "lineage": lineage.plain(record.lineage),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        **record_entries.layers_to_json(inventory.sequences),
+        "layers": record_entries.layers_to_json(inventory.sequences),
         "labels": dict(inventory.labels),
         "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
@@ -149,8 +132,16 @@ def render(record: CommitRecord) -> bytes:
         "left_out": dict(inventory.left_out),
         "datasets": {name: [*dataset] for name, dataset in inventory.datasets.items()},
     }
-    lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
-    lines.append(f"{_ENTRIES.decode()}{record_entries.render(inventory.entries.values())}\n]")
+
+
+_FIELDS = frozenset(_head(CommitRecord(0, Inventory("", {}), "", "")))
+
+
+def render(record: CommitRecord) -> bytes:
+    """The file content of a record; equal records give equal bytes."""
+    lines = [f"{_json(name)}: {_json(value)}" for name, value in _head(record).items()]
+    entries = record_entries.render(record.inventory.entries.values())
+    lines.append(f"{_ENTRIES.decode()}{entries}\n]")
     body = ("{\n" + ",\n".join(lines)).encode()
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
 
@@ -162,7 +153,7 @@ def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitR
 
     Raises:
         DamagedCheckpointError: altered or truncated.
-        UnsupportedCheckpointError: written by a newer tfckpt.
+        UnsupportedCheckpointError: written by a newer tfckpt, or before version 0.1.0.
     """
     return _RecordReader(path).record(data, prefix, head=head)
 
@@ -210,6 +201,13 @@ class _RecordReader:
         if self.get(tree, "format", int) != FORMAT:
             message = f"the commit record has format {tree['format']} of a newer tfckpt"
             raise UnsupportedCheckpointError(message, path=self.path, hint="Upgrade tfckpt.")
+        if missing := sorted(_FIELDS - tree.keys()):
+            raise UnsupportedCheckpointError(
+                f"the commit record has no {missing[0]!r}: tfckpt wrote it before version 0.1.0",
+                path=self.path,
+                hint="Remove this file, restore the checkpoint as one of plain TensorFlow, and "
+                "save it anew with this version.",
+            )
         restored = self.get(tree, "lineage", list)
         return CommitRecord(
             number=self.natural(tree, "number"),
@@ -294,13 +292,10 @@ class _RecordReader:
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
         entries = self.entries(items) if values is None else values
-        sequences, made, traits = (
-            self.mapping(tree, field, list) for field in ("stacks", "made", "traits")
-        )
         return Inventory(
             prefix,
             entries,
-            record_entries.layers_from_json(sequences, made, traits, self.damaged),
+            record_entries.layers_from_json(self.mapping(tree, "layers", list), self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
