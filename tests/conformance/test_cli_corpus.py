@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,7 @@ def test_two_that_have_nothing_in_common_differ() -> None:
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_a_directory_is_listed_and_adopted(name: str, tmp_path: Path) -> None:
+def test_a_directory_is_listed(name: str) -> None:
     directory = Path(f"{path_of(name)}.index").parent
     there = [file.name for file in directory.iterdir()]
     kinds = (".index", ".h5", ".keras")
@@ -102,11 +101,3 @@ def test_a_directory_is_listed_and_adopted(name: str, tmp_path: Path) -> None:
     assert len(found) == sum(one.endswith(kinds) for one in there)
     assert {one["state"] for one in found} <= {"foreign"} if whole(name) else {"damaged"}
     assert len(document("verify", directory, status=status)["checkpoints"]) == len(found)
-    copy = tmp_path / "copy"
-    shutil.copytree(directory, copy)
-    run("adopt", copy)
-    numbered = [one for one in found if one["number"] is not None and not one["problem"]]
-    assert len(list(copy.glob("*.tfckpt.json"))) == len(numbered)
-    for one in numbered:
-        prefix = f"{copy}/{Path(one['path']).name}"
-        assert document("verify", prefix)["ok"] is True

@@ -84,6 +84,16 @@ def test_no_number_is_used_twice(sides) -> None:
     assert numbers == [("ckpt-10", "ckpt-2", "ckpt-1"), ("ckpt-10", "ckpt-11", "ckpt-12")]
 
 
+def test_no_number_is_below_an_existing_one(sides) -> None:
+    """In TensorFlow the file `checkpoint` says which was saved last."""
+    plain, ours = (side.manager() for side in sides)
+    for side, manager in zip(sides, (plain, ours), strict=True):
+        side.save(manager, 1, checkpoint_number=700)
+    assert sides[0].save(plain, 2, checkpoint_number=600) == "ckpt-600"
+    with pytest.raises(tfckpt.SaveError, match="ckpt-700 exists"):
+        sides[1].save(ours, 2, checkpoint_number=600)
+
+
 def test_checkpoints_of_another_name_are_not_continued_and_named(sides, caplog) -> None:
     """TensorFlow takes the newest, whatever its name."""
     found = []

@@ -55,7 +55,6 @@ class Command:
 
 _QUARANTINE = ("verify", "{}/run", "--quarantine")
 COMMANDS = {
-    "adopt": Command(("adopt", "{}/run"), 3, plain=True),
     "prune": Command(("prune", "{}/run", "--keep", "latest=2", "--yes"), 4, deletes=(1, 2)),
     "rewrite": Command(("rewrite", "{}/run/ckpt-2", "{}/run/slim-1", "--shard_size", "1K")),
     "rewrite elsewhere": Command(
@@ -70,7 +69,6 @@ COMMANDS = {
     "quarantine all": Command(_QUARANTINE, 1, damaged=(1,)),
 }
 NEXT = {
-    "adopt": ("adopt", "{}"),
     "prune": ("prune", "{}", "--keep", "latest=9", "--yes", "--checkpoint_name", "ckpt"),
     "quarantine": ("verify", "{}", "--quarantine"),
 }

@@ -96,23 +96,3 @@ def test_what_was_being_moved_is_nowhere_lost(
         assert contents(directory) == contents(source)
         assert run("verify", directory).status == 0
         assert not list(directory.glob("ckpt-2*"))
-
-
-def test_a_record_is_written_or_not(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tmp_path / "source"
-    shutil.copytree(saved, source)
-    for record in source.glob("*.tfckpt.json"):
-        record.unlink()
-    for at, directory in trials(source, tmp_path):
-        status = interrupted(monkeypatch, at, "adopt", directory)
-        assert not list(directory.glob("*.tmp"))
-        states = {one["state"] for one in document("list", directory)["checkpoints"]}
-        assert states <= {"committed", "uncommitted"}
-        if status == 0:
-            assert states == {"committed"}
-            break
-        assert status == 130
-        assert run("adopt", directory).status == 0
-        assert document("verify", directory)["ok"] is True

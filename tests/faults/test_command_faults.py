@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-_COMMANDS = ("adopt", "prune", "rewrite", "verify")
+_COMMANDS = ("prune", "rewrite", "verify")
 PRELOAD = (
     *("tensorflow", "absl.flags", "tfckpt", "faults.commands"),
     *(f"tfckpt.cli.commands.{name}" for name in _COMMANDS),

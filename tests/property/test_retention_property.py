@@ -47,11 +47,9 @@ def runs(draw: st.DrawFn, restarts: bool = True) -> list[SavedCheckpoint]:
     gaps = draw(st.lists(GAP, min_size=len(facts), max_size=len(facts)))
     saved: list[SavedCheckpoint] = []
     for number, about in zip(itertools.accumulate(gaps), facts, strict=True):
-        firsts = [None, (number, 0), *(one.run_first for one in saved)]
+        firsts = [None, number, *(one.run_first for one in saved)]
         run = draw(st.sampled_from(firsts)) if restarts else None
-        saved.append(
-            SavedCheckpoint(f"ckpt-{number}", number, *about, None, run, draw(st.booleans()))
-        )
+        saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, run, draw(st.booleans())))
     return saved
 
 
@@ -65,7 +63,7 @@ def restarted(draw: st.DrawFn) -> list[SavedCheckpoint]:
         for number, step in enumerate(sorted(steps), first):
             time, _, metrics, finite = draw(FACTS)
             about = (time, step if counted else None, metrics, finite)
-            saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, None, (first, 0)))
+            saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, first))
     return saved
 
 
@@ -162,17 +160,17 @@ def test_of_the_runs_before_what_came_furthest_stays_until_the_new_one_has_come_
     saved, latest
 ) -> None:
     here: list[SavedCheckpoint] = []
-    furthest: dict[tuple[int, int], int] = {}  # of each run, by its first save
+    furthest: dict[int, int] = {}  # of each run, by its first save
     for one in saved:
         here = left([*here, one], decide([*here, one], [Keep(latest=latest)], anchor=0.0))
-        saves = one.number - one.run_first[0] + 1
+        saves = one.number - one.run_first + 1
         furthest[one.run_first] = saves if one.step is None else one.step
         far = furthest[one.run_first]
         before = max((far for run, far in furthest.items() if run != one.run_first), default=far)
         if before > far:
             of_runs_before = [other for other in here if other.run_first != one.run_first]
             came = [
-                other.number - other.run_first[0] + 1 if other.step is None else other.step
+                other.number - other.run_first + 1 if other.step is None else other.step
                 for other in of_runs_before
             ]
             assert max(came) == before

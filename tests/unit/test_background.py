@@ -186,6 +186,8 @@ def test_nothing_is_listed_before_it_is_committed(manager, gate) -> None:
 def test_a_number_given_by_hand_counts_before_it_is_committed(manager, gate) -> None:
     first, second = manager(), manager()
     first.save(checkpoint_number=50)
+    with pytest.raises(tfckpt.SaveError, match="ckpt-50 exists"):
+        second.save(checkpoint_number=49)
     newest = second.save()
     gate.open()
     first.sync()

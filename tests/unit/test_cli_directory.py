@@ -1,4 +1,4 @@
-"""`tfckpt list`, `prune` and `adopt`: the checkpoints of a directory."""
+"""`tfckpt list` and `prune`: the checkpoints of a directory."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_what_is_damaged_is_neither_deleted_nor_counted(runs: Path) -> None:
 def test_what_others_wrote_is_never_pruned(runs: Path, foreign: Path) -> None:
     ended = run("prune", foreign, "--keep", "latest=1", "--yes")
     assert ended.status == 1
-    assert "tfckpt adopt" in ended.err
+    assert "retention rules never delete what other software wrote" in ended.err
     (runs / "ckpt-1.tfckpt.json").unlink()
     run("prune", runs, "--keep", "latest=1", "--yes")
     assert names(runs) == {"ckpt-1", "ckpt-4"}
@@ -315,52 +315,16 @@ def test_of_several_names_one_must_be_said(runs: Path) -> None:
     assert names(runs) == {"ckpt-4", "other-1"}
 
 
-# --- adopt
-
-
-@pytest.fixture
-def adopted(foreign: Path, tmp_path: Path) -> Path:
-    directory = tmp_path / "adopted"
-    shutil.copytree(foreign, directory)
-    found = document("adopt", directory)
-    assert [one["path"][-6:] for one in found["adopted"]] == ["ckpt-1", "ckpt-2"]
-    assert [one["step"] for one in found["adopted"]] == [7, 7]
-    assert [one["finite"] for one in found["adopted"]] == [True, False]
-    return directory
-
-
-def test_what_is_adopted_is_listed_kept_and_pruned(adopted: Path) -> None:
-    found = document("list", adopted)["checkpoints"]
-    assert [one["state"] for one in found] == ["committed", "committed"]
-    assert document("verify", adopted)["ok"] is True
-    document("prune", adopted, "--keep", "latest=1", "--yes")
-    # The only one whose numbers are all finite stays.
-    assert names(adopted) == {"ckpt-1", "ckpt-2"}
-    document("adopt", adopted)
-
-
-def test_what_is_adopted_restores_as_before(adopted: Path) -> None:
+def test_what_others_wrote_is_restored_and_stays(foreign: Path, tmp_path: Path) -> None:
     import tensorflow as tf
 
+    directory = tmp_path / "foreign"
+    shutil.copytree(foreign, directory)
     for saver in (tf.train.Checkpoint, tfckpt.Checkpoint):
         root = tf.Module()
         root.w = tf.Variable(tf.zeros(5))
         checkpoint = saver(root, global_step=tf.Variable(0, dtype=tf.int64))
-        checkpoint.restore(f"{adopted}/ckpt-1").assert_consumed()
+        checkpoint.restore(f"{directory}/ckpt-1").assert_consumed()
         assert root.w.numpy().tolist() == [0, 1, 2, 3, 4]
-    tfckpt.CheckpointManager(checkpoint, adopted, 1).save()
-    assert names(adopted) == {"ckpt-1", "ckpt-3"}  # the former is in use: it was restored
-
-
-def test_what_is_damaged_is_not_adopted(foreign: Path, tmp_path: Path) -> None:
-    directory = tmp_path / "damaged"
-    shutil.copytree(foreign, directory)
-    data = directory / "ckpt-2.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-4] + b"\1\2\3\4")
-    ended = run("adopt", directory)
-    assert ended.status == 1
-    assert "ckpt-2: not adopted" in ended.err
-    assert sorted(file.name for file in directory.glob("*.tfckpt.json")) == ["ckpt-1.tfckpt.json"]
-    found = document("adopt", directory, status=1)
-    assert found["adopted"] == []
-    assert len(found["refused"]) == 1
+    tfckpt.CheckpointManager(checkpoint, directory, 1).save()
+    assert names(directory) == {"ckpt-1", "ckpt-2", "ckpt-3"}

@@ -160,7 +160,6 @@ def test_names_that_would_move_the_cursor_are_harmless(tmp_path: Path) -> None:
         ["inspect", path, "--graph"],
         ["inspect", path, "--name", "**"],
         ["diff", path, directory, "--values"],
-        ["adopt", directory],
         ["prune", directory, "--keep", "latest=1"],
         ["list", f"{directory}/absent\x1b"],
     ):

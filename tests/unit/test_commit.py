@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Root, Traits
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.record import CommitRecord
 
 INDEX = b"the content of an index"
 ENTRIES = [
@@ -100,9 +101,8 @@ LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
     st.fixed_dictionaries(
         {
             "finite": st.none() | st.booleans(),
-            "sequence": st.none() | st.tuples(NATURAL, NATURAL),
             "run_began": st.none() | st.floats(allow_nan=False, allow_infinity=False),
-            "run_first": st.none() | st.tuples(NATURAL, NATURAL),
+            "run_first": st.none() | NATURAL,
             "preserved": st.lists(NATURAL, max_size=3).map(tuple),
             "files": st.sampled_from([(), ("ckpt-1.data-00000-of-00001", "ckpt-1-saver.bin")]),
         }
@@ -212,6 +212,7 @@ def _entry(**changes: Any) -> bytes:
     return _changed(entries=[{k: v for k, v in {**entry, **changes}.items() if v is not ...}])
 
 
+LAYER_FIELDS = ["dense", "dense", "", True, "dense", 0, "", "", "", False]
 FORGED = {
     "nested too deeply": _sealed('{"format": ' + "[" * 100_000),
     "nested too deeply, closed": _sealed('{"training": ' + "[" * 100_000 + "]" * 100_000),
@@ -240,7 +241,7 @@ FORGED = {
     "created no time": _changed(created="yesterday"),
     "created without a zone": _changed(created="2025-01-31T12:00:00"),
     "created in another zone": _changed(created="2025-01-31T12:00:00+01:00"),
-    "digest absent": _changed(index_sha256=...),
+    "digest a number": _changed(index_sha256=5),
     "complete a number": _changed(complete=1),
     "two objects of one name": _changed(
         roots={"model": ["model", "model"], "step": ["model", ""]},
@@ -250,22 +251,17 @@ FORGED = {
         ],
     ),
     "finite a number": _changed(finite=1),
-    "sequence a number": _changed(sequence=11),
     "run_began infinite": _changed(run_began=float("inf")),
-    "run_first of three": _changed(run_first=[1, 2, 3]),
+    "run_first a list": _changed(run_first=[1, 0]),
     "preserved a text": _changed(preserved=["3"]),
     "left_out without a reason": _changed(left_out={"iterator": None}),
     "a file of another checkpoint": _changed(files=["ckpt-7.data-00000-of-00001"]),
     "a file of another directory": _changed(files=["../ckpt-1-saver"]),
     "the index among the files": _changed(files=["ckpt-1-2.index"]),
-    "layer a text": _changed(stacks={"model": ["dense"]}),
-    "layer of three": _changed(stacks={"model": [["a", "b", "c"]]}),
-    "made of fewer layers": _changed(stacks={"model": [["a", ""]]}, made={"model": []}),
-    "made by a text": _changed(stacks={"model": [["a", ""]]}, made={"model": [["dense", "1"]]}),
-    "traits of fewer layers": _changed(stacks={"model": [["a", ""]]}, traits={"model": []}),
-    "traits with a number": _changed(
-        stacks={"model": [["a", ""]]}, traits={"model": [["", "", "", 1]]}
-    ),
+    "layer a text": _changed(layers={"model": ["dense"]}),
+    "layer of nine": _changed(layers={"model": [LAYER_FIELDS[:-1]]}),
+    "layer with a number for a name": _changed(layers={"model": [[1, *LAYER_FIELDS[1:]]]}),
+    "layer with a number for a truth": _changed(layers={"model": [[*LAYER_FIELDS[:-1], 1]]}),
     "label a number": _changed(labels={"model/a": 1}),
     "alias a list": _changed(aliases={"a": ["b"]}),
     "optimizer null": _changed(optimizers={"optimizer": None}),
@@ -310,3 +306,24 @@ def test_a_record_of_a_newer_tfckpt_says_so(prefix: str) -> None:
     Path(record_file.path_of(prefix)).write_bytes(_changed(format=2))
     with pytest.raises(UnsupportedCheckpointError, match="newer tfckpt"):
         record_file.read(prefix)
+
+
+WRITTEN = set(json.loads(record_file.render(RECORD))) - {"format", "entries", "sha256"}
+
+
+@pytest.mark.parametrize("field", sorted(WRITTEN))
+def test_a_record_that_lacks_a_field_is_of_before_the_first_release(
+    prefix: str, field: str
+) -> None:
+    path = Path(record_file.path_of(prefix))
+    path.write_bytes(_changed(**{field: ...}))
+    with pytest.raises(UnsupportedCheckpointError) as caught:
+        record_file.read(prefix)
+    assert f"no {field!r}: tfckpt wrote it before version 0.1.0" in str(caught.value)
+    assert "Remove this file" in str(caught.value)
+    assert caught.value.path == str(path)
+
+
+def test_all_fields_are_written_of_any_record(prefix: str) -> None:
+    empty = CommitRecord(1, Inventory(prefix, {}), "0" * 64, "2026-01-31T12:00:00+00:00")
+    assert {*json.loads(record_file.render(empty))} == WRITTEN | {"format", "entries", "sha256"}

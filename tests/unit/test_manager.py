@@ -91,10 +91,10 @@ def test_the_number_of_debris_is_not_used_again(manager, value, tmp_path, left) 
 
 def test_a_number_given_is_used_and_what_was_saved_stays(manager, value) -> None:
     first = manager(max_to_keep=1)
-    assert first.save(checkpoint_number=10).endswith("ckpt-10")
-    path = first.save(checkpoint_number=tf.constant(3))
-    assert path.endswith("ckpt-3")
-    assert kept(first) == ["ckpt-3"]
+    assert first.save(checkpoint_number=3).endswith("ckpt-3")
+    path = first.save(checkpoint_number=tf.constant(10))
+    assert path.endswith("ckpt-10")
+    assert kept(first) == ["ckpt-10"]
     assert int(first.checkpoint.save_counter) == 2
 
 

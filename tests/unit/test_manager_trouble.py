@@ -38,44 +38,44 @@ def manager(value, tmp_path) -> Any:
     return build
 
 
-# The order of saves
+# Numbers
 
 
-@pytest.mark.parametrize(
-    ("given", "order"),
-    [
-        ([10, 3, None, None], [10, 3, 11, 12]),
-        ([10, 3, 2, None], [10, 3, 2, 11]),
-        ([10, 3, 12, 11], [10, 3, 12, 11]),
-        ([5, 4, 3, 2, 1, 0], [5, 4, 3, 2, 1, 0]),
-    ],
-)
-def test_the_newest_is_the_one_saved_last(manager, value, given, order) -> None:
-    all_of_them = manager()
-    for step, number in enumerate(given, start=1):
-        value.assign(step)
-        all_of_them.save(checkpoint_number=number)
-        again = manager()
-        assert numbers(again) == order[:step]
-        value.assign(0)
-        assert again.restore_or_initialize() == again.checkpoints[-1]
-        assert value.numpy() == step
-
-
-def test_none_is_deleted_as_it_is_saved(manager) -> None:
-    one = manager(1)
-    for number in (10, 3, None, None, 2, None):
-        path = one.save(checkpoint_number=number)
-        assert one.checkpoints == [path]
-
-
-def test_what_checkpoint_save_writes_after_lower_numbers_is_the_newest(manager, value) -> None:
+def test_a_number_below_an_existing_one_is_refused(manager, value, tmp_path) -> None:
     first = manager()
-    first.save(checkpoint_number=10)
-    first.save(checkpoint_number=3)
     value.assign(7)
-    path = tfckpt.Checkpoint(value=value).save(f"{first.directory}/ckpt")
-    assert manager().latest_checkpoint == path
+    first.save(checkpoint_number=700)
+    before = sorted((tmp_path / "run").iterdir())
+    for one in (first, manager()):
+        counter = int(one.checkpoint.save_counter)
+        value.assign(6)
+        with pytest.raises(tfckpt.SaveError) as caught:
+            one.save(checkpoint_number=600)
+        assert "ckpt-700 exists and would be restored before ckpt-600" in str(caught.value)
+        assert "delete ckpt-700, or use another directory" in str(caught.value)
+        assert sorted((tmp_path / "run").iterdir()) == before
+        assert int(one.checkpoint.save_counter) == counter
+    assert manager().restore_or_initialize() == first.latest_checkpoint
+    assert value.numpy() == 7
+    assert numbers(first) == [700]
+    assert first.save().endswith("ckpt-701")
+
+
+def test_one_below_what_tensorflow_saved_is_refused_too(manager, value, tmp_path) -> None:
+    tf.train.Checkpoint(value=value).write(f"{tmp_path}/run/ckpt-9")
+    with pytest.raises(tfckpt.SaveError, match="ckpt-9 exists"):
+        manager().save(checkpoint_number=8)
+
+
+def test_the_same_number_is_saved_anew(manager, value) -> None:
+    one = manager()
+    for step in (1, 2):
+        value.assign(step)
+        path = one.save(checkpoint_number=5)
+    value.assign(0)
+    assert manager().restore_or_initialize() == path
+    assert value.numpy() == 2
+    assert numbers(one) == [5]
 
 
 def test_a_name_that_ends_with_a_date_is_written_and_read(value, tmp_path) -> None:

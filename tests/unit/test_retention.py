@@ -246,7 +246,7 @@ def test_the_union_stays_with_every_reason() -> None:
 
 def in_runs(*runs: list[int | None]) -> list[SavedCheckpoint]:
     """Runs one after the other, each of which restored nothing, with the steps of their saves."""
-    firsts = [(1 + sum(map(len, runs[:n])), 0) for n, run in enumerate(runs) for _ in run]
+    firsts = [1 + sum(map(len, runs[:n])) for n, run in enumerate(runs) for _ in run]
     saved = run(steps=[step for run in runs for step in run])
     return [
         dataclasses.replace(one, run_first=first) for one, first in zip(saved, firsts, strict=True)
@@ -284,7 +284,7 @@ def test_the_run_before_stays_until_this_one_has_come_as_far(
 
 def test_of_checkpoints_that_do_not_tell_their_run_the_furthest_stays_too() -> None:
     old, (new,) = steps(100, 200, 300), in_runs([10])
-    new = dataclasses.replace(new, prefix="ckpt-4", number=4, run_first=(4, 0))
+    new = dataclasses.replace(new, prefix="ckpt-4", number=4, run_first=4)
     decision = decide([*old, new], [Keep(latest=1)], anchor=0.0)
     assert list(decision.kept) == ["ckpt-3", "ckpt-4"]
 

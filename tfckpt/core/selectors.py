@@ -66,10 +66,8 @@ class Selector:
         object.__setattr__(self, "_match", match)
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern matches the name; ``%2F`` also matches as ``/``, its earlier form."""
-        if self._match(name) is not None:
-            return True
-        return "%2F" in name and self._match(name.replace("%2F", "/")) is not None
+        """Whether the pattern matches the name."""
+        return self._match(name) is not None
 
 
 def any_match(patterns: Sequence[str]) -> Callable[[str], object]:
@@ -88,8 +86,7 @@ def any_match(patterns: Sequence[str]) -> Callable[[str], object]:
         return lambda _: True
     if not expressions:
         return lambda _: False
-    fullmatch = re.compile("|".join(expressions), re.DOTALL).fullmatch
-    return lambda name: fullmatch(name) or "%2F" in name
+    return re.compile("|".join(expressions), re.DOTALL).fullmatch
 
 
 def exactly(name: str) -> str:

@@ -33,7 +33,7 @@ from tfckpt.live.saving.save import (
 from tfckpt.live.saving.untracked import RESERVED, check_arguments, check_attribute
 from tfckpt.live.variables.variables import as_int
 from tfckpt.policy import Policy
-from tfckpt.stored.commits.numbering import Ticket, last_in_order
+from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.commits.recovery import claim
 from tfckpt.stored.graphs.keys import EXTRA
@@ -100,8 +100,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             if agreement.chief:
                 with as_save_errors(prefix):
                     recovered = claim(directory, name, save_options.files)
-                    above = max(before, recovered, last_in_order(target, save_options.files))
-                    ticket = Ticket.take(target, above, save_options.files)
+                    ticket = Ticket.take(target, recovered, before, save_options.files)
             ticket = agreement.ticket(ticket) or Ticket()
         ticket.advances(counter.assign, before, ticket.value)
         path, target = (f"{base}-{ticket.value}" for base in (prefix, target))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import os
 import time
 from functools import partial
@@ -183,7 +182,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Save, then delete the checkpoints that no rule keeps.
 
         Args:
-            checkpoint_number: a number to use instead of the next one.
+            checkpoint_number: a number to use instead of the next one, not below an existing one.
             check_interval: whether to skip this save if ``checkpoint_interval`` says so.
             options: ``tf.train.CheckpointOptions``.
             step: of training; by default the optimizer's iterations.
@@ -197,9 +196,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
         Raises:
             InUseError: another process saves into the directory.
-            SaveError: the save failed, an argument cannot be written into a record, or the previous
-                save in the background failed. No file of the failed save is left, no counter has
-                changed, and the next call saves.
+            SaveError: the save failed, an argument cannot be written into a record, the number is
+                below an existing one, or the previous save in the background failed. No file of the
+                failed save is left, no counter has changed, and the next call saves.
         """
         about = RecordMetadata(step, epoch, metrics or {}, metadata or {})
         return self.save_as(about, checkpoint_number, check_interval, options)
@@ -297,11 +296,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             recovered = self._files.claim()
             found = self._files.checkpoints()
             about = self.keeper.described(about, found)
-            last = self._files.order(found[-1]) if found else (0, -1)
-            above, files = max(counter, last[0], recovered), self._save_options.files
-            ticket = Ticket.take(self._files.prefix, above, files, checkpoint_number, counter)
-        sequence = None if (ticket.value, 0) > last else (last[0], last[1] + 1)
-        return ticket, dataclasses.replace(about, sequence=sequence)
+            last = max(recovered, *(one.number for one in found), 0)
+            files = self._save_options.files
+            ticket = Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
+        return ticket, about
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:

@@ -3,9 +3,9 @@
 TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools; only its timestamps are
 ever read. So a damaged one does no harm, and one that points to another directory is not followed.
 
-File names say which checkpoints exist and in which order, so that a directory of very many is
-listed, and its newest one found, without reading records. A record is read once: when a rule needs
-its content, or before a rule keeps or deletes its checkpoint.
+File names say which checkpoints exist, and their numbers in which order they were saved, so that a
+directory of very many is listed, and its newest one found, without reading records. A record is
+read once: when a rule needs its content, or before a rule keeps or deletes its checkpoint.
 """
 
 from __future__ import annotations
@@ -57,21 +57,11 @@ class Directory:
 
     def checkpoints(self) -> list[Candidate]:
         """Oldest save first, without those that have neither an index nor a record."""
-        ordered = self._in_order()
-        return [each for each in ordered if each.kind is not CheckpointKind.TORN]
+        found = reversed(self._candidates())
+        return [each for each in found if each.kind is not CheckpointKind.TORN]
 
-    def _in_order(self) -> list[Candidate]:
-        candidates = discovery.candidates(self.path, self.checkpoint_name, self.files)
-        return sorted(candidates, key=lambda each: (self.order(each), each.prefix))
-
-    def order(self, checkpoint: Candidate) -> tuple[int, int]:
-        """The sort key in the order of saves: the number, unless the record says otherwise.
-
-        A record does if a caller passed a lower number than the last one.
-        """
-        committed = checkpoint.kind is CheckpointKind.COMMITTED
-        head = self.head(checkpoint.prefix) if committed and checkpoint.out_of_order else None
-        return (checkpoint.number, 0) if head is None else head.order
+    def _candidates(self) -> list[Candidate]:
+        return discovery.candidates(self.path, self.checkpoint_name, self.files)
 
     def restorable(self) -> Iterator[tuple[str, str]]:
         """Prefixes in the order in which to try them, ``""`` with the reason not to try one.
@@ -80,13 +70,13 @@ class Directory:
         since it may be incomplete. Checkpoints saved while the others were tried follow.
         """
         tried: set[str] = set()
-        while fresh := [one for one in reversed(self._in_order()) if one.prefix not in tried]:
-            committed = (self.order(one) for one in fresh if one.kind is CheckpointKind.COMMITTED)
+        while fresh := [one for one in self._candidates() if one.prefix not in tried]:
+            committed = (one.number for one in fresh if one.kind is CheckpointKind.COMMITTED)
             acknowledged = next(committed, None)
             unrecorded = []
             for one in fresh:
                 tried.add(one.prefix)
-                newer = acknowledged is not None and self.order(one) > acknowledged
+                newer = acknowledged is not None and one.number > acknowledged
                 if one.kind is CheckpointKind.TORN:
                     yield "", f"{one.prefix}: has data but no index, which was lost or not copied"
                 elif (
@@ -183,9 +173,7 @@ class Directory:
         name = os.path.split(source)[1]
         saved = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
         chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
-        if chosen is None or all(
-            self.order(one) <= self.order(chosen) or one.prefix in own for one in saved
-        ):
+        if chosen is None or all(one.number <= chosen.number or one.prefix in own for one in saved):
             return set()
         return {chosen.prefix}
 
@@ -253,8 +241,8 @@ class Directory:
     def _with_next(self, step: int | None, metrics: Mapping[str, float]) -> list[Committed]:
         """The committed checkpoints, and the first one of a run that would begin now."""
         saved = self.saved(self.checkpoints())
-        number = saved[-1].order[0] + 1 if saved else 1
-        return [*saved, SavedCheckpoint("", number, 0.0, step, metrics, None, None, (number, 0))]
+        number = saved[-1].number + 1 if saved else 1
+        return [*saved, SavedCheckpoint("", number, 0.0, step, metrics, None, number)]
 
     def claim(self) -> int:
         """Lock the directory for this process and recover interrupted saves.
@@ -350,7 +338,7 @@ class _Unread:
     """A committed checkpoint whose record is read when a rule first needs it."""
 
     def __init__(self, directory: Directory, one: Candidate) -> None:
-        self.prefix, self.number, self.order = one.prefix, one.number, directory.order(one)
+        self.prefix, self.number = one.prefix, one.number
         self._directory = directory
 
     @property
@@ -374,7 +362,7 @@ class _Unread:
         return self._head.finite
 
     @property
-    def run_first(self) -> tuple[int, int] | None:
+    def run_first(self) -> int | None:
         return self._head.run_first
 
     @property

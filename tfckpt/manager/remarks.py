@@ -126,7 +126,7 @@ class Remarks:
         """The warnings after a save of the checkpoint ``prefix``."""
         if (own := files.head(prefix)) is None:
             return
-        if not self._begun and own.run_first == own.order:
+        if not self._begun and own.run_first == own.number:
             for other in [one for one, why in decision.kept.items() if RUN_BEFORE in why]:
                 head = files.head(other)
                 yield self.beside(other, None if head is None else head.step)

@@ -54,10 +54,7 @@ class Committed(Protocol):
     def finite(self) -> bool | None: ...
 
     @property
-    def order(self) -> tuple[int, int]: ...
-
-    @property
-    def run_first(self) -> tuple[int, int] | None: ...
+    def run_first(self) -> int | None: ...
 
     @property
     def mid_epoch(self) -> bool: ...
@@ -71,8 +68,7 @@ class SavedCheckpoint:
         time: Unix time of the save as its record says, even if that is in the future.
         step: training step; None if unknown.
         finite: whether all weights and slots are finite; None if unknown.
-        sequence: increases with each save; None if the number does.
-        run_first: ``order`` of the first save of its run; None if unknown.
+        run_first: number of the first save of its run; None if unknown.
         mid_epoch: whether ``fit`` saved it before the end of an epoch.
     """
 
@@ -82,13 +78,8 @@ class SavedCheckpoint:
     step: int | None
     metrics: Mapping[str, float]
     finite: bool | None
-    sequence: tuple[int, int] | None = None
-    run_first: tuple[int, int] | None = None
+    run_first: int | None = None
     mid_epoch: bool = False
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return self.sequence or (self.number, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,7 +129,7 @@ def decide(
     >>> decision.kept["ckpt-1"], decision.kept["ckpt-3"]
     (('pinned',), ('latest 2',))
     """
-    ordered = sorted(saved, key=operator.attrgetter("order"))
+    ordered = sorted(saved, key=operator.attrgetter("number"))
     reasons: dict[str, list[str]] = {}
     for_good = [one for one in ordered if one.number in preserved]
     for rule in rules:
@@ -158,7 +149,7 @@ def decide(
         {one.prefix: tuple(reasons[one.prefix]) for one in ordered if one.prefix in reasons},
         tuple(one.prefix for one in ordered if one.prefix not in reasons),
         frozenset(one.number for one in for_good),
-        max(for_good, key=operator.attrgetter("order")).time if for_good else anchor,
+        max(for_good, key=operator.attrgetter("number")).time if for_good else anchor,
     )
 
 
@@ -205,8 +196,8 @@ def run_before(saved: Sequence[Committed]) -> Committed | None:
     newest = saved[-1] if saved else None
     if newest is None or newest.run_first is None:
         return None
-    ahead = [one for one in saved if one.order < newest.run_first and _is_ahead(one, newest)]
-    return max(ahead, key=lambda one: (one.step or 0, _saves(one), one.order), default=None)
+    ahead = [one for one in saved if one.number < newest.run_first and _is_ahead(one, newest)]
+    return max(ahead, key=lambda one: (one.step or 0, _saves(one), one.number), default=None)
 
 
 def _is_ahead(one: Committed, newest: Committed) -> bool:
@@ -217,8 +208,7 @@ def _is_ahead(one: Committed, newest: Committed) -> bool:
 
 def _saves(one: Committed) -> int:
     """How many saves its run had made, judged by the numbers."""
-    first = (1, 0) if one.run_first is None else one.run_first
-    return one.order[0] - first[0] + 1
+    return one.number - (1 if one.run_first is None else one.run_first) + 1
 
 
 def ranked(
@@ -227,7 +217,7 @@ def ranked(
     """The best first; of equal values the newer, which was trained longer; infinite ones last."""
     sign = 1.0 if greatest else -1.0
     known = [
-        (math.isfinite(value), sign * value, one.order, one.prefix, one)
+        (math.isfinite(value), sign * value, one.number, one.prefix, one)
         for one in saved
         if not math.isnan(value := one.metrics.get(monitor, math.nan))
     ]

@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import importlib
 from enum import Enum
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.encoding.table import looks_like_table
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.graphs.keys import EXTRA, OBJECT_GRAPH
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.paths.wrong_paths import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
 
@@ -122,12 +121,8 @@ def open_bundle(
         raise error.named(record_file.names_of(prefix, files)) from error
     try:
         record = record_file.read(prefix, files, bundle.digest)
-        if record is not None and not record.adopted:
+        if record is not None:
             detected, inventory = "tfckpt", _check(record.inventory, bundle)
-            if _has_slashes(inventory):
-                from tfckpt.stored.graphs.slashes import with_escapes
-
-                inventory = with_escapes(inventory)
             if roots and not _same_roots(inventory.roots, roots):
                 from tfckpt.stored.graphs.rename_roots import moved_to
 
@@ -155,20 +150,11 @@ def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
     bundle, record = stored.values, stored.record
     if not isinstance(bundle, Bundle) or not bundle.lost:
         return
-    if OBJECT_GRAPH in bundle.lost and (record is None or record.adopted):
+    if OBJECT_GRAPH in bundle.lost and record is None:
         raise bundle.lacks(OBJECT_GRAPH).named({OBJECT_GRAPH: ""})
     if key := next((key for key in keys if key in bundle.lost), None):
         entries = stored.inventory.entries.values()
         raise bundle.lacks(key).named({entry.key: entry.name for entry in entries})
-
-
-def _has_slashes(inventory: Inventory) -> bool:
-    """Whether a key of a dict may have a slash, which old records do not escape."""
-    layers = chain.from_iterable(inventory.sequences.values())
-    keys = (entry.key for entry in inventory.entries.values())
-    return any("/" in layer.name for layer in layers) or any(
-        ".S" in key and not key.startswith(f"{EXTRA}/") for key in keys
-    )
 
 
 def _same_roots(stored: Mapping[str, Root], live: Mapping[str, Root]) -> bool:

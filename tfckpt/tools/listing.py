@@ -139,9 +139,8 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
     numbered = [one for one in found if one.state == "committed" and one.number is not None]
     names = sorted({_name(checkpoint) for checkpoint in numbered})
     if not names:
-        message, hint = "has no checkpoint that tfckpt committed", ""
-        if found:
-            hint = f"run `tfckpt adopt {path}` to write commit records for those of TensorFlow"
+        message = "has no checkpoint that tfckpt committed"
+        hint = "retention rules never delete what other software wrote" if found else ""
         raise CheckpointNotFoundError(message, path=path, hint=hint)
     if name is None and len(names) > 1:
         message = f"{path} has checkpoints named {' and '.join(names)}"
@@ -162,7 +161,7 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
 
 def _after(saved: Sequence[Committed]) -> SavedCheckpoint:
     """The save that follows, as far from the last one as that is from the one before."""
-    ordered = sorted(saved, key=operator.attrgetter("order"))
+    ordered = sorted(saved, key=operator.attrgetter("number"))
     before, last = ordered[-2:] if len(ordered) > 1 else (ordered[0], ordered[0])
     step = None
     if last.step is not None and before.step is not None:
@@ -174,7 +173,6 @@ def _after(saved: Sequence[Committed]) -> SavedCheckpoint:
         step=step,
         metrics={},
         finite=last.finite,
-        sequence=(last.order[0] + 1, 0),
         run_first=last.run_first,
     )
 

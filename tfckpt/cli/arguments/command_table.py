@@ -152,14 +152,6 @@ COMMANDS = (
         (*_KEEP, Flag("yes", "", "Delete them.")),
     ),
     Command(
-        "adopt",
-        "tfckpt.cli.commands.adopt",
-        "DIR",
-        "Write commit records for checkpoints of plain TensorFlow.",
-        "Checks every checksum first. From then on, retention rules apply to these checkpoints.",
-        ("adopt runs/old",),
-    ),
-    Command(
         "rewrite",
         "tfckpt.cli.commands.rewrite",
         "SRC DST",

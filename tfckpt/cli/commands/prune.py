@@ -1,6 +1,6 @@
 """`tfckpt prune`: delete checkpoints that no rule keeps, as a manager with these rules would.
 
-Checkpoints that tfckpt did not commit (see `adopt`) and damaged ones are never deleted. Damaged
+Checkpoints that other software wrote and damaged ones are never deleted. Damaged
 ones do not count for a rule either: `latest=3` keeps the newest three that are not damaged.
 """
 

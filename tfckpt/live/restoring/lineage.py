@@ -45,8 +45,8 @@ class Lineage:
 
     prefix: str | None = None
     _restores: tuple[_PastRestore, ...] = ()
-    # Path of numbered checkpoints without the number → the order of the run's first save there.
-    _first_saves: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    # Path of numbered checkpoints without the number → that of the run's first save there.
+    _first_saves: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def after(self, prepared: Prepared) -> Lineage:
         """The lineage after a restore."""
@@ -56,7 +56,7 @@ class Lineage:
         base = None if prefix is None else _base(prefix)
         first_saves = {at: first for at, first in self._first_saves.items() if at != base}
         if base is not None and goes_on:  # without a record, all earlier ones are its run
-            first_saves[base] = (record and record.run_first) or (0, 0)
+            first_saves[base] = (record and record.run_first) or 0
         if not plan.assignments:
             return dataclasses.replace(self, prefix=prefix, _first_saves=first_saves)
         counts = {status.value: count for status, count in plan.counts.items()}
@@ -81,9 +81,9 @@ class Lineage:
         """Whether the run has saved under this numbered prefix, or was restored from it."""
         return _base(prefix) in self._first_saves
 
-    def first_save(self, prefix: str, order: tuple[int, int]) -> tuple[int, int]:
-        """The order of the run's first save under a numbered prefix; set by the first call."""
-        return self._first_saves.setdefault(_base(prefix), order)
+    def first_save(self, prefix: str, number: int) -> int:
+        """The number of the run's first save under a numbered prefix; set by the first call."""
+        return self._first_saves.setdefault(_base(prefix), number)
 
 
 def _base(prefix: str) -> str:

@@ -28,7 +28,7 @@ from tfckpt.live.saving.coverage import recorded
 from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
 from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes
-from tfckpt.stored.commits import record, record_file
+from tfckpt.stored.commits import record
 from tfckpt.stored.commits.write_checkpoint import write_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, render
@@ -58,10 +58,8 @@ class RecordMetadata:
         metadata: the caller's own, as JSON values.
         best_by: metric and mode of the first ``best`` rule.
         training: further state, as JSON values.
-        sequence: its position in the order of saves, if its number does not give it; see
-            ``CommitRecord``.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: the position of the run's first save in the order of saves.
+        run_first: the number of the run's first save.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         lineage: the restores that the values come from.
     """
@@ -72,9 +70,8 @@ class RecordMetadata:
     metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     best_by: tuple[str, str] | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    sequence: tuple[int, int] | None = None
     run_began: float | None = None
-    run_first: tuple[int, int] | None = None
+    run_first: int | None = None
     preserved: tuple[int, ...] = ()
     lineage: tuple[Restored, ...] = ()
 
@@ -152,9 +149,6 @@ def write(
         nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
         if nonfinite:
             _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
-        if metadata.sequence is not None:
-            mark = staging.inner + record_file.OUT_OF_ORDER
-            save_options.files.write_atomic(mark, record_file.OUT_OF_ORDER_CONTENT)
         return nonfinite
 
     def describe(
@@ -174,7 +168,6 @@ def write(
             training=metadata.training,
             versions=_versions(),
             finite=not nonfinite,
-            sequence=metadata.sequence,
             run_began=metadata.run_began,
             run_first=metadata.run_first,
             preserved=metadata.preserved,
@@ -229,7 +222,7 @@ def completed_metadata(
     metadata = dataclasses.replace(
         metadata,
         lineage=lineage.lineage(os.path.split(prefix)[0]),
-        run_first=lineage.first_save(prefix, metadata.sequence or (_number(prefix), 0)),
+        run_first=lineage.first_save(prefix, _number(prefix)),
     )
     return (
         metadata

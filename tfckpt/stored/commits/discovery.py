@@ -16,7 +16,7 @@ import re
 from enum import Enum
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.stored.commits.record_file import DELETED, MOVED, OUT_OF_ORDER, SUFFIX
+from tfckpt.stored.commits.record_file import DELETED, MOVED, SUFFIX
 from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
 from tfckpt.stored.paths.wrong_paths import DATA
 
@@ -24,7 +24,7 @@ from tfckpt.stored.paths.wrong_paths import DATA
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
 _STAGED = ".tmp"
-_SUFFIXES = (_INDEX, SUFFIX, DELETED, MOVED, OUT_OF_ORDER)
+_SUFFIXES = (_INDEX, SUFFIX, DELETED, MOVED)
 _ENDS = "|".join(map(re.escape, _SUFFIXES))
 _PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
 
@@ -42,15 +42,11 @@ class CheckpointKind(str, Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A checkpoint; ``prefix`` is ``<directory>/<checkpoint_name>-<number>``.
-
-    Where it is out of order, the save order is in its record, not in its number.
-    """
+    """A checkpoint; ``prefix`` is ``<directory>/<checkpoint_name>-<number>``."""
 
     number: int
     prefix: str
     kind: CheckpointKind
-    out_of_order: bool = False
 
 
 def candidates(
@@ -78,8 +74,7 @@ def candidates(
             kind = CheckpointKind.COMMITTED if base in recorded else CheckpointKind.FOREIGN
         else:
             kind = CheckpointKind.DAMAGED if base in recorded else CheckpointKind.TORN
-        number, prefix = int(match["number"]), join(directory, base)
-        result.append(Candidate(number, prefix, kind, base in parts[OUT_OF_ORDER]))
+        result.append(Candidate(int(match["number"]), join(directory, base), kind))
     return sorted(result, key=lambda candidate: (candidate.number, candidate.prefix), reverse=True)
 
 

@@ -11,8 +11,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import CheckpointError
-from tfckpt.stored.commits import record_file
+from tfckpt.errors import SaveError
 from tfckpt.stored.commits.discovery import highest_number
 
 if TYPE_CHECKING:
@@ -40,35 +39,45 @@ class Ticket:
 
     def __init__(self, value: int = 0, counted: int = 0) -> None:
         self.value, self.counted = value, counted
-        self._held: set[int] = set()
-        self._taken: set[int] = set()
+        self._held: set[int] = set()  # the numbers of its directory that are in use
         self._advances: list[tuple[Callable[[Any], object], Any, Any]] = []
 
     @classmethod
     def take(
-        cls, file_prefix: str, above: int, files: Files, chosen: int | None = None, counter: int = 0
+        cls, file_prefix: str, last: int, counter: int, files: Files, chosen: int | None = None
     ) -> Ticket:
         """Reserve a number in this process.
 
         Args:
             file_prefix: ``<directory>/<checkpoint_name>``.
-            above: a lower bound: the save counter or :func:`last_in_order`.
-            files: the file system.
-            chosen: the number that the save uses instead; the next one is reserved too.
+            last: the highest number of a checkpoint, and of one that may still be written.
             counter: the save counter, which a chosen number advances by one.
+            files: the file system.
+            chosen: the number that the save uses instead of the next one.
+
+        Raises:
+            SaveError: the chosen number is below an existing one.
         """
         directory, name = os.path.split(file_prefix)
         real_directory = directory if "://" in directory else os.path.realpath(directory)
         with _lock:
             others = _taken.setdefault((real_directory, name), set())
-            value = max(above, highest_number(directory, name, files), *others) + 1
+            if chosen is None:
+                value = max(counter, last, highest_number(directory, name, files), *others) + 1
+                ticket = cls(value, value)
+            elif chosen < (last := max([last, *others])):
+                raise SaveError(
+                    f"{file_prefix}-{chosen}: not saved: {name}-{last} exists and would be "
+                    f"restored before {name}-{chosen}",
+                    hint=f"delete {name}-{last}, or use another directory",
+                )
+            else:
+                ticket = cls(chosen, counter + 1)
             if not files.renames:
                 others.clear()
-            ticket = cls(value, value) if chosen is None else cls(chosen, counter + 1)
-            held = {value, ticket.value}
-            others |= held
-            if files.renames:  # else the numbers are held for good
-                ticket._held, ticket._taken = held, others
+            others.add(ticket.value)
+            if files.renames:  # else the number is held for good
+                ticket._held = others
         return ticket
 
     @property
@@ -88,7 +97,7 @@ class Ticket:
     def keep(self) -> None:
         """The checkpoint is committed: its files hold the number from now on."""
         with _lock:
-            self._taken -= self._held
+            self._held.discard(self.value)
 
     def give_back(self) -> None:
         """The save failed and has left no files."""
@@ -102,17 +111,3 @@ class Ticket:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self.give_back()
-
-
-def last_in_order(file_prefix: str, files: Files) -> int:
-    """The number that preceded the highest one, where that one was chosen by the user.
-
-    Otherwise the highest number itself, or 0 without a record.
-    """
-    directory, name = os.path.split(file_prefix)
-    prefix = f"{file_prefix}-{highest_number(directory, name, files)}"
-    try:
-        head = record_file.read_head(record_file.path_of(prefix), prefix, files)
-    except CheckpointError:
-        return 0
-    return head.order[0] if head else 0

@@ -33,26 +33,8 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byt
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
-# Defaults of optional fields; the oldest records have none of the last eight.
-_DEFAULTS = {
-    "nbytes": 0,
-    "key": "",
-    "slot": "",
-    "of": "",
-    "crc32c": None,
-    "left_out": {},
-    "files": [],
-    "adopted": False,
-    "metadata": {},
-    "best_by": None,
-    "lineage": [],
-    "run_first": None,
-    "made": {},
-    "traits": {},
-    "labels": {},
-    "datasets": {},
-    "private": None,
-}
+# What a value has where its record does not say otherwise.
+_DEFAULTS = {"nbytes": 0, "key": "", "slot": "", "of": "", "crc32c": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,16 +54,12 @@ class CommitRecord:
         training: further training state as JSON values.
         versions: of tfckpt, TensorFlow and Keras.
         finite: whether all weights and slots are finite; None where not checked.
-        sequence: position in the save order, where a number chosen by the user is not above an
-            existing one: the highest number at that time, and how many such saves followed it.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: position in the save order of the run's first save in this directory. A run that
-            resumes from a checkpoint of the directory counts as the run that saved it.
+        run_first: number of the run's first save in this directory. A run that resumes from a
+            checkpoint of the directory counts as the run that saved it.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
-        adopted: whether the record was added later to a checkpoint that plain TensorFlow wrote. Its
-            values are then named when it is opened, with the objects to restore at hand.
     """
 
     number: int
@@ -96,18 +74,11 @@ class CommitRecord:
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     finite: bool | None = None
-    sequence: tuple[int, int] | None = None
     run_began: float | None = None
-    run_first: tuple[int, int] | None = None
+    run_first: int | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
-    adopted: bool = False
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Position in the save order; later saves have a higher one."""
-        return self.sequence or (self.number, 0)
 
     @property
     def mid_epoch(self) -> bool:
@@ -130,10 +101,10 @@ def now() -> str:
     return datetime.datetime.fromtimestamp(time.time(), datetime.timezone.utc).isoformat()
 
 
-def render(record: CommitRecord) -> bytes:
-    """The file content of a record; equal records give equal bytes."""
+def _head(record: CommitRecord) -> dict[str, Any]:
+    """All fields but the values, as plain JSON types."""
     inventory = record.inventory
-    head = {
+    return {
         "format": FORMAT,
         "number": record.number,
         "created": record.created,
@@ -143,18 +114,16 @@ def render(record: CommitRecord) -> bytes:
         "training": dict(record.training),
         "versions": dict(record.versions),
         "finite": record.finite,
-        "sequence": None if record.sequence is None else list(record.sequence),
         "run_began": record.run_began,
-        "run_first": None if record.run_first is None else list(record.run_first),
+        "run_first": record.run_first,
         "preserved": list(record.preserved),
         "files": list(record.files),
-        **({"adopted": True} if record.adopted else {}),
-        **({"metadata": dict(record.metadata)} if record.metadata else {}),
-        **({"best_by": list(record.best_by)} if record.best_by else {}),
-        **({"lineage": lineage.plain(record.lineage)} if record.lineage else {}),
+        "metadata": dict(record.metadata),
+        "best_by": None if record.best_by is None else list(record.best_by),
+        "lineage": lineage.plain(record.lineage),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        **record_entries.layers_to_json(inventory.sequences),
+        "layers": record_entries.layers_to_json(inventory.sequences),
         "labels": dict(inventory.labels),
         "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
@@ -163,8 +132,16 @@ def render(record: CommitRecord) -> bytes:
         "left_out": dict(inventory.left_out),
         "datasets": {name: [*dataset] for name, dataset in inventory.datasets.items()},
     }
-    lines = [f"{_json(name)}: {_json(value)}" for name, value in head.items()]
-    lines.append(f"{_ENTRIES.decode()}{record_entries.render(inventory.entries.values())}\n]")
+
+
+_FIELDS = frozenset(_head(CommitRecord(0, Inventory("", {}), "", "")))
+
+
+def render(record: CommitRecord) -> bytes:
+    """The file content of a record; equal records give equal bytes."""
+    lines = [f"{_json(name)}: {_json(value)}" for name, value in _head(record).items()]
+    entries = record_entries.render(record.inventory.entries.values())
+    lines.append(f"{_ENTRIES.decode()}{entries}\n]")
     body = ("{\n" + ",\n".join(lines)).encode()
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
 
@@ -176,7 +153,7 @@ def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitR
 
     Raises:
         DamagedCheckpointError: altered or truncated.
-        UnsupportedCheckpointError: written by a newer tfckpt.
+        UnsupportedCheckpointError: written by a newer tfckpt, or before version 0.1.0.
     """
     return _RecordReader(path).record(data, prefix, head=head)
 
@@ -224,6 +201,13 @@ class _RecordReader:
         if self.get(tree, "format", int) != FORMAT:
             message = f"the commit record has format {tree['format']} of a newer tfckpt"
             raise UnsupportedCheckpointError(message, path=self.path, hint="Upgrade tfckpt.")
+        if missing := sorted(_FIELDS - tree.keys()):
+            raise UnsupportedCheckpointError(
+                f"the commit record has no {missing[0]!r}: tfckpt wrote it before version 0.1.0",
+                path=self.path,
+                hint="Remove this file, restore the checkpoint as one of plain TensorFlow, and "
+                "save it anew with this version.",
+            )
         restored = self.get(tree, "lineage", list)
         return CommitRecord(
             number=self.natural(tree, "number"),
@@ -238,13 +222,11 @@ class _RecordReader:
             training=self.get(tree, "training", dict),
             versions=self.mapping(tree, "versions", str),
             finite=self.get(tree, "finite", bool, type(None)),
-            sequence=self.position(tree, "sequence"),
             run_began=self.seconds(tree, "run_began"),
-            run_first=self.position(tree, "run_first"),
+            run_first=self.natural(tree, "run_first", optional=True),
             preserved=self.numbers(tree, "preserved"),
             files=self.files(tree, os.path.split(prefix)[1]),
             lineage=lineage.parse(restored, self.damaged) if restored else (),
-            adopted=self.get(tree, "adopted", bool),
         )
 
     def get(self, tree: Any, field: str, *types: type, name: str = "") -> Any:
@@ -271,15 +253,6 @@ class _RecordReader:
         if value is not None and not math.isfinite(value):
             raise self.damaged(f"{field!r} must be a finite number of seconds")
         return value
-
-    def position(self, tree: Any, field: str) -> tuple[int, int] | None:
-        """A position in the save order."""
-        value = self.get(tree, field, list, type(None))
-        if value is None:
-            return None
-        if [type(part) for part in value] != [int, int]:
-            raise self.damaged(f"{field!r} must be a list of two integers")
-        return value[0], value[1]
 
     def best_by(self, tree: Any) -> tuple[str, str] | None:
         """The metric that the best checkpoint is chosen by, and whether to take its minimum."""
@@ -319,13 +292,10 @@ class _RecordReader:
     def inventory(self, tree: Any, prefix: str, values: Mapping[str, Entry] | None) -> Inventory:
         items = self.get(tree, "entries", list)
         entries = self.entries(items) if values is None else values
-        sequences, made, traits = (
-            self.mapping(tree, field, list) for field in ("stacks", "made", "traits")
-        )
         return Inventory(
             prefix,
             entries,
-            record_entries.layers_from_json(sequences, made, traits, self.damaged),
+            record_entries.layers_from_json(self.mapping(tree, "layers", list), self.damaged),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),

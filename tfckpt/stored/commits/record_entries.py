@@ -4,14 +4,12 @@ There are tens of thousands of them in every save and restore. Writing joins tex
 parts; reading checks all values in one loop. Where that loop finds anything invalid it returns
 None, and the record's reader finds out which value it is; the loop accepts nothing that the reader
 would refuse.
-
-Layers are stored in three fields because older readers know only the first, or the first two.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
+from itertools import chain
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +25,7 @@ if TYPE_CHECKING:
 _END, _LINE = b"\n]", b",\n"
 _PIECE = 1 << 16
 FIELDS = frozenset(Entry._fields)
-_SHORT, _LONG = (str, str), (str, str, str, bool)
-_MADE = (str, int)
-_TRAITS = (str, str, str, bool)
+_LAYER = [str, str, str, bool, str, int, str, str, str, bool]
 _ROLES: dict[str, Role] = {role.value: role for role in Role}
 
 
@@ -126,61 +122,28 @@ def _is_shape(sizes: Any) -> bool:
     return True
 
 
-def layers_to_json(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, dict[str, list[Any]]]:
-    """The three fields as plain JSON types."""
+def layers_to_json(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, list[Any]]:
+    """Path → layers, each with its fields in order, as plain JSON types."""
     return {
-        "stacks": {path: [_short(layer) for layer in layers] for path, layers in sequences.items()},
-        "made": {
-            path: [[layer.kind, layer.number] for layer in layers]
-            for path, layers in sequences.items()
-        },
-        "traits": {
-            path: [[*layer.traits] for layer in layers]
-            for path, layers in sequences.items()
-            if any(layer.traits != Traits() for layer in layers)
-        },
+        path: [
+            [one.name, one.base, one.label, one.named, one.kind, one.number, *one.traits]
+            for one in layers
+        ]
+        for path, layers in sequences.items()
     }
 
 
-def _short(layer: Layer) -> list[str | bool]:
-    """The two fields that most layers need, or all four."""
-    usual = not layer.label and layer.named
-    return [layer.name, layer.base, *(() if usual else (layer.label, layer.named))]
-
-
 def layers_from_json(
-    sequences: Mapping[str, list[Any]],
-    made: Mapping[str, list[Any]],
-    traits: Mapping[str, list[Any]],
-    damaged: Callable[[str], DamagedCheckpointError],
+    sequences: Mapping[str, list[Any]], damaged: Callable[[str], DamagedCheckpointError]
 ) -> dict[str, tuple[Layer, ...]]:
-    """Path → layers, from these fields; ``damaged`` makes the error for an invalid one."""
-    result = {}
-    for path, items in sequences.items():
-        if not _types(items) <= {_SHORT, _LONG}:
-            raise damaged("'stacks' contains an invalid layer")
-        kinds: Iterable[Any] = itertools.repeat(("", -1))
-        if (stored := made.get(path)) is not None:
-            if len(stored) != len(items) or not _types(stored) <= {_MADE}:
-                raise damaged(f"'made' does not match 'stacks' for {path!r}")
-            kinds = stored
-        marks: Iterable[Any] = itertools.repeat(Traits())
-        if (stored := traits.get(path)) is not None:
-            if len(stored) != len(items) or not _types(stored) <= {_TRAITS}:
-                raise damaged(f"'traits' does not match 'stacks' for {path!r}")
-            marks = (Traits(*item) for item in stored)
-        result[path] = tuple(
-            Layer(name, base, label, named, kind, number, mark)
-            for (name, base, label, named), (kind, number), mark in zip(
-                (item if len(item) > 2 else (*item, "", True) for item in items),
-                kinds,
-                marks,
-                strict=False,
-            )
+    """Path → layers; ``damaged`` makes the error for an invalid one."""
+    for item in chain.from_iterable(sequences.values()):
+        if type(item) is not list or [type(field) for field in item] != _LAYER:
+            raise damaged("'layers' contains an invalid layer")
+    return {
+        path: tuple(
+            Layer(name, base, label, named, kind, number, Traits(*traits))
+            for name, base, label, named, kind, number, *traits in items
         )
-    return result
-
-
-def _types(items: Sequence[Any]) -> set[tuple[type, ...]]:
-    """The types that items of lists have; ``()`` is that of anything else."""
-    return {tuple(map(type, item)) if type(item) is list else () for item in items}
+        for path, items in sequences.items()
+    }

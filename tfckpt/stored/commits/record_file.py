@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUFFIX = ".tfckpt.json"
-# A file of a checkpoint whose number is not its position in the save order. Its record has
-# the position, and the records of other checkpoints need not be read.
-OUT_OF_ORDER = ".tfckpt.order"
-OUT_OF_ORDER_CONTENT = b"the record says where this save stands among the others\n"
 # The suffix of a record while its checkpoint is being deleted.
 DELETED = ".tfckpt.deleted"
 # Of a file that names the directory into which a checkpoint is being moved.

@@ -52,7 +52,7 @@ _MAX_BYTES = 1 << 12  # of a file with the name of a directory
 _recovery_lock = threading.Lock()
 _DATA = re.compile(DATA)
 # The end of a single file's name, unlike that of a staging directory.
-_FILE = re.compile(r"\.tfckpt\.(json|order|deleted|moved|new|probe)\Z")
+_FILE = re.compile(r"\.tfckpt\.(json|deleted|moved|new|probe)\Z")
 
 
 def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:

@@ -84,7 +84,7 @@ class ListedCheckpoint:
             "preserved": bool(head and head.number in head.preserved),
             "versions": dict(head.versions) if head else {},
             "lineage": plain(head.lineage) if head else [],
-            "run": list(head.run_first) if head and head.run_first else None,
+            "run": head.run_first if head else None,
         }
 
 

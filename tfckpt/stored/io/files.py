@@ -29,7 +29,6 @@ from tfckpt.errors import (
     SaveError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.io import released
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -299,7 +298,6 @@ class LocalFiles:
         return LocalHandle(path)
 
     def create(self, path: str) -> LocalOutput:
-        released.wait_until_freed()
         return LocalOutput(path, durable=self._durable)
 
     def write_atomic(self, path: str, data: bytes) -> None:
@@ -340,7 +338,7 @@ class LocalFiles:
         return status.st_size, status.st_mtime
 
     def remove(self, path: str) -> None:
-        released.unlink(path)
+        Path(path).unlink()
 
     def remove_tree(self, path: str) -> None:
         if stat.S_ISDIR(Path(path).lstat().st_mode):

@@ -112,8 +112,6 @@ def position_in(training: Mapping[str, Any], path: str) -> Position | None:
     if KEY not in training:
         return None
     fields = training[KEY]
-    if isinstance(fields, dict):
-        fields = {"content": "", **fields}  # older records have no `content`
     if not isinstance(fields, dict) or fields.keys() != _TYPES.keys():
         raise DamagedCheckpointError("the commit record's 'training' is not complete", path=path)
     for name, types in _TYPES.items():

@@ -60,7 +60,7 @@ class Resumption:
         epoch: number of finished epochs.
         position: in the data; None if no ``fit`` has saved the checkpoint.
         histories: ``History`` of each ``fit`` before the saved one.
-        passes: how many iterators Keras had made for each ``fit`` so far; older records lack it.
+        passes: how many iterators Keras had made for each ``fit`` so far.
         values: plain values outside the objects of the run.
         parts: which parts of the training state are restored.
         words: the same as a sentence, for the report.
