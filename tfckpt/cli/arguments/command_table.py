@@ -1,4 +1,4 @@
-"""The table of all commands; help, shell completion and flag parsing are derived from it."""
+"""The table of all commands; help and flag parsing are derived from it."""
 
 from __future__ import annotations
 
@@ -260,14 +260,5 @@ COMMANDS = (
             _MODEL,
             Flag("write", "FILE", "Write a config with the policy; the file must not exist."),
         ),
-    ),
-    Command(
-        "completion",
-        "tfckpt.cli.commands.completion",
-        "bash|zsh|fish",
-        "Print the completion script for a shell.",
-        "",
-        ("completion bash > ~/.local/share/bash-completion/completions/tfckpt", "completion fish"),
-        has_json=False,
     ),
 )
