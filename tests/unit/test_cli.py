@@ -342,7 +342,7 @@ def test_a_misspelled_command_gets_a_suggestion(words, said, capsys):
         ("inspect",),
         ("inspect", "a", "b"),
         ("inspect", "a", "--jsn"),
-        ("inspect", "a", "--model", "train:build", "--keys"),
+        ("inspect", "a", "--values", "--keys"),
         ("policy", "suggest", "a"),
         ("policy",),
         ("policy", "check"),

@@ -1,18 +1,14 @@
-"""`tfckpt policy schema`, `policy show` and `completion`."""
+"""`tfckpt policy schema`, `policy show` and `policy check`."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from zoo.command_line import document, run
 
-from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.policy import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -87,55 +83,3 @@ def test_check_says_that_nothing_is_saved_by_itself(tmp_path: Path) -> None:
     for fine in ("manager: {directory: a, save: {every_steps: 1}}", "restore: {directory: a}"):
         config.write_text(f"version: 1\n{fine}\n")
         assert document("policy", "check", config)["notes"] == []
-
-
-def complete(*words: str) -> list[str]:
-    """What bash offers for the last word."""
-    script = run("completion", "bash").out
-    said = " ".join(f"'{word}'" for word in ("tfckpt", *words))
-    ask = f"COMP_WORDS=({said}); COMP_CWORD={len(words)}; _tfckpt; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(
-        ["bash", "-c", f"{script}\n{ask}"], check=True, capture_output=True, text=True
-    )
-    return done.stdout.split()
-
-
-@pytest.mark.skipif(sys.platform == "win32" or not shutil.which("bash"), reason="needs bash")
-def test_bash_completes_commands_and_flags() -> None:
-    assert {*complete("")} == {command.name.split()[0] for command in COMMANDS}
-    assert complete("ins") == ["inspect"]
-    assert {*complete("policy", "")} >= {"check", "schema", "show"}
-    assert complete("inspect", "runs", "--va") == ["--values"]
-    assert "--yes" in complete("prune", "runs", "--keep", "latest=3", "--")
-
-
-@pytest.mark.skipif(sys.platform == "win32" or not shutil.which("bash"), reason="needs bash")
-def test_bash_completes_checkpoints_by_their_prefix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("runs/digits").mkdir(parents=True)
-    files = "checkpoint", ".tfckpt.lock", "flowers.yaml"
-    for number in 17, 18:
-        files += tuple(
-            f"ckpt-{number}.{kind}"
-            for kind in ("index", "data-00000-of-00002", "data-00001-of-00002", "tfckpt.json")
-        )
-    for file in files:
-        Path("runs/digits", file).touch()
-    offered = ["runs/digits/ckpt-17", "runs/digits/ckpt-18"]
-    assert sorted(complete("inspect", "runs/digits/ck")) == offered
-    assert complete("diff", "runs/digits/ckpt-17", "runs/digits/ckpt-18") == offered[1:]
-    assert complete("inspect", "ru") == ["runs"]
-    assert complete("inspect", "") == ["runs"]
-    assert complete("policy", "check", "runs/digits/f") == ["runs/digits/flowers.yaml"]
-    assert sorted(complete("list", "runs/digits/")) == [*offered, "runs/digits/flowers.yaml"]
-    assert "--json" in complete("inspect", "runs", "-")
-    assert complete("completion", "z") == ["zsh"]
-
-
-def test_zsh_and_fish_have_scripts_of_their_own() -> None:
-    assert "bashcompinit" in run("completion", "zsh").out
-    fish = run("completion", "fish").out
-    assert "-l quarantine" in fish
-    assert run("completion", "tcsh").status == 2

@@ -157,7 +157,6 @@ def test_names_that_would_move_the_cursor_are_harmless(tmp_path: Path) -> None:
         ["verify", directory],
         ["inspect", path, "--values"],
         ["inspect", path, "--keys"],
-        ["inspect", path, "--graph"],
         ["inspect", path, "--name", "**"],
         ["diff", path, directory, "--values"],
         ["prune", directory, "--keep", "latest=1"],

@@ -18,7 +18,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import Arguments, UsageError
-from tfckpt.cli.arguments.command_table import COMMANDS
+from tfckpt.cli.arguments.command_table import COMMANDS, INSTEAD
 from tfckpt.errors import TfckptError
 from tfckpt.version import __version__
 
@@ -101,6 +101,9 @@ def _parsed(command: Command, words: list[str]) -> Arguments | None:
     values = _flags(command)
     try:
         _, *rest = values([_with_underscores(word) for word in words])
+    except flags.UnrecognizedFlagError as error:
+        instead = INSTEAD.get(f"{command.name} --{error.flagname}")
+        raise UsageError(f"{error}; {instead}" if instead else str(error)) from None
     except flags.Error as error:
         raise UsageError(str(error)) from None
     if values.help:

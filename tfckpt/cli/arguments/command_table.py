@@ -1,8 +1,15 @@
-"""The table of all commands; help, shell completion and flag parsing are derived from it."""
+"""The table of all commands; help and flag parsing are derived from it."""
 
 from __future__ import annotations
 
 from tfckpt.cli.arguments.command import Command, Flag
+
+# What somebody may look for here, and what does it.
+INSTEAD = {
+    "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
+    "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
+    "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
+}
 
 _MODEL = Flag(
     "model",
@@ -71,14 +78,11 @@ COMMANDS = (
         "PATH|DIR",
         "Show the contents of a checkpoint.",
         "Lists its values by canonical name, with role, type, size, and totals for each subtree. "
-        "For a directory, shows the newest readable checkpoint. With --model, shows beside each "
-        "name the one that it goes to in the model, and what only one side has. Only --model "
-        "imports TensorFlow.",
+        "For a directory, shows the newest readable checkpoint.",
         (
             "inspect runs/flowers/checkpoints",
             "inspect zoo/imagenet/ckpt-900 --values",
-            "inspect zoo/imagenet/ckpt-900 --name 'model/**/bias' --slice 0:5",
-            "inspect zoo/imagenet/ckpt-900 --model train:build_model",
+            "inspect zoo/imagenet/ckpt-900 --name 'model/**/bias'",
             "inspect zoo/imagenet/ckpt-900 --json | jq .nbytes",
         ),
         (
@@ -88,14 +92,7 @@ COMMANDS = (
                 "GLOB",
                 "Print the values that match GLOB, or a regular expression after re:.",
             ),
-            Flag(
-                "slice",
-                "INDEX",
-                "With --name, print only this part, in NumPy notation, e.g. 0,2:5.",
-            ),
             Flag("keys", "", "Show the checkpoint key of each value."),
-            Flag("graph", "", "Show TensorFlow's object graph."),
-            _MODEL,
         ),
     ),
     Command(
@@ -117,12 +114,14 @@ COMMANDS = (
     Command(
         "plan",
         "tfckpt.cli.commands.plan",
-        "CONFIG",
-        "Show what a restore by a config would do, without doing it.",
-        "Shows each value; nothing is assigned. CALLABLE returns the built model, or a dict of "
+        "CONFIG|PATH|DIR",
+        "Show what a restore would do, without doing it.",
+        "Shows each value; nothing is assigned. Of a checkpoint or a directory, it is the restore "
+        "without a policy. CALLABLE returns the built model, or a dict of "
         'objects: {"model": model, "optimizer": optimizer}.',
         (
             "plan configs/finetune.yaml --model train:build_model",
+            "plan zoo/imagenet/ckpt-900 --model train:build_model",
             "plan configs/finetune.yaml --model train:build --lock f.lock.json",
         ),
         (_MODEL, _LOCK),
@@ -252,14 +251,5 @@ COMMANDS = (
             _MODEL,
             Flag("write", "FILE", "Write a config with the policy; the file must not exist."),
         ),
-    ),
-    Command(
-        "completion",
-        "tfckpt.cli.commands.completion",
-        "bash|zsh|fish",
-        "Print the completion script for a shell.",
-        "",
-        ("completion bash > ~/.local/share/bash-completion/completions/tfckpt", "completion fish"),
-        has_json=False,
     ),
 )

@@ -1,8 +1,7 @@
-"""`tfckpt inspect`: show the contents of a checkpoint; only --model imports TensorFlow."""
+"""`tfckpt inspect`: show the contents of a checkpoint; does not import TensorFlow."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -25,12 +24,11 @@ if TYPE_CHECKING:
     from tfckpt.cli.arguments.command import Arguments
     from tfckpt.core.inventory import Restored
     from tfckpt.core.name_tree import TreeRow
-    from tfckpt.planning import Plan
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
     from tfckpt.tools.inspection import Inspection
 
 _INDENT = "  "
-_VIEWS = ("name", "values", "keys", "graph", "model")
+_VIEWS = ("name", "values", "keys")
 
 
 def run(arguments: Arguments) -> int:
@@ -39,8 +37,6 @@ def run(arguments: Arguments) -> int:
     modes = [mode for mode in _VIEWS if arguments.flags[mode]]
     if len(modes) > 1:
         raise UsageError(f"--{modes[0]} and --{modes[1]} are different views; use only one of them")
-    if arguments.text("slice") is not None and modes != ["name"]:
-        raise UsageError("--slice needs --name, which selects the values")
     found = find(path)
     with found.checkpoint as checkpoint:
         shown = inspect_open(found, values=arguments.switch("values"), progress=progress)
@@ -57,25 +53,8 @@ def _view_document(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[s
     if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import data_document
 
-        return {"data": data_document(checkpoint, selector, arguments.text("slice"))}
-    if arguments.switch("graph"):
-        from tfckpt.cli.commands.inspect_graph import graph_document
-
-        return {"graph": graph_document(checkpoint)}
-    if (target := arguments.text("model")) is not None:
-        from tfckpt.cli.output.name_pairs import pairs_document
-
-        plan = _plan(checkpoint, target)
-        return {"model": pairs_document(plan, checkpoint, target)}
+        return {"data": data_document(checkpoint, selector)}
     return {}
-
-
-def _plan(checkpoint: StoredCheckpoint, target: str) -> Plan:
-    """What a restore without a policy would do to the model."""
-    from tfckpt.cli.commands.plan import plan_for  # imports TensorFlow
-
-    with contextlib.redirect_stdout(sys.stderr):
-        return plan_for(checkpoint.prefix, target)
 
 
 def _print(arguments: Arguments, shown: Inspection, checkpoint: StoredCheckpoint) -> None:
@@ -83,21 +62,13 @@ def _print(arguments: Arguments, shown: Inspection, checkpoint: StoredCheckpoint
     if (selector := arguments.text("name")) is not None:
         from tfckpt.cli.output.views import show_data
 
-        show_data(checkpoint, selector, arguments.text("slice"))
+        show_data(checkpoint, selector)
         return
     _head(shown)
     if arguments.switch("values"):
         from tfckpt.cli.output.views import show_statistics
 
         show_statistics(shown)
-    elif arguments.switch("graph"):
-        from tfckpt.cli.commands.inspect_graph import show_graph
-
-        show_graph(checkpoint)
-    elif (target := arguments.text("model")) is not None:
-        from tfckpt.cli.output.name_pairs import show_pairs
-
-        show_pairs(_plan(checkpoint, target), checkpoint)
     elif arguments.switch("keys"):
         from tfckpt.cli.output.tables import show
 

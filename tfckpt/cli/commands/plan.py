@@ -1,4 +1,4 @@
-"""`tfckpt plan`: show what a restore by a config would do to a model that a script builds.
+"""`tfckpt plan`: show what a restore would do to a model that a script builds.
 
 The user's own code builds the objects. What it prints goes to standard error, so that ``--json``
 stays valid JSON.
@@ -31,11 +31,11 @@ _STYLES = {
 
 def run(arguments: Arguments) -> int:
     """Print a plan, and write its lock with --lock; returns 1 if the plan is refused."""
-    config = arguments.single("a config file")
+    source = arguments.single("a config, a checkpoint or a directory")
     if (target := arguments.text("model")) is None:
         raise UsageError("plan needs --model MODULE:CALLABLE, which returns the model")
     with contextlib.redirect_stdout(sys.stderr):
-        plan = plan_for(config, target)
+        plan = plan_for(source, target)
         if (lock := arguments.text("lock")) is not None:
             plan = dataclasses.replace(plan, drift=())  # an older lock is replaced
             if plan.ok:

@@ -68,13 +68,12 @@ def bars(histogram: tuple[int, ...]) -> str:
     return "".join(_BARS[max(1, count * steps // top) if count else 0] for count in histogram)
 
 
-def show_data(checkpoint: StoredCheckpoint, selector: str, slices: str | None) -> None:
+def show_data(checkpoint: StoredCheckpoint, selector: str) -> None:
     """Print the values that a selector matches, formatted by NumPy."""
     import numpy as np
 
-    for number, (entry, array) in enumerate(_data(checkpoint, selector, slices)):
-        index = f"[{slices}]" if slices and array is not None else ""
-        print("\n" * (number > 0) + f"{printable(entry.name)}{index}  {signature(entry)}")
+    for number, (entry, array) in enumerate(_data(checkpoint, selector)):
+        print("\n" * (number > 0) + f"{printable(entry.name)}  {signature(entry)}")
         if array is None:
             print("not a tensor, so it has no numbers to show")
         elif array.dtype.hasobject:
@@ -88,19 +87,17 @@ def _text(content: Any) -> str:
     return shown if len(content) <= _MAX_TEXT else f"{shown}… ({len(content):,} bytes)"
 
 
-def data_document(
-    checkpoint: StoredCheckpoint, selector: str, slices: str | None
-) -> dict[str, Any]:
+def data_document(checkpoint: StoredCheckpoint, selector: str) -> dict[str, Any]:
     """Name → nested lists of elements; strings as escaped text; null if not a tensor."""
     document: dict[str, Any] = {}
-    for entry, array in _data(checkpoint, selector, slices):
+    for entry, array in _data(checkpoint, selector):
         if array is None:
             document[entry.name] = None
             continue
         if array.size > MAX_ELEMENTS:
             raise UsageError(
                 f"{entry.name} has {array.size:,} elements; --json prints at most "
-                f"{MAX_ELEMENTS:,}, so select a part with --slice"
+                f"{MAX_ELEMENTS:,}; `tfckpt convert PATH FILE.npz` writes them for NumPy"
             )
         document[entry.name] = _elements(array)
     return document
@@ -122,9 +119,7 @@ def _nested(value: Any, change: Any) -> Any:
     return change(value)
 
 
-def _data(
-    checkpoint: StoredCheckpoint, selector: str, slices: str | None
-) -> Iterator[tuple[Entry, np.ndarray | None]]:
+def _data(checkpoint: StoredCheckpoint, selector: str) -> Iterator[tuple[Entry, np.ndarray | None]]:
     """The values that a selector matches; None for one that is not a tensor."""
     try:
         pattern = Selector(selector)
@@ -136,37 +131,5 @@ def _data(
         close = suggest(selector, [entry.name for entry in every])
         hint = f"; similar names: {', '.join(close)}" if close else ""
         raise UsageError(f"--name {selector!r} matches no value{hint}")
-    index = _index(slices)
     for entry in entries:
-        if entry.shape is None:
-            yield entry, None
-            continue
-        array = checkpoint.values.read(entry.key)
-        try:
-            yield entry, array[index]
-        except IndexError as error:
-            raise UsageError(
-                f"--slice {slices!r} does not fit {entry.name} with shape {entry.shape}: {error}"
-            ) from None
-
-
-def _index(text: str | None) -> tuple[Any, ...]:
-    """Parse NumPy's notation: ``0, 2:5, ..., ::2``."""
-    if text is None:
-        return (...,)
-    parts = [part.strip() for part in text.strip("[] ").split(",")]
-    try:
-        index = tuple(... if part == "..." else _axis(part) for part in parts)
-    except ValueError:
-        message = f"--slice {text!r} is not a valid index; use NumPy notation, e.g. 0,2:5"
-        raise UsageError(message) from None
-    return index if ... in index else (*index, ...)
-
-
-def _axis(text: str) -> int | slice:
-    if ":" not in text:
-        return int(text)
-    bounds = [int(part) if part.strip() else None for part in text.split(":")]
-    if len(bounds) > 3:
-        raise ValueError(text)
-    return slice(*bounds)
+        yield entry, None if entry.shape is None else checkpoint.values.read(entry.key)
