@@ -164,9 +164,10 @@ class SaverV1:
                     listed[2].extend(TensorSlice(extents, number) for extents in slices)
         values = {}
         for name, (dtype, shape, parts) in sorted(tensors.items()):
-            with _as_damage(self._paths[parts[0].file] if parts else self._paths[0], name):
+            path = self._paths[parts[0].file if parts else 0]
+            with _as_damage(path, name):
                 count = element_count(shape)
-                check_tiles([part.extents for part in parts], shape)
+                check_tiles([part.extents for part in parts], shape, path, name)
                 values[name] = ListedTensor(
                     dtype, shape, count * ITEM_BYTES.get(dtype, 0), tuple(parts)
                 )
