@@ -32,10 +32,19 @@ def asked(scale, checkpoints: int, *, renames: bool, work: Callable[[object], ob
     return store.calls
 
 
+def decided_again(scale, store) -> None:
+    directory = scale.opened(store)
+    for _ in range(2):
+        store.calls.clear()  # what the first decision has read counts no more
+        found, rules = directory.checkpoints(), scale.RULES["latest"]
+        directory.decide(found, rules, anchor=0.0, preserved=(), in_use=())
+        directory.write_state(found, 0.0)
+
+
 @pytest.mark.parametrize("renames", [True, False])
 @pytest.mark.parametrize(
     ("what", "records"),
-    [("names", 0), ("newest", 0), ("manager", 1), ("keep all", 1), ("latest", 3), ("told", 0)],
+    [("names", 0), ("newest", 0), ("manager", 1), ("again", 0)],
 )
 def test_no_more_records_are_read_than_a_question_needs(
     scale, what: str, records: int, *, renames: bool
@@ -44,9 +53,7 @@ def test_no_more_records_are_read_than_a_question_needs(
         "names": lambda store: candidates(scale.PLACE, files=store),
         "newest": lambda store: next(scale.opened(store).restorable()),
         "manager": lambda store: scale.opened(store).history(),
-        "keep all": lambda store: scale.decided(scale.opened(store), ()),
-        "latest": lambda store: scale.decided(scale.opened(store), scale.RULES["latest"]),
-        "told": lambda store: scale.told(scale.opened(store)),
+        "again": lambda store: decided_again(scale, store),
     }
     few, many = (asked(scale, n, renames=renames, work=works[what]) for n in (30, 600))
     state_files = few["open_read"] - records
