@@ -21,13 +21,13 @@ import tfckpt
 from benchmarks.measure import Result, Settings, clock, in_turns, results_in_child
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
-from tfckpt.planning.diff import ValueChecksum, diff
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord, now, render
 from tfckpt.stored.open import open_checkpoint
+from tfckpt.tools.differences import ValueChecksum, diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
