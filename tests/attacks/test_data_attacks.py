@@ -1,7 +1,4 @@
-"""Data files altered under valid checksums, and one of a big-endian machine.
-
-Nobody can be asked for the latter any more: it is forged from one of here, and TensorFlow reads it.
-"""
+"""Data files altered under valid checksums, and files that TensorFlow reads and tfckpt refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfckpt.errors import DamagedCheckpointError
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 
 WRONG = "invalid string length|the string lengths"
@@ -65,31 +62,27 @@ def test_lengths_that_add_up_but_are_not_those_written_are_refused(forge: Any) -
                 use("d/text")
 
 
-def test_a_big_endian_checkpoint_reads_as_tensorflow_reads_it(forge: Any, tables: Any) -> None:
-    import tensorflow as tf
-    from google_crc32c import extend, value
-
-    shard = Path(f"{forge.prefix}.data-00000-of-00001")
-    data = bytearray(shard.read_bytes())
+def test_a_big_endian_checkpoint_is_refused_with_its_file(forge: Any) -> None:
     items = forge.items()
     items[b""].endianness = 1
-    for key, entry in items.items():
-        start, end = (0, 0) if not key else (entry.offset, entry.offset + entry.size)
-        if key == b"d/text":
-            crc = value(struct.pack(">3I", 3, 0, 5))
-            stored = struct.pack(">I", tables.mask(crc))
-            data[start + 3 : start + 7] = stored
-            entry.crc32c = tables.mask(extend(extend(crc, stored), bytes(data[start + 7 : end])))
-        elif start < end:
-            size = tf.dtypes.as_dtype(entry.dtype).size
-            swapped = b"".join(bytes(data[at : at + size][::-1]) for at in range(start, end, size))
-            data[start:end] = swapped
-            entry.crc32c = tables.mask(value(swapped))
-    shard.write_bytes(data)
     forge.write_items(items)
-    reader = tf.train.load_checkpoint(forge.prefix)
-    with Bundle.open(forge.prefix) as bundle:
-        bundle.verify()
-        forge.assert_original(bundle)
-        for name in forge.values:
-            assert bundle.read(name).tolist() == reader.get_tensor(name).tolist()
+    with pytest.raises(UnsupportedCheckpointError, match="the highest byte") as caught:
+        Bundle.open(forge.prefix)
+    assert caught.value.path == f"{forge.prefix}.index"
+    assert "save it anew on a little-endian machine" in str(caught.value)
+
+
+def test_slices_along_two_axes_are_refused_with_their_key(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    prefix, value = str(tmp_path / "ckpt-1"), tf.reshape(tf.range(12.0), (4, 3))
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=["p/part"] * 4,
+        shape_and_slices=["4 3 0,2:0,1", "4 3 0,2:1,2", "4 3 2,2:0,1", "4 3 2,2:1,2"],
+        tensors=[value[:2, :1], value[:2, 1:], value[2:, :1], value[2:, 1:]],
+    )
+    assert (tf.train.load_checkpoint(prefix).get_tensor("p/part") == value.numpy()).all()
+    with pytest.raises(UnsupportedCheckpointError, match="slices along several axes") as caught:
+        Bundle.open(prefix)
+    assert (caught.value.path, caught.value.name) == (f"{prefix}.index", "p/part")

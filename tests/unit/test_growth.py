@@ -11,12 +11,12 @@ import pytest
 
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Traits
 from tfckpt.planning import make_plan, render_text
-from tfckpt.planning.diff import ValueChecksum, diff
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.commits import record, record_file
 from tfckpt.stored.open import open_bundle
+from tfckpt.tools.differences import ValueChecksum, diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -344,6 +344,17 @@ def test_a_file_system_without_locks_is_warned_of_once(
     assert open_files() == before
 
 
+def test_a_system_without_locks_is_warned_of_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    assert [lock_of(str(directory)).acquire() for _ in range(3)] == [True, False, False]
+    (message,) = caplog.messages
+    assert message.startswith(f"{directory}: the file system does not support locks (the system")
+    assert "make sure that only one process saves into this directory" in message
+    lock_of(str(directory)).release()
+
+
 def test_a_failing_disk_is_a_failed_save(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")

@@ -11,10 +11,10 @@ import pytest
 
 import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.planning.diff import Difference, DifferenceKind
 from tfckpt.stored.commits.record import CommitRecord
 from tfckpt.stored.inspection.listing import ListedCheckpoint
 from tfckpt.tools.comparison import ComparedCheckpoints
+from tfckpt.tools.differences import Difference, DifferenceKind
 from tfckpt.tools.inspection import Inspection
 from tfckpt.tools.listing import CheckpointList
 

@@ -12,9 +12,9 @@ from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import Problem
 from tfckpt.manager.retention import Decision
 from tfckpt.planning import Plan, RestoreReport, make_plan
-from tfckpt.planning.diff import diff
 from tfckpt.planning.suggested import Suggestion
 from tfckpt.policy import Policy
+from tfckpt.tools.differences import diff
 
 
 def inventory(*names, source="zoo/iris/ckpt-1"):

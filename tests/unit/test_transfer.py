@@ -102,22 +102,6 @@ def test_a_value_may_be_wanted_twice(prefix, content) -> None:
     assert all(found.tobytes() == content[key].tobytes() for key, found in wanted)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "int16", "bool", "complex128"])
-def test_big_endian_values_come_in_the_order_of_this_machine(tmp_path, dtype) -> None:
-    tf = pytest.importorskip("tensorflow")
-    value = np.arange(2, 8).astype(dtype).reshape(2, 3)
-    unit = np.dtype(dtype).itemsize // (2 if dtype.startswith("complex") else 1)
-    swapped = value.view(f"u{unit}").byteswap().view(value.dtype) if unit > 1 else value
-    prefix = str(tmp_path / "big")
-    write(prefix, {"v": swapped})
-    with Bundle.open(prefix) as bundle:
-        object.__setattr__(bundle.index.header, "big_endian", True)
-        found = np.zeros(value.nbytes, np.uint8)
-        bundle.fetch([("v", found)])
-        assert tf.constant(bundle.read("v")).dtype == dtype
-    np.testing.assert_array_equal(found.view(dtype).reshape(2, 3), value)
-
-
 def faults(prefix: str) -> Iterator[tuple[str, int]]:
     """A key of the data file, and a byte of its value."""
     with Bundle.open(prefix) as bundle:

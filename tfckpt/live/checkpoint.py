@@ -112,6 +112,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """Write under exactly this name, without a number and without the state file.
 
         An existing checkpoint of that name is replaced atomically: readers see the old or the new.
+        In an object store it is a SaveError: use ``save``, which takes a number.
         """
         return self._write(file_prefix, options)
 

@@ -328,7 +328,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def retention(self) -> Decision:
         """A dry run: what the rules keep and why, and what the next save deletes."""
-        return self._files.deletable(self.keeper.decide(self._files.checkpoints()))
+        return self.keeper.decide(self._files.checkpoints())
 
     @in_turn("_checkpoint._tfckpt.background")
     def restore_or_initialize(self) -> str | None:

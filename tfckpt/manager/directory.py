@@ -3,14 +3,12 @@
 TensorFlow's ``checkpoint`` state file is written for TensorFlow's tools; only its timestamps are
 ever read. So a damaged one does no harm, and one that points to another directory is not followed.
 
-File names say which checkpoints exist, and their numbers in which order they were saved, so that a
-directory of very many is listed, and its newest one found, without reading records. A record is
-read once: when a rule needs its content, or before a rule keeps or deletes its checkpoint.
+File names say which checkpoints exist, and their numbers in which order they were saved. What the
+rules need to know is in the records, each of which is read once.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import time
@@ -30,7 +28,6 @@ from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, read_sta
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.manager.retention import Committed
     from tfckpt.policy import Keep
     from tfckpt.stored.commits.record import CommitRecord
 
@@ -111,12 +108,19 @@ class Directory:
         self._heads[prefix] = head
         return head
 
-    def saved(self, checkpoints: Iterable[Candidate]) -> list[Committed]:
-        """Those that tfckpt committed, as the retention rules see them."""
-        committed = (one for one in checkpoints if one.kind is CheckpointKind.COMMITTED)
-        return [_Unread(self, one) for one in committed if self.head(one.prefix) is not None]
+    def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
+        """Those that tfckpt committed, as the retention rules see them.
 
-    def best(self, monitor: str, mode: str) -> list[Committed]:
+        One whose record cannot be read counts as not committed.
+        """
+        committed = (one for one in checkpoints if one.kind is CheckpointKind.COMMITTED)
+        return [
+            SavedCheckpoint.of(one.prefix, one.number, head)
+            for one in committed
+            if (head := self.head(one.prefix)) is not None
+        ]
+
+    def best(self, monitor: str, mode: str) -> list[SavedCheckpoint]:
         """The checkpoints that have this metric, the best first."""
         saved = self.saved(self.checkpoints())
         return ranked(saved, len(saved), monitor, greatest=mode == "max")
@@ -137,29 +141,9 @@ class Directory:
         preserved: Collection[int],
         in_use: Collection[str],
     ) -> Decision:
-        """:func:`tfckpt.manager.retention.decide`, of those that tfckpt committed.
-
-        One whose record cannot be read counts as not committed. Pass the result through
-        :meth:`deletable` before deleting anything.
-        """
-        unread = [_Unread(self, one) for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
-        while True:
-            with contextlib.suppress(_UnreadableError):
-                decision = decide(unread, rules, anchor=anchor, preserved=preserved, in_use=in_use)
-                for prefix in decision.kept if rules else ():
-                    self._readable(prefix)
-                return decision
-            unread = [one for one in unread if self._heads.get(one.prefix, ...) is not None]
-
-    def deletable(self, decision: Decision) -> Decision:
-        """The same without deletions of checkpoints that have no readable record."""
-        readable = tuple(prefix for prefix in decision.delete if self.head(prefix) is not None)
-        return dataclasses.replace(decision, delete=readable)
-
-    def _readable(self, prefix: str) -> CommitRecord:
-        if (head := self.head(prefix)) is None:
-            raise _UnreadableError
-        return head
+        """:func:`tfckpt.manager.retention.decide`, of those that tfckpt committed."""
+        saved = self.saved(checkpoints)
+        return decide(saved, rules, anchor=anchor, preserved=preserved, in_use=in_use)
 
     def in_use(
         self, checkpoints: Iterable[Candidate], source: str | None, own: Collection[str]
@@ -229,7 +213,7 @@ class Directory:
         named = {os.path.split(path)[1] for path in paths}
         return lambda prefix: os.path.split(prefix)[1] in named
 
-    def run_before(self, step: int | None) -> Committed | None:
+    def run_before(self, step: int | None) -> SavedCheckpoint | None:
         """The checkpoint of a previous run that is kept if a run begins now, at this step."""
         return run_before(self._with_next(step, {}))
 
@@ -238,7 +222,7 @@ class Directory:
         saved = self._with_next(None, metrics)
         return saved[-1] in ranked(saved, 1, monitor, greatest=mode == "max")
 
-    def _with_next(self, step: int | None, metrics: Mapping[str, float]) -> list[Committed]:
+    def _with_next(self, step: int | None, metrics: Mapping[str, float]) -> list[SavedCheckpoint]:
         """The committed checkpoints, and the first one of a run that would begin now."""
         saved = self.saved(self.checkpoints())
         number = saved[-1].number + 1 if saved else 1
@@ -293,18 +277,15 @@ class Directory:
 
         One without an index is left out: `latest_checkpoint` would return None because of it.
         """
-        whole = [one.prefix for one in checkpoints if one.kind is not CheckpointKind.DAMAGED]
+        whole = [one for one in checkpoints if one.kind is not CheckpointKind.DAMAGED]
         if not whole:
             return
-        names, now = [os.path.split(prefix)[1] for prefix in whole], time.time()
-        heads = [self._heads.get(prefix) for prefix in whole]
-        known = self._stamps() if None in heads else {}
-        for index, name in enumerate(names):
-            if heads[index] is None and name not in known:
-                heads[index] = self.head(whole[index])
+        saved = {one.prefix: one.time for one in self.saved(whole)}
+        known, now = self._stamps() if len(saved) < len(whole) else {}, time.time()
+        names = [os.path.split(one.prefix)[1] for one in whole]
         times = [
-            min(known.get(name, now) if head is None else head.time, now)
-            for name, head in zip(names, heads, strict=True)
+            min(saved.get(one.prefix, known.get(name, now)), now)
+            for one, name in zip(whole, names, strict=True)
         ]
         state = CheckpointState(names[-1], tuple(names), tuple(times), last_preserved)
         self.files.write_atomic(self._file(STATE_FILE), render(state).encode())
@@ -328,43 +309,3 @@ class Directory:
 
     def _file(self, name: str) -> str:
         return join(self.path, name)
-
-
-class _UnreadableError(Exception):
-    """A rule needs a record that cannot be read."""
-
-
-class _Unread:
-    """A committed checkpoint whose record is read when a rule first needs it."""
-
-    def __init__(self, directory: Directory, one: Candidate) -> None:
-        self.prefix, self.number = one.prefix, one.number
-        self._directory = directory
-
-    @property
-    def _head(self) -> CommitRecord:
-        return self._directory._readable(self.prefix)
-
-    @property
-    def time(self) -> float:
-        return self._head.time
-
-    @property
-    def step(self) -> int | None:
-        return self._head.step
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        return self._head.metrics
-
-    @property
-    def finite(self) -> bool | None:
-        return self._head.finite
-
-    @property
-    def run_first(self) -> int | None:
-        return self._head.run_first
-
-    @property
-    def mid_epoch(self) -> bool:
-        return self._head.mid_epoch

@@ -120,7 +120,7 @@ class Keeper:
         self._files.forget(path)  # a record of the same number may be cached
         try:
             found = self._files.checkpoints()
-            decision = self._files.deletable(self.decide(found))
+            decision = self.decide(found)
             self._preserved = decision.preserved
         except CheckpointError as error:
             logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
@@ -148,9 +148,8 @@ class Keeper:
             CheckpointError: the record cannot be read.
             OSError: a file is missing.
         """
-        head = record_file.read_head(record_file.path_of(prefix), prefix, self._files.files)
-        if head is None:
-            raise CheckpointError("the commit record is missing", path=prefix)
+        if (head := self._files.head(prefix)) is None:
+            raise CheckpointError("the commit record cannot be read", path=prefix)
         own = (join(self._files.path, name) for name in head.files)
         parts = (index_path(prefix), record_file.path_of(prefix), *own)
         return SaveReport(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfckpt.manager.directory import Directory
-    from tfckpt.manager.retention import Committed, Decision
+    from tfckpt.manager.retention import Decision, SavedCheckpoint
     from tfckpt.policy import Keep, Manager, Save
     from tfckpt.stored.commits.discovery import Candidate
     from tfckpt.stored.commits.record import CommitRecord
@@ -77,7 +77,7 @@ def out_of_reach(manager: Manager) -> Iterator[str]:
                 )
 
 
-def idle(rule: Keep, saved: Sequence[Committed]) -> str:
+def idle(rule: Keep, saved: Sequence[SavedCheckpoint]) -> str:
     """Why a rule keeps nothing: no checkpoint has its metric or step; "" if one has."""
     if rule.best is not None and rule.monitor is not None:
         values = (one.metrics.get(rule.monitor, math.nan) for one in saved)
@@ -142,7 +142,9 @@ class Remarks:
                 yield f"{self._directory}: {kept}{reason}"
 
 
-def _is_due(rule: Keep, own: CommitRecord, saved: Sequence[Committed], decision: Decision) -> bool:
+def _is_due(
+    rule: Keep, own: CommitRecord, saved: Sequence[SavedCheckpoint], decision: Decision
+) -> bool:
     """Whether the save should have had the metric, or the rule should have deleted one by now."""
     if rule.monitor is None:
         return True

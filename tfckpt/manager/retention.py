@@ -21,43 +21,18 @@ import dataclasses
 import heapq
 import math
 import operator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from typing_extensions import Self
+
     from tfckpt.policy import Keep
+    from tfckpt.stored.commits.record import CommitRecord
 
 RUN_BEFORE = "newest of the previous run"
 _SECONDS = 3600.0
-
-
-class Committed(Protocol):
-    """The attributes of a committed checkpoint that rules use; see :class:`SavedCheckpoint`."""
-
-    @property
-    def prefix(self) -> str: ...
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def time(self) -> float: ...
-
-    @property
-    def step(self) -> int | None: ...
-
-    @property
-    def metrics(self) -> Mapping[str, float]: ...
-
-    @property
-    def finite(self) -> bool | None: ...
-
-    @property
-    def run_first(self) -> int | None: ...
-
-    @property
-    def mid_epoch(self) -> bool: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +56,11 @@ class SavedCheckpoint:
     run_first: int | None = None
     mid_epoch: bool = False
 
+    @classmethod
+    def of(cls, prefix: str, number: int, head: CommitRecord) -> Self:
+        about = head.time, head.step, head.metrics, head.finite, head.run_first, head.mid_epoch
+        return cls(prefix, number, *about)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
@@ -103,7 +83,7 @@ class Decision:
 
 
 def decide(
-    saved: Iterable[Committed],
+    saved: Iterable[SavedCheckpoint],
     rules: Sequence[Keep],
     *,
     anchor: float,
@@ -153,8 +133,10 @@ def decide(
     )
 
 
-def _kept_by(rule: Keep, saved: list[Committed], anchor: float) -> Iterator[tuple[Committed, str]]:
-    kept: Iterable[Committed] = ()
+def _kept_by(
+    rule: Keep, saved: list[SavedCheckpoint], anchor: float
+) -> Iterator[tuple[SavedCheckpoint, str]]:
+    kept: Iterable[SavedCheckpoint] = ()
     reason = ""
     if rule.latest is not None:
         kept, reason = saved[-rule.latest :], f"latest {rule.latest}"
@@ -181,14 +163,14 @@ def may_have(mid_epoch: bool, monitor: str) -> bool:
     return not (mid_epoch and monitor.startswith("val_"))
 
 
-def without_metric(saved: Iterable[Committed], monitor: str) -> str:
+def without_metric(saved: Iterable[SavedCheckpoint], monitor: str) -> str:
     """Why a metric that is missing or NaN in every checkpoint cannot be compared."""
     if any(monitor in one.metrics for one in saved):
         return f"the metric {monitor!r} is NaN in every checkpoint so far"
     return f"no checkpoint has the metric {monitor!r} yet"
 
 
-def run_before(saved: Sequence[Committed]) -> Committed | None:
+def run_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
     """The checkpoint of a previous run that got furthest; None if the newest got as far.
 
     Compared by step, else by the number of saves; ``saved`` is in the order of saves.
@@ -200,20 +182,20 @@ def run_before(saved: Sequence[Committed]) -> Committed | None:
     return max(ahead, key=lambda one: (one.step or 0, _saves(one), one.number), default=None)
 
 
-def _is_ahead(one: Committed, newest: Committed) -> bool:
+def _is_ahead(one: SavedCheckpoint, newest: SavedCheckpoint) -> bool:
     if one.step is not None and newest.step is not None:
         return one.step > newest.step
     return _saves(one) > _saves(newest)
 
 
-def _saves(one: Committed) -> int:
+def _saves(one: SavedCheckpoint) -> int:
     """How many saves its run had made, judged by the numbers."""
     return one.number - (1 if one.run_first is None else one.run_first) + 1
 
 
 def ranked(
-    saved: Sequence[Committed], count: int, monitor: str, *, greatest: bool
-) -> list[Committed]:
+    saved: Sequence[SavedCheckpoint], count: int, monitor: str, *, greatest: bool
+) -> list[SavedCheckpoint]:
     """The best first; of equal values the newer, which was trained longer; infinite ones last."""
     sign = 1.0 if greatest else -1.0
     known = [
@@ -224,7 +206,7 @@ def ranked(
     return [one for *_, one in heapq.nlargest(count, known)]
 
 
-def _by_steps(saved: list[Committed], steps: int) -> Iterator[Committed]:
+def _by_steps(saved: list[SavedCheckpoint], steps: int) -> Iterator[SavedCheckpoint]:
     """The first at or after each multiple; the count restarts when the steps go back.
 
     A run that was restored from an earlier step passes the multiples again, with checkpoints of its
@@ -238,7 +220,9 @@ def _by_steps(saved: list[Committed], steps: int) -> Iterator[Committed]:
             yield one
 
 
-def _by_hours(saved: list[Committed], hours: float, anchor: float) -> Iterator[Committed]:
+def _by_hours(
+    saved: list[SavedCheckpoint], hours: float, anchor: float
+) -> Iterator[SavedCheckpoint]:
     """One whenever the hours have passed, in either direction.
 
     Otherwise a clock that was years ahead, then corrected, would keep none for years.
@@ -251,7 +235,9 @@ def _by_hours(saved: list[Committed], hours: float, anchor: float) -> Iterator[C
             yield one
 
 
-def _protected(saved: list[Committed], in_use: Collection[str]) -> Iterator[tuple[Committed, str]]:
+def _protected(
+    saved: list[SavedCheckpoint], in_use: Collection[str]
+) -> Iterator[tuple[SavedCheckpoint, str]]:
     """What no rule may delete: the newest, those in use, and the newest with finite values.
 
     If none is known to be finite, the newest whose values were not checked is kept instead.

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.errors import UnsupportedCheckpointError
-from tfckpt.planning.diff import DifferenceKind, ValueChecksum
-from tfckpt.planning.diff import diff as compare
 from tfckpt.stored.inspection.checksums import checksum, checksums, is_distinctive
+from tfckpt.tools.differences import DifferenceKind, ValueChecksum
+from tfckpt.tools.differences import diff as compare
 from tfckpt.tools.find_checkpoint import find, path_of
 from tfckpt.tools.inspection import value_json
 from tfckpt.tools.progress import silent
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.diff import Difference
     from tfckpt.stored.inspection.statistics import Distance, ValueChange
+    from tfckpt.tools.differences import Difference
     from tfckpt.tools.progress import Progress
 
 LIVE = "the live objects"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfckpt.manager.directory import Directory
-    from tfckpt.manager.retention import Committed, Decision
+    from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
@@ -92,10 +92,7 @@ def with_best(found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
     best_by = next((head.best_by for head in heads.values() if head.best_by), None)
     if best_by is None:
         return list(found)
-    saved = [
-        SavedCheckpoint(prefix, head.number, head.time, head.step, head.metrics, head.finite)
-        for prefix, head in heads.items()
-    ]
+    saved = [SavedCheckpoint.of(prefix, head.number, head) for prefix, head in heads.items()]
     metric, mode = best_by
     best = [one.prefix for one in ranked(saved, 1, metric, greatest=mode == "max")]
     return [
@@ -118,7 +115,7 @@ class Undamaged(NamedTuple):
     """The checkpoints of a directory that rules decide about."""
 
     directory: Directory
-    saved: Sequence[Committed]
+    saved: Sequence[SavedCheckpoint]
 
     def decide(self, rules: Sequence[Keep], *, one_more: bool = False) -> Decision:
         """What the rules decide; with ``one_more``, after another save of unknown metrics."""
@@ -159,7 +156,7 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
     return Undamaged(directory, saved)
 
 
-def _after(saved: Sequence[Committed]) -> SavedCheckpoint:
+def _after(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
     """The save that follows, as far from the last one as that is from the one before."""
     ordered = sorted(saved, key=operator.attrgetter("number"))
     before, last = ordered[-2:] if len(ordered) > 1 else (ordered[0], ordered[0])

@@ -14,10 +14,10 @@ from tfckpt.stored.formats.checkpoint import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.planning.diff import Difference
     from tfckpt.stored.inspection.listing import ListedCheckpoint
     from tfckpt.stored.inspection.statistics import Distance, Statistics
     from tfckpt.tools.comparison import ComparedCheckpoints
+    from tfckpt.tools.differences import Difference
     from tfckpt.tools.inspection import Inspection
 
 

@@ -13,16 +13,16 @@ from tfckpt.cli.output.passed_over import print_rejected
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
-from tfckpt.planning.diff import DifferenceKind
 from tfckpt.tools.comparison import diff
+from tfckpt.tools.differences import DifferenceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.cli.arguments.command import Arguments
-    from tfckpt.planning.diff import Difference
     from tfckpt.stored.inspection.statistics import Distance
     from tfckpt.tools.comparison import ComparedCheckpoints
+    from tfckpt.tools.differences import Difference
 
 _LINES = 40
 _TITLES = {

@@ -191,8 +191,7 @@ class Bundle:
             raise DamagedCheckpointError("is not a scalar string", path=self.prefix, name=key)
         handle, path = self._handle(key, entry)
         with reading(path):
-            swap = self.index.header.big_endian
-            (element,) = values.list_strings(handle, entry, path, key, swap=swap)
+            (element,) = values.list_strings(handle, entry, path, key)
         return element
 
     def read_raw(self, key: str) -> bytes:
@@ -221,8 +220,8 @@ class Bundle:
         """Read values into arrays in parallel, with their checksums checked.
 
         Args:
-            wanted: keys, each with a flat byte array to fill, in this machine's byte order; with
-                None the value is only checked, the one option for strings and sliced values.
+            wanted: keys, each with a flat byte array to fill; with None the value is only checked,
+                the one option for strings and sliced values.
 
         Raises:
             DamagedCheckpointError: for the first value that is missing, truncated or altered; the
@@ -238,10 +237,6 @@ class Bundle:
         transfer(requests)
         if absent is not None:
             raise absent
-        for request in requests if self.index.header.big_endian else ():
-            if request.into is not None:
-                entry = request.entry
-                values.as_array(request.into, entry.dtype, entry.shape, swap=True)
 
     def _requests(self, key: str, into: np.ndarray | None) -> Iterator[Request]:
         if (entry := self.entries.get(key)) is None:
@@ -251,7 +246,7 @@ class Bundle:
             return
         for part in self._parts(key, entry):
             handle, path = self._handle(key, part)
-            yield Request(handle, path, key, part, self.index.header.big_endian, into)
+            yield Request(handle, path, key, part, into)
 
     def close(self) -> None:
         for handle in self._handles.values():
@@ -278,15 +273,14 @@ class Bundle:
 
     def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
         handle, path = self._handle(key, entry)
-        swap = self.index.header.big_endian
         if entry.dtype == "string":
             with reading(path, key):
-                return values.read_strings(handle, entry, path, key, swap=swap)
+                return values.read_strings(handle, entry, path, key)
         import numpy as np
 
         raw = np.empty(entry.nbytes, np.uint8)
-        transfer([Request(handle, path, key, entry, swap, raw)])
-        return values.as_array(raw, entry.dtype, entry.shape, swap=swap)
+        transfer([Request(handle, path, key, entry, raw)])
+        return raw.view(numpy_dtype(entry.dtype)).reshape(entry.shape)
 
     def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:
         handle = self._handles.get(entry.shard)

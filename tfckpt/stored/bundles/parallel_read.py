@@ -48,7 +48,6 @@ class Request(NamedTuple):
         path: of the data file.
         name: of the value.
         entry: its position and size.
-        swap: whether the data file is big-endian.
         into: flat destination of its stored bytes; None for strings, and to check only.
     """
 
@@ -56,7 +55,6 @@ class Request(NamedTuple):
     path: str
     name: str
     entry: BundleEntry
-    swap: bool
     into: np.ndarray | None = None
 
 
@@ -157,7 +155,7 @@ class _Transfer:
             with reading(request.path, request.name):
                 if request.entry.dtype == "string":
                     where = request.path, request.name
-                    values.verify_strings(request.handle, request.entry, *where, swap=request.swap)
+                    values.verify_strings(request.handle, request.entry, *where)
                 else:
                     part = task.stop - task.start, self._read_piece(request, task, scratch)
                     self._parts.setdefault(number, {})[task.start] = part

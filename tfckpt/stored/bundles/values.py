@@ -1,4 +1,4 @@
-"""Converts the bytes of a data file to NumPy arrays and strings, and checks string checksums.
+"""Reads strings from a data file and checks their checksums.
 
 Other values are read by :mod:`tfckpt.stored.bundles.parallel_read`. A string value stores its
 lengths, a checksum of the lengths, and the bytes; the lengths are trusted only when their sum
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
-from tfckpt.core.dtypes import ITEM_BYTES, numpy_dtype
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.encoding.crc import extend
 from tfckpt.stored.bundles.encoding.index_proto import WireError, varint
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.core.inventory import Shape
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
     from tfckpt.stored.io.files import Handle
 
@@ -31,31 +29,19 @@ CHUNK = 1 << 20
 MAX_VARINT = 10
 
 
-def as_array(raw: np.ndarray, dtype: str, shape: Shape, *, swap: bool) -> np.ndarray:
-    """Flat bytes as an array of a TensorFlow dtype; ``swap`` for big-endian bytes."""
-    unit = ITEM_BYTES[dtype] // (2 if dtype.startswith("complex") else 1)
-    if swap and unit > 1:
-        raw.view(f"u{unit}").byteswap(inplace=True)
-    return raw.view(numpy_dtype(dtype)).reshape(shape)
-
-
-def read_strings(
-    handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
-) -> np.ndarray:
+def read_strings(handle: Handle, entry: BundleEntry, path: str, name: str) -> np.ndarray:
     """The elements of a string value as an object array of bytes."""
     import numpy as np
 
-    elements = list_strings(handle, entry, path, name, swap=swap)
+    elements = list_strings(handle, entry, path, name)
     result = np.empty(len(elements), object)
     result[:] = elements
     return result.reshape(entry.shape)
 
 
-def list_strings(
-    handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
-) -> list[bytes]:
+def list_strings(handle: Handle, entry: BundleEntry, path: str, name: str) -> list[bytes]:
     """The elements as a list, without importing NumPy, which takes longer than most indices."""
-    head = _Lengths(handle, entry, path, name, swap=swap)
+    head = _Lengths(handle, entry, path, name)
     lengths = [length for part in head for length in part]
     result = []
     crc, position, start = head.crc, head.position, 0
@@ -79,13 +65,13 @@ def list_strings(
     return result
 
 
-def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool) -> None:
+def verify_strings(handle: Handle, entry: BundleEntry, path: str, name: str) -> None:
     """Check the checksum of a string value, chunk by chunk."""
     import numpy as np
 
     if not entry.nbytes:
         return
-    head = _Lengths(handle, entry, path, name, swap=swap)
+    head = _Lengths(handle, entry, path, name)
     for _ in head:
         pass
     crc, position = head.crc, head.position
@@ -107,15 +93,12 @@ class _Lengths:
     then covers everything up to ``position``, where the bytes begin.
     """
 
-    def __init__(
-        self, handle: Handle, entry: BundleEntry, path: str, name: str, *, swap: bool
-    ) -> None:
+    def __init__(self, handle: Handle, entry: BundleEntry, path: str, name: str) -> None:
         self.crc = 0
         self.position = entry.offset
         self._handle = handle
         self._entry = entry
         self._where = {"path": path, "name": name}
-        self._order = ">" if swap else "<"
 
     def __iter__(self) -> Iterator[list[int]]:
         entry = self._entry
@@ -150,14 +133,14 @@ class _Lengths:
     def _packed(self, lengths: list[int]) -> bytes:
         # The checksum covers the lengths as 4 or 8 bytes each, not as stored.
         codes = "".join("I" if length < 1 << 32 else "Q" for length in lengths)
-        return struct.pack(self._order + codes, *lengths)
+        return struct.pack("<" + codes, *lengths)
 
     def _check(self, excess: int) -> None:
         stored = self._handle.pread(self.position, 4)
         if excess or len(stored) != 4:
             message = f"the string lengths do not add up to {self._entry.nbytes} bytes"
             raise DamagedCheckpointError(message, **self._where)
-        if self.crc != unmask(struct.unpack(f"{self._order}I", stored)[0]):
+        if self.crc != unmask(struct.unpack("<I", stored)[0]):
             message = "the string lengths do not match their checksum"
             raise DamagedCheckpointError(message, **self._where)
         self.crc = google_crc32c.extend(self.crc, stored)

@@ -9,12 +9,12 @@ different number of shards in their names.
 A writer that dies leaves the directory behind; :mod:`tfckpt.stored.commits.recovery` completes or
 undoes its save.
 
-An object store has no renames. There, data files are written to their final path, with a new
-checkpoint number or a new number of shards. Index and record are staged and then written again to
-their final path, the record last. Until then nothing vouches for the data, and a marker in the
-staging directory shows that the save is running. There are no locks either: a recovery removes the
-marker before it looks for a record, and a save checks its marker after the record is in place. So
-one of the two gives way, and no checkpoint is removed whose save has returned.
+An object store has no renames, and no checkpoint there is replaced. Data files are written to their
+final path. Index and record are staged and then written again to their final path, the record last.
+Until then nothing vouches for the data, and a marker in the staging directory shows that the save
+is running. There are no locks either: a recovery removes the marker before it looks for a record,
+and a save checks its marker after the record is in place. So one of the two gives way, and no
+checkpoint is removed whose save has returned.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ class Staging:
             found.discard(MARKER)
             shards = used_shards(self.inner, self._files) or 0
             found |= {data_path(self._name, shard, shards) for shard in range(shards)}
-        names = sorted(found)
+        names = sorted(name for name in found if not name.endswith(BEFORE))
         for name in names:
-            if not is_part(name, self._name) and not name.endswith(BEFORE):
+            if not is_part(name, self._name):
                 raise SaveError(
                     f"{self.prefix}: a registered saver wrote {name!r} outside of the checkpoint",
                     hint="its file names must start with the prefix that it receives",
                 )
-        return tuple(name for name in names if not name.endswith(BEFORE))
+        return tuple(names)
 
     def publish(self) -> None:
         """Move everything into place; on return it is on disk."""
@@ -130,7 +130,7 @@ class Staging:
                 raise self._disturbed("treated its files as leftovers")
             names = tuple(n for n in names if files.exists(join(self._directory, n)))
         index, record = index_path(self._name), record_file.path_of(self._name)
-        for name in (index, record):
+        for name in (index, record) if files.renames else ():
             self._keep(name)
         # The staging directory was synced with the record; this syncs its name.
         files.fsync_dir(self._parent)
@@ -196,11 +196,8 @@ class Staging:
         try:
             for name in reversed(self._moved):
                 path, before = join(self._parent, name), join(self._directory, name + BEFORE)
-                if files.exists(before):
-                    if files.renames:
-                        files.rename(before, path)
-                    else:
-                        files.write_atomic(path, content(before, files))
+                if files.renames and files.exists(before):
+                    files.rename(before, path)
                 else:
                     with contextlib.suppress(FileNotFoundError):
                         files.remove(path)

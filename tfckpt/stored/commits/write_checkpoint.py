@@ -2,7 +2,8 @@
 
 Files are staged (:mod:`tfckpt.stored.commits.staging`), the index is read back, and the record is
 moved into place last. A rewrite reads its values one at a time, so its memory is bounded by the
-largest one, and it overwrites nothing: a prefix with any file is refused.
+largest one, and it overwrites nothing: a prefix with any file is refused. So does a save into an
+object store, which cannot replace several objects at once.
 """
 
 from __future__ import annotations
@@ -62,13 +63,15 @@ def write_checkpoint(
         describe: makes the record from the written bundle, what ``write`` returned, and the names
             of the data files.
         files: the file system.
-        replace: whether an existing checkpoint of this name is replaced; else it is an error.
+        replace: whether an existing checkpoint of this name is replaced; else it is an error, as it
+            always is in an object store.
 
     Raises:
         SaveError: a file exists already, or partial files could not be removed.
         CheckpointError: the files do not read back as written.
         OSError: a file cannot be written; partial files were removed.
     """
+    replace = replace and files.renames
     if not replace:
         claim_name(prefix, files)
     with staged(prefix, files) as staging:
@@ -135,7 +138,10 @@ def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     for other in sorted(existing):
         if other in own or (data and is_part(other, name) and other.startswith(f"{name}.data-")):
             message = f"{prefix}: {other!r} already exists and is not overwritten"
-            raise SaveError(message, hint="choose a name that does not exist yet")
+            hint = "choose a name that does not exist yet"
+            if not files.renames:
+                hint += "; `save` finds one: no checkpoint is replaced in an object store"
+            raise SaveError(message, hint=hint)
 
 
 @contextlib.contextmanager

@@ -1,16 +1,16 @@
 """Locks a directory for one writing process: ``.tfckpt.lock``, held until the process ends.
 
 Two processes that save into one directory would use the same numbers, and treat each other's
-unfinished files as leftovers. The kernel holds the lock (``flock``, on Windows ``msvcrt.locking``),
-so it is free as soon as its process is dead; the existence of the file means nothing. The file
-names the holder for error messages: process, machine, script and start time, but no command-line
-arguments, which may contain secrets.
+unfinished files as leftovers. The kernel holds the lock (``flock``), so it is free as soon as its
+process is dead; the existence of the file means nothing. The file names the holder for error
+messages: process, machine, script and start time, but no command-line arguments, which may contain
+secrets.
 
 The file is never deleted, since that could delete a file that another process has just locked.
 Whether the name still leads to the locked file is checked all the same, as users may delete it.
 
 Refused: a link or another special file under that name. A file system without locks causes a
-warning; a remote one is not locked.
+warning, and so does a system without them (Windows); a remote one is not locked.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ from absl import logging
 
 from tfckpt.errors import InUseError, SaveError
 from tfckpt.stored.io.files import join
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from tfckpt.stored.io.shared_directory import lock, unlock
 
 LOCK_FILE = ".tfckpt.lock"
 
@@ -43,7 +39,6 @@ _MAX_BYTES = 4096
 _MAX_COMMAND = 500
 _MAX_PID = 1 << 31
 _ATTEMPTS = 10
-_WINDOWS_BYTE = 1 << 30  # a locked byte is unreadable, so lock one beyond the content
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TAKEN = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 _HINT = "Save into another directory, or end that process first; its lock ends with it."
@@ -95,9 +90,9 @@ class WriterLock:
             if self._descriptor is not None:
                 with contextlib.suppress(OSError):  # a stale name in it does no harm
                     os.ftruncate(self._descriptor, 0)
-                _unlock_file(self._descriptor)
-                for lock, _ in _held(self._descriptor):
-                    lock._forget()
+                unlock(self._descriptor)
+                for each, _ in _held(self._descriptor):
+                    each._forget()
             self._forget()
 
     def _is_deleted(self) -> bool:
@@ -154,7 +149,7 @@ class WriterLock:
     def _lock(self, descriptor: int) -> bool:
         """Lock the file; False where the file system has no locks."""
         try:
-            _lock_file(descriptor)
+            lock(descriptor)
         except OSError as error:
             if error.errno in _TAKEN:
                 holder = _Holder.read(descriptor).present()
@@ -200,7 +195,7 @@ def lock_of(directory: str) -> WriterLock:
     path = os.path.realpath(directory)
     with _mutex:
         if path not in _locks:
-            for other in [lock for lock in _locks.values() if lock._is_deleted()]:
+            for other in [each for each in _locks.values() if each._is_deleted()]:
                 other._forget()
                 del _locks[other.directory]
             _locks[path] = WriterLock(path)
@@ -239,8 +234,7 @@ class _Holder:
 
     def present(self) -> _Holder:
         """The holder, unknown where its process has ended and the next one has not signed."""
-        # On Windows os.kill with signal 0 would end the process.
-        if self.host == socket.gethostname() and sys.platform != "win32":
+        if self.host == socket.gethostname():
             try:
                 os.kill(self.pid, 0)
             except ProcessLookupError:
@@ -261,9 +255,9 @@ class _Holder:
 def _held(descriptor: int) -> list[tuple[WriterLock, int]]:
     """The locks of this process on the same file, whose directory was moved or has two names."""
     return [
-        (lock, own)
-        for lock in _locks.values()
-        if (own := lock._descriptor) is not None and _is_same(own, descriptor)
+        (each, own)
+        for each in _locks.values()
+        if (own := each._descriptor) is not None and _is_same(own, descriptor)
     ]
 
 
@@ -293,31 +287,15 @@ def _no_file(path: str) -> SaveError:
     return SaveError(f"{path}: is not a regular file and cannot be used as a lock", hint=hint)
 
 
-if sys.platform == "win32":
+def _leave_to_parent() -> None:
+    # Closed, not unlocked: parent and child share the lock. A worker that outlives its parent must
+    # not keep it.
+    for each in _locks.values():
+        each._forget()
+    _mutex.release()
 
-    def _lock_file(descriptor: int) -> None:
-        os.lseek(descriptor, _WINDOWS_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
-    def _unlock_file(descriptor: int) -> None:
-        os.lseek(descriptor, _WINDOWS_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-else:
-
-    def _lock_file(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _unlock_file(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-    def _leave_to_parent() -> None:
-        # Closed, not unlocked: parent and child share the lock. A worker that outlives its parent
-        # must not keep it.
-        for lock in _locks.values():
-            lock._forget()
-        _mutex.release()
-
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(
         before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_leave_to_parent
     )

@@ -15,11 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
-from tfckpt.core.dtypes import ITEM_BYTES
+from tfckpt.core.dtypes import ITEM_BYTES, numpy_dtype
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.values import as_array
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
 from tfckpt.stored.io.files import LOCAL, Files, digest_of, reading
@@ -123,7 +122,7 @@ class SafetensorsValues:
         with reading(self._path):
             if self._handle.readinto(offset, raw.data) != raw.size:
                 raise self._damaged("the file ends before the value does", key)
-        return as_array(raw, dtype, shape, swap=False)
+        return raw.view(numpy_dtype(dtype)).reshape(shape)
 
     def verify(self, keys: Iterable[str]) -> None:
         """Read these values; the format has no checksums."""

@@ -54,7 +54,7 @@ def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:
     For a ``resource`` or ``variant``, which cannot be read, it is the only one.
     """
     values = stored.values
-    if not isinstance(values, Bundle) or values.index.header.big_endian:
+    if not isinstance(values, Bundle):
         return None
     kept = values.entries[entry.key]
     return None if kept.sliced or kept.dtype == "string" else unmask(kept.crc32c)

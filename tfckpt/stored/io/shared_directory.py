@@ -11,13 +11,10 @@ is removed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,26 +39,43 @@ def alone(directory: str) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _lock(directory: str, *, shared: bool) -> Iterator[bool]:
-    if sys.platform == "win32":
-        yield False
-        return
     descriptor, locked = -1, False
     try:
         with contextlib.suppress(OSError):
-            descriptor = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY)
-            locked = _locked(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            descriptor = os.open(directory or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+            locked = _locked(descriptor, shared=shared)
         yield locked
     finally:
-        if descriptor >= 0:
+        if locked:
             with contextlib.suppress(OSError):  # a forked child may have the descriptor, too
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                unlock(descriptor)
+        if descriptor >= 0:
             os.close(descriptor)
 
 
-def _locked(descriptor: int, kind: int) -> bool:
-    for attempt in range(_ATTEMPTS if kind == fcntl.LOCK_SH else 1):
+def _locked(descriptor: int, *, shared: bool) -> bool:
+    for attempt in range(_ATTEMPTS if shared else 1):
         time.sleep(_PAUSE if attempt else 0)
         with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            lock(descriptor, shared=shared)
             return True
     return False
+
+
+def lock(descriptor: int, *, shared: bool = False) -> None:
+    """Lock an open file or directory without waiting.
+
+    Raises:
+        OSError: another process has locked it, or the system or the file system has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        raise OSError(errno.ENOSYS, "the system has no flock") from None
+    fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+def unlock(descriptor: int) -> None:
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -9,6 +9,10 @@ since nothing records what a missing one had.
 Blocks are read as values are requested, and each is checked against its checksum; there is no
 checksum of a whole value. Refused are a tensor listed with two shapes or dtypes, slices that
 overlap or leave a gap, and a slice with the wrong number of elements.
+
+A ``TensorProto`` has a field for each kind of dtype; which one is in
+tensorflow/core/util/saved_tensor_slice_util.h. Small integers are stored as varints, half floats as
+the integers of the same bits.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
+from tfckpt.core.dtypes import DTYPES, ITEM_BYTES, numpy_dtype
 from tfckpt.errors import (
     CheckpointNotFoundError,
     DamagedCheckpointError,
@@ -47,7 +52,6 @@ from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.io.files import LOCAL, Files, digest_of
 from tfckpt.stored.paths.wrong_paths import saver_v1_files
 from tfckpt.stored.tf1.key_names import name_keys
-from tfckpt.stored.tf1.tensor_proto import FIELDS, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -164,9 +168,10 @@ class SaverV1:
                     listed[2].extend(TensorSlice(extents, number) for extents in slices)
         values = {}
         for name, (dtype, shape, parts) in sorted(tensors.items()):
-            with _as_damage(self._paths[parts[0].file] if parts else self._paths[0], name):
+            path = self._paths[parts[0].file if parts else 0]
+            with _as_damage(path, name):
                 count = element_count(shape)
-                check_tiles([part.extents for part in parts], shape)
+                check_tiles([part.extents for part in parts], shape, path, name)
                 values[name] = ListedTensor(
                     dtype, shape, count * ITEM_BYTES.get(dtype, 0), tuple(parts)
                 )
@@ -264,3 +269,117 @@ def _only(data: bytes, wanted: int) -> bytes:
     if len(messages) > 1:
         raise WireError(f"protobuf field {wanted} occurs twice")
     return messages[0] if messages else b""
+
+
+_STRING = 8
+_FIXED = {5: 4, 6: 8, 9: 4, 12: 8}
+_MAX_VARINT = 10
+
+# Dtype → the number of its field.
+FIELDS: Mapping[str, int] = MappingProxyType(
+    {
+        "float32": 5,
+        "float64": 6,
+        **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), 7),
+        **dict.fromkeys(("qint8", "quint8", "qint16", "quint16", "qint32"), 7),
+        "string": _STRING,
+        "complex64": 9,
+        "int64": 10,
+        "bool": 11,
+        "complex128": 12,
+        **dict.fromkeys(("float16", "bfloat16"), 13),
+        "uint32": 16,
+        "uint64": 17,
+    }
+)
+
+
+def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
+    """The array in a TensorProto, whose own dtype and shape the writer leaves out.
+
+    Raises:
+        WireError: the number of elements does not match the shape.
+
+    >>> array_of(bytes([0x3A, 2, 3, 4]), "uint8", (2,)).tolist()
+    [3, 4]
+    """
+    import numpy as np
+
+    number = FIELDS[dtype]
+    stored = [value for each, value in fields(data) if each == number]
+    count = element_count(shape)
+    if number == _STRING:
+        _check(len(stored), count)
+        strings = np.empty(count, object)
+        strings[:] = [as_message(value) for value in stored]
+        return strings.reshape(shape)
+    if number in _FIXED:
+        size = _FIXED[number]
+        content = b"".join(
+            value if isinstance(value, bytes) else value.to_bytes(size, "little")
+            for value in stored
+        )
+        kind = numpy_dtype(dtype)
+        _check(len(content) / kind.itemsize, count)
+        # a copy, so that the result is writable
+        return (
+            np.frombuffer(bytearray(content), kind.newbyteorder("<"))
+            .astype(kind, copy=False)
+            .reshape(shape)
+        )
+    numbers = np.concatenate(
+        [np.empty(0, np.uint64)]
+        + [
+            _varints(value) if isinstance(value, bytes) else np.array([value], np.uint64)
+            for value in stored
+        ]
+    )
+    _check(len(numbers), count)
+    return _cast(numbers, dtype, number).reshape(shape)
+
+
+def _check(stored: float, count: int) -> None:
+    if stored != count:
+        raise WireError(f"the value has {stored:g} elements, but its shape needs {count}")
+
+
+def _varints(content: bytes) -> np.ndarray:
+    """Decode all packed varints at once."""
+    import numpy as np
+
+    raw = np.frombuffer(content, np.uint8)
+    last = np.flatnonzero(raw < 128)
+    if not len(raw):
+        return np.empty(0, np.uint64)
+    if not len(last) or last[-1] != len(raw) - 1:
+        raise WireError("a number is truncated")
+    lengths = np.diff(last, prepend=-1)
+    if lengths.max() > _MAX_VARINT:
+        raise WireError("a number has more than 64 bits")
+    starts = last - lengths + 1
+    total = np.zeros(len(last), np.uint64)
+    for position in range(int(lengths.max())):
+        longer = lengths > position
+        bits = raw[starts[longer] + position].astype(np.uint64) & np.uint64(127)
+        total[longer] |= bits << np.uint64(7 * position)
+    return total
+
+
+def _cast(numbers: np.ndarray, dtype: str, field: int) -> np.ndarray:
+    """The numbers as the dtype; one that does not fit is refused."""
+    import numpy as np
+
+    kind = numpy_dtype(dtype)
+    if kind == np.dtype(bool):
+        return numbers.astype(bool)
+    if field == FIELDS["float16"]:
+        narrow = numbers.astype(np.uint16)
+        fits = narrow == numbers
+    else:
+        inner = np.dtype(kind[0]) if kind.names else kind
+        wide = numbers.view(np.int64) if inner.kind == "i" else numbers
+        narrow = wide.astype(inner)
+        fits = narrow == wide
+    if not np.all(fits):
+        raise WireError(f"an element is out of the range of {dtype}")
+    return narrow.view(kind)

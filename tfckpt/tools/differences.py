@@ -2,8 +2,8 @@
 
 Values are compared by checksums that the caller computes; nothing is read. A value that appears
 unchanged under another name has *moved*: a layer was renamed, or two layers were swapped. Zeros,
-ones and scalars have the same checksum everywhere, so they prove nothing: they count as moved only
-if their neighbors have moved.
+ones and scalars have the same checksum everywhere, so they prove nothing, and neither does a
+checksum that several values have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.core.gc_pause import gc_paused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
 
@@ -108,7 +108,7 @@ def diff(
         for each in others
         if a.find(each.name) is None
     ]
-    moves = _Moves(differences, checksums_a, checksums_b).pairs()
+    moves = _moves(differences, checksums_a, checksums_b)
     moved_from, moved_to = {each.name for each, _ in moves}, {other.name for _, other in moves}
     differences = [each for each in differences if not _explained(each, moved_from, moved_to)]
     differences.extend(Difference(DifferenceKind.MOVED, *pair) for pair in moves)
@@ -136,61 +136,19 @@ def _explained(difference: Difference, moved_from: set[str], moved_to: set[str])
     )
 
 
-class _Moves:
-    def __init__(
-        self,
-        differences: Iterable[Difference],
-        checksums_a: Mapping[str, ValueChecksum],
-        checksums_b: Mapping[str, ValueChecksum],
-    ) -> None:
-        self._from: dict[object, list[Entry]] = {}
-        self._to: dict[object, dict[str, Entry]] = {}
-        self._distinctive: set[object] = set()
-        for each in differences:
-            if each.a is not None and (checksum := checksums_a.get(each.a.name)) is not None:
-                self._from.setdefault(self._key(each.a, checksum), []).append(each.a)
-            if each.b is not None and (checksum := checksums_b.get(each.b.name)) is not None:
-                self._to.setdefault(self._key(each.b, checksum), {})[each.b.name] = each.b
-
-    def _key(self, entry: Entry, checksum: ValueChecksum) -> object:
-        key = entry.dtype, entry.shape, checksum.crc
-        if checksum.distinctive:
-            self._distinctive.add(key)
-        return key
-
-    def pairs(self) -> list[tuple[Entry, Entry]]:
-        pairs: dict[str, tuple[Entry, Entry]] = {}
-        for key, entries in self._from.items():
-            others = self._to.get(key, {})
-            if key in self._distinctive and len(entries) == len(others) == 1:
-                pairs[entries[0].name] = entries[0], next(iter(others.values()))
-        parents = dict(head for old, new in pairs.values() for head in _parents(old.name, new.name))
-        taken = {new.name for _, new in pairs.values()}
-        for key, entries in self._from.items():
-            for entry in entries:
-                new = self._with_neighbors(entry.name, parents, self._to.get(key, {}))
-                if entry.name not in pairs and new is not None and new.name not in taken:
-                    pairs[entry.name] = entry, new
-                    taken.add(new.name)
-        return list(pairs.values())
-
-    def _with_neighbors(
-        self, name: str, parents: Mapping[str, str], others: Mapping[str, Entry]
-    ) -> Entry | None:
-        """The value in b where this one would be if it had moved with its neighbors."""
-        parent = name
-        while parent:
-            parent = parent.rpartition("/")[0]
-            if parent in parents:
-                return others.get(parents[parent] + name[len(parent) :])
-        return None
-
-
-def _parents(old: str, new: str) -> Iterator[tuple[str, str]]:
-    """Pairs of parents that two names do not share, from the longest to the first that differ."""
-    while "/" in old and "/" in new:
-        old, _, old_name = old.rpartition("/")
-        new, _, new_name = new.rpartition("/")
-        if old_name != new_name or old == new:
-            return
-        yield old, new
+def _moves(
+    differences: Iterable[Difference],
+    checksums_a: Mapping[str, ValueChecksum],
+    checksums_b: Mapping[str, ValueChecksum],
+) -> list[tuple[Entry, Entry]]:
+    """The values of a and b that differ or are alone and have a distinctive checksum in common."""
+    before: dict[object, list[Entry]] = {}
+    after: dict[object, list[Entry]] = {}
+    for each in differences:
+        sides = (each.a, checksums_a, before), (each.b, checksums_b, after)
+        for entry, checksums, found in sides:
+            checksum = checksums.get(entry.name) if entry is not None else None
+            if entry is not None and checksum is not None and checksum.distinctive:
+                found.setdefault((entry.dtype, entry.shape, checksum.crc), []).append(entry)
+    pairs = ((entries, after.get(key, [])) for key, entries in before.items())
+    return [(old[0], new[0]) for old, new in pairs if len(old) == len(new) == 1]
