@@ -9,6 +9,7 @@ INSTEAD = {
     "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
     "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
+    "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 
 _MODEL = Flag(
@@ -54,6 +55,13 @@ _LOCK = Flag(
     "lock",
     "FILE",
     "Write the resolved plan, for a policy's `lock` key, unless the plan is refused.",
+)
+
+_WRITE = Flag(
+    "write",
+    "FILE",
+    "Write a config with the policy that would be accepted in place of a refused PATH; the file "
+    "must not exist. The exit status is then 0.",
 )
 
 COMMANDS = (
@@ -117,14 +125,16 @@ COMMANDS = (
         "CONFIG|PATH|DIR",
         "Show what a restore would do, without doing it.",
         "Shows each value; nothing is assigned. Of a checkpoint or a directory, it is the restore "
-        "without a policy. CALLABLE returns the built model, or a dict of "
-        'objects: {"model": model, "optimizer": optimizer}.',
+        "without a policy. A refused plan ends with a policy that would be accepted, if one was "
+        "found; layers that nothing distinguishes are listed for you to decide. CALLABLE "
+        'returns the built model, or a dict of objects: {"model": model, "optimizer": optimizer}.',
         (
             "plan configs/finetune.yaml --model train:build_model",
             "plan zoo/imagenet/ckpt-900 --model train:build_model",
             "plan configs/finetune.yaml --model train:build --lock f.lock.json",
+            "plan zoo/vit.h5 --model train:build --write vit.yaml",
         ),
-        (_MODEL, _LOCK),
+        (_MODEL, _LOCK, _WRITE),
     ),
     Command(
         "verify",
@@ -239,25 +249,7 @@ COMMANDS = (
         "tfckpt.cli.commands.policy:run_show",
         "CONFIG",
         "Print a config with all defaults.",
-        "Presets and variables are resolved; the output is itself a valid config.",
+        "Presets and variables are resolved.",
         ("policy show configs/finetune.yaml",),
-    ),
-    Command(
-        "policy suggest",
-        "tfckpt.cli.commands.policy:run_suggest",
-        "PATH|DIR|CONFIG",
-        "Find a policy that restores a checkpoint into a model.",
-        "Plans every policy that it tries; nothing is assigned. Layers that nothing distinguishes "
-        "are listed for you to decide. Exit status 1 if the restore would be refused and no "
-        "policy was found.",
-        (
-            "policy suggest zoo/imagenet/ckpt-900 --model train:build_model",
-            "policy suggest zoo/vit.h5 --model train:build --write vit.yaml",
-            "policy suggest zoo/vit.h5 --model train:build --json | jq .policy",
-        ),
-        (
-            _MODEL,
-            Flag("write", "FILE", "Write a config with the policy; the file must not exist."),
-        ),
     ),
 )
