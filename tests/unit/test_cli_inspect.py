@@ -119,12 +119,6 @@ def test_no_number_is_too_large_or_too_small_for_statistics(
         assert sum(statistics[f"model/{name}"]["histogram"]) == ODD[name].size
 
 
-def test_a_page_has_them_too(odd: str, tmp_path: Path) -> None:
-    ended = run("report", odd, "--html", tmp_path / "r.html", "--values")
-    assert (ended.status, ended.err) == (0, "")
-    assert "NaN or infinite" in (tmp_path / "r.html").read_text()
-
-
 def test_what_is_no_tensor_is_found_and_said_to_be_none(odd: str) -> None:
     assert "model/table" in run("inspect", odd).out
     for selector in ("**/table", "model/table"):

@@ -9,6 +9,7 @@ INSTEAD = {
     "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
     "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
+    "report --values": "`tfckpt inspect PATH --values` shows statistics, with --json all of them",
     "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 
@@ -204,23 +205,16 @@ COMMANDS = (
     Command(
         "report",
         "tfckpt.cli.commands.report",
-        "DIR|PATH [PATH]...",
-        "Write an HTML page about a run, a checkpoint or a restore.",
-        "Of the directory of a run: its checkpoints on a line of steps, with their metrics, what "
-        "kept and why. Of a checkpoint: a treemap of sizes, and its values. Two checkpoints are "
-        "compared; of more, the page shows how far each layer has moved from one to the next. PATH "
-        "can also be a JSON file that `list`, `inspect`, `diff` or `plan` printed with --json, or "
-        "a restore report as JSON. The page is one file, which loads nothing.",
+        "DIR",
+        "Write an HTML page about a run.",
+        "Shows its checkpoints on a line of steps, with their metrics, what is kept and why. The "
+        "page is one file, which loads nothing.",
         (
             "report runs/flowers/checkpoints --open",
-            "report runs/flowers/checkpoints/ckpt-12 --values",
-            "report zoo/ckpt-900 zoo/ckpt-950 --values --html diff.html",
-            "report runs/a/ckpt-1 runs/a/ckpt-2 runs/a/ckpt-3",
-            "report plan.json",
+            "report runs/flowers/checkpoints --keep latest=3 --html flowers.html",
         ),
         (
             Flag("html", "FILE", "The file to write; report-NAME.html by default."),
-            Flag("values", "", "Also read the values, for statistics or differences."),
             *_KEEP,
             Flag("force", "", "Write over an existing file."),
             Flag("open", "", "Show the page in the browser."),

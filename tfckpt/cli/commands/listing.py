@@ -27,7 +27,7 @@ def run(arguments: Arguments) -> int:
     directory = arguments.single("a directory of checkpoints")
     name = arguments.text("checkpoint_name")
     with usage_errors(arguments):
-        found = list_checkpoints(directory, keep=_rules(arguments), checkpoint_name=name)
+        found = list_checkpoints(directory, keep=keep_rules(arguments), checkpoint_name=name)
     if arguments.json:
         rows = [checkpoint.to_json() for checkpoint in found]
         show_json({"version": 1, "directory": directory, "checkpoints": rows})
@@ -36,7 +36,8 @@ def run(arguments: Arguments) -> int:
     return 1 if any(checkpoint.problem for checkpoint in found) else 0
 
 
-def _rules(arguments: Arguments) -> Sequence[Keep]:
+def keep_rules(arguments: Arguments) -> Sequence[Keep]:
+    """The rules of --keep or --config; () without either."""
     if arguments.text("config") is None and not arguments.texts("keep"):
         return ()
     from tfckpt.cli.arguments.retention_flags import rules_of  # imports pydantic
