@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.core.text import preformatted
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.diff import DifferenceKind, ValueChecksum
 from tfckpt.planning.diff import diff as compare
@@ -75,10 +76,13 @@ class ComparedCheckpoints:
             "rejected": list(self.rejected.values()),
         }
 
-    def _repr_html_(self) -> str:
-        from tfckpt.tools.notebook import comparison_html
+    def __str__(self) -> str:
+        from tfckpt.tools.result_texts import comparison_text
 
-        return comparison_html(self)
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def _difference(self, one: Difference) -> dict[str, Any]:
         item: dict[str, Any] = {"kind": one.kind.value, "a": _value(one.a), "b": _value(one.b)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import usage_errors
 from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.core.tables import GAP
 from tfckpt.core.text import one_line, size
 from tfckpt.tools.listing import list_checkpoints
 
@@ -47,7 +48,7 @@ def keep_rules(arguments: Arguments) -> Sequence[Keep]:
 
 def show_listing(found: Sequence[ListedCheckpoint]) -> None:
     """Print a line for each checkpoint, in the order of `found`."""
-    from tfckpt.cli.output.tables import GAP, columns, show
+    from tfckpt.cli.output.tables import columns, show
 
     now = time.time()
     rows = [
@@ -75,8 +76,6 @@ def show_listing(found: Sequence[ListedCheckpoint]) -> None:
 
 def _fitting(found: Sequence[ListedCheckpoint], width: int) -> list[str]:
     """The metrics that have room for a column each; that of the best first."""
-    from tfckpt.cli.output.tables import GAP
-
     best = [checkpoint.best_by for checkpoint in found if checkpoint.best_by]
     heads = [checkpoint.head for checkpoint in found if checkpoint.head is not None]
     names = dict.fromkeys([*best, *(name for head in heads for name in head.metrics)])
