@@ -202,7 +202,7 @@ def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str)
 def test_more_than_a_program_should_read_as_json_is_refused(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfckpt.cli.output.views.MAX_ELEMENTS", 11)
+    monkeypatch.setattr("tfckpt.cli.commands.inspect.MAX_ELEMENTS", 11)
     ended = run("inspect", prefix, "--name", "model/block_0/kernel", "--json")
     assert ended.status == 2
     assert "tfckpt convert PATH FILE.npz" in ended.err

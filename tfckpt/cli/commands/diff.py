@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.json_document import show_json
-from tfckpt.cli.output.passed_over import print_rejected
-from tfckpt.cli.output.progress import progress
+from tfckpt.cli.output.progress import print_rejected, progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.planning.diff import DifferenceKind
