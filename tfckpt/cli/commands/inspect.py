@@ -11,7 +11,6 @@ from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, rows, tree
-from tfckpt.core.selectors import Selector, suggest
 from tfckpt.core.text import WIDTH, one_line, printable, signature, size
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
@@ -258,6 +257,8 @@ def _nested(value: Any, change: Any) -> Any:
 
 def _data(checkpoint: StoredCheckpoint, selector: str) -> Iterator[tuple[Entry, np.ndarray | None]]:
     """The values that a selector matches; None for one that is not a tensor."""
+    from tfckpt.core.selectors import Selector, suggest  # imports regular expressions
+
     try:
         pattern = Selector(selector)
     except ValueError as error:
