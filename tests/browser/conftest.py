@@ -6,12 +6,9 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from zoo.plan_documents import PLAN
-from zoo.report_documents import CHECKPOINT, DIFFERENCE, LARGE, MOVEMENT, RUN
+from zoo.report_documents import LARGE, RUN
 
-from tfckpt.pages.documents import page_of
-from tfckpt.pages.movement_page import movement_page
-from tfckpt.pages.shell import render
+from tfckpt.pages.run_page import run_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,19 +39,11 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page of each kind."""
+    """The page of a run, and that of one with hundreds of checkpoints."""
     directory = tmp_path_factory.mktemp("pages")
-    made = {
-        "checkpoint": page_of(CHECKPOINT),
-        "large": page_of(LARGE),
-        "run": page_of(RUN),
-        "difference": page_of(DIFFERENCE),
-        "plan": page_of(PLAN),
-        "movement": movement_page(MOVEMENT),
-    }
-    paths = {kind: directory / f"{kind}.html" for kind in made}
-    for kind, page in made.items():
-        paths[kind].write_text(render(page), encoding="utf-8")
+    paths = {kind: directory / f"{kind}.html" for kind in ("run", "large")}
+    for path, found in zip(paths.values(), (RUN, LARGE), strict=True):
+        path.write_text(run_page("runs/a", found), encoding="utf-8")
     return paths
 
 

@@ -109,20 +109,22 @@ def test_plan_ends_with_it(saved: Any, flavour: Any) -> None:
     assert [line.strip() for line in ended.out.splitlines()[-2:]] == list(LINES)
 
 
-def test_policy_suggest_writes_a_config_that_works(saved: Any, flavour: Any) -> None:
-    arguments = "policy", "suggest", "ckpt-1", "--model", "script:build", "--write", "c.yaml"
+def test_plan_writes_a_config_that_works(saved: Any, flavour: Any) -> None:
+    arguments = "plan", "ckpt-1", "--model", "script:build", "--write", "c.yaml"
     ended = command_line.run(*arguments)
-    assert (ended.status, ended.err.strip()) == (0, "")
-    assert [line.strip() for line in ended.out.splitlines()[2:4]] == list(LINES)
-    assert ended.out.endswith("written to c.yaml\n")
+    assert (ended.status, ended.err) == (0, "c.yaml: written\n")
+    assert [line.strip() for line in ended.out.splitlines()[-2:]] == list(LINES)
     model = build(flavour, "stem", 5)
     tfckpt.restore("c.yaml", model)
     holds(model, saved)
     again = command_line.run(*arguments)
     assert (again.status, again.err) == (1, "tfckpt: c.yaml already exists; choose another name\n")
+    ended = command_line.run("plan", "c.yaml", "--model", "script:build", "--write", "d.yaml")
+    assert ended.status == 2
+    assert "--write needs a checkpoint, not a config: add the lines to c.yaml" in ended.err
 
 
-def test_policy_suggest_where_none_is_needed_or_found(saved: Any, flavour: Any) -> None:
+def test_plan_writes_nothing_where_no_policy_is_needed_or_found(saved: Any, flavour: Any) -> None:
     Path("other.py").write_text(
         f"import {flavour.__name__} as keras\n\n\ndef build():\n"
         "    layers = [keras.Input((7,)), keras.layers.Dense(9, name='x')]\n"
@@ -131,12 +133,13 @@ def test_policy_suggest_where_none_is_needed_or_found(saved: Any, flavour: Any) 
     Path("same.py").write_text(
         SCRIPT.format(keras=flavour.__name__, classes=3).replace("stem", "body")
     )
-    none = command_line.run("policy", "suggest", "ckpt-1", "--model", "other:build")
+    none = command_line.run("plan", "ckpt-1", "--model", "other:build", "--write", "c.yaml")
     assert none.status == 1
-    assert none.out.endswith("no policy was found that would restore it\n")
-    fine = command_line.run("policy", "suggest", "ckpt-1", "--model", "same:build")
+    assert none.err == "c.yaml: not written: no policy was found that would restore it\n"
+    fine = command_line.run("plan", "ckpt-1", "--model", "same:build", "--write", "c.yaml")
     assert fine.status == 0
-    assert fine.out.startswith("no policy is needed: ")
+    assert fine.err == "c.yaml: not written: no policy is needed\n"
+    assert not Path("c.yaml").exists()
 
 
 def test_a_run_that_counts_its_saves_is_told_to_read(saved: Any, flavour: Any) -> None:
@@ -152,18 +155,11 @@ def test_a_run_that_counts_its_saves_is_told_to_read(saved: Any, flavour: Any) -
     assert refused.value.suggestion.api == "read"
 
 
-def test_policy_suggest_as_json(saved: Any, flavour: Any) -> None:
-    found = command_line.document("policy", "suggest", "ckpt-1", "--model", "script:build")
+def test_plan_as_json_has_the_policy(saved: Any, flavour: Any) -> None:
+    found = command_line.document("plan", "ckpt-1", "--model", "script:build", status=1)
     assert found["ok"] is False
-    moved = [("model/body/bias", "model/stem/bias"), ("model/body/kernel", "model/stem/kernel")]
-    assert [(one["checkpoint"], one["model"]) for one in found["restored"]] == moved
-    assert {one["model"] for one in found["left"]} == {
-        *("model/head/bias", "model/head/kernel"),
-        None,  # the save counter, which only the checkpoint has
-    }
-    assert (found["choices"], found["gave_up"]) == ([], "")
     model = build(flavour, "stem", 5)
-    tfckpt.restore("ckpt-1", model, policy=found["policy"])
+    tfckpt.restore("ckpt-1", model, policy=found["suggestion"])
     holds(model, saved)
 
 
@@ -176,20 +172,23 @@ def build(names=("a", "b")):
 """
 
 
-def test_policy_suggest_as_json_where_a_person_must_decide(
-    flavour: Any, tmp_path: Any, monkeypatch: Any
-) -> None:
+def test_plan_where_a_person_must_decide(flavour: Any, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "alike", raising=False)
     Path("alike.py").write_text(ALIKE.format(keras=flavour.__name__))
-    tfckpt.Checkpoint(model=importlib.import_module("alike").build("xy")).write("two")
-    arguments = "policy", "suggest", "two", "--model", "alike:build"
-    found = command_line.document(*arguments, status=1)
-    assert (found["policy"], found["restored"]) == (None, [])
-    assert len(found["left"]) == 8
-    assert {one["model"]: one["checkpoint"] for one in found["choices"]} == {
-        "model/a": ["model/x", "model/y"],
-        "model/b": ["model/x", "model/y"],
+    alike = importlib.import_module("alike")
+    tfckpt.Checkpoint(model=alike.build("xy")).write("two")
+    ended = command_line.run("plan", "two", "--model", "alike:build", "--write", "c.yaml")
+    assert ended.status == 1
+    assert "model/a, model/b: each may be one of model/x, model/y" in ended.out
+    assert 'rename: [{checkpoint: "model/x/**", model: "model/a/**"}]' in ended.out
+    assert not Path("c.yaml").exists()
+    found = tfckpt.suggest("two", alike.build("ab"))
+    assert found is not None
+    assert found.policy is None
+    assert {one.live: one.stored for one in found.choices} == {
+        "model/a": ("model/x", "model/y"),
+        "model/b": ("model/x", "model/y"),
     }
-    assert found["choices"][0]["rename"] == {"checkpoint": "model/x/**", "model": "model/a/**"}
+    assert found.choices[0].rename == ("model/x/**", "model/a/**")

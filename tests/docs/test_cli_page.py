@@ -26,9 +26,6 @@ DOCUMENTS = {
         *("--rename", "model/backbone/**=model/encoder/**", "--include", "model/encoder/**/kernel"),
     ],
     "policy check": ["policy", "check", "configs/typo.yaml"],
-    "policy suggest": [
-        *("policy", "suggest", "zoo/imagenet/ckpt-900", "--model", "train:build_model")
-    ],
 }
 # What has keys of its own, or a section of its own.
 _OPEN = {"metrics", "totals", "counts", "plan", "suggestion", "policy", "policies", "versions"}

@@ -344,6 +344,7 @@ def test_a_misspelled_command_gets_a_suggestion(words, said, capsys):
         ("inspect", "a", "--jsn"),
         ("inspect", "a", "--values", "--keys"),
         ("policy", "suggest", "a"),
+        ("plan", "c.yaml", "--model", "train:build", "--write", "d.yaml"),
         ("policy",),
         ("policy", "check"),
         ("plan", "finetune.yaml"),

@@ -119,12 +119,6 @@ def test_no_number_is_too_large_or_too_small_for_statistics(
         assert sum(statistics[f"model/{name}"]["histogram"]) == ODD[name].size
 
 
-def test_a_page_has_them_too(odd: str, tmp_path: Path) -> None:
-    ended = run("report", odd, "--html", tmp_path / "r.html", "--values")
-    assert (ended.status, ended.err) == (0, "")
-    assert "NaN or infinite" in (tmp_path / "r.html").read_text()
-
-
 def test_what_is_no_tensor_is_found_and_said_to_be_none(odd: str) -> None:
     assert "model/table" in run("inspect", odd).out
     for selector in ("**/table", "model/table"):
@@ -208,7 +202,7 @@ def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str)
 def test_more_than_a_program_should_read_as_json_is_refused(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfckpt.cli.output.views.MAX_ELEMENTS", 11)
+    monkeypatch.setattr("tfckpt.cli.commands.inspect.MAX_ELEMENTS", 11)
     ended = run("inspect", prefix, "--name", "model/block_0/kernel", "--json")
     assert ended.status == 2
     assert "tfckpt convert PATH FILE.npz" in ended.err

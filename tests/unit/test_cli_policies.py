@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from zoo.command_line import document, run
-
-from tfckpt.policy import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((PROJECT / "configs").glob("*.yaml"))
@@ -35,23 +34,26 @@ def env(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(name, "runs/new")
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, None], ids=lambda path: path and path.name)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
 @pytest.mark.usefixtures("env")
-def test_what_show_prints_means_the_same(config: Path | None, tmp_path: Path) -> None:
-    if config is None:
-        config = tmp_path / "saving.yaml"
-        config.write_text(SAVING)
+def test_show_prints_what_the_file_says_and_more(config: Path) -> None:
+    """Each key of the file is there, as YAML and as JSON."""
     ended = run("policy", "show", config)
     assert ended.status == 0
-    (tmp_path / "shown.yaml").write_text(ended.out)
-    assert load_config(tmp_path / "shown.yaml") == load_config(config)
-    assert document("policy", "show", config)["config"]["version"] == 1
+    shown = yaml.safe_load(ended.out)
+    assert document("policy", "show", config)["config"] == shown
+    written = yaml.safe_load(config.read_text(encoding="utf-8"))
+    assert shown["version"] == 1
+    assert shown["policies"].keys() == written.get("policies", {}).keys()
+    for name, policy in written.get("policies", {}).items():
+        assert policy.keys() - {"preset"} <= shown["policies"][name].keys()
+    assert written.get("manager", {}).keys() <= shown.get("manager", {}).keys()
 
 
 def test_show_resolves_presets_and_variables(tmp_path: Path) -> None:
     (tmp_path / "saving.yaml").write_text(SAVING)
     found = document("policy", "show", tmp_path / "saving.yaml")["config"]
-    assert found["manager"]["directory"] == "runs/$$5/a"
+    assert found["manager"]["directory"] == "runs/$5/a"
     assert found["restore"]["first_of"][0]["policy"]["on_missing"] == "warn"
 
 
@@ -83,3 +85,9 @@ def test_check_says_that_nothing_is_saved_by_itself(tmp_path: Path) -> None:
     for fine in ("manager: {directory: a, save: {every_steps: 1}}", "restore: {directory: a}"):
         config.write_text(f"version: 1\n{fine}\n")
         assert document("policy", "check", config)["notes"] == []
+
+
+def test_what_suggests_a_policy_is_said() -> None:
+    ended = run("policy", "suggest", "zoo/ckpt-1", "--model", "train:build")
+    assert ended.status == 2
+    assert "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy" in ended.err

@@ -144,6 +144,8 @@ def _command(words: list[str]) -> Command:
         called = " ".join(leading[:2])
     known = group or [name.partition(" ")[0] for name in names]
     close = difflib.get_close_matches(called, known, 1, 0.8 if group else 0.65) or group
+    if called in INSTEAD:
+        raise UsageError(f"unknown command {called!r}; {INSTEAD[called]}")
     hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise UsageError(f"unknown command {called!r}{hint}")
 

@@ -13,6 +13,9 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfckpt.core.tables import inventory_text
+from tfckpt.core.text import preformatted
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
@@ -264,14 +267,15 @@ class Inventory:
             and all(side in {None, length} for side, length in zip(sides, shape, strict=True))
         )
 
+    def __str__(self) -> str:
+        return inventory_text(self)
+
     def __repr__(self) -> str:
         many = len(self.entries)
         return f"<Inventory: {many:,} value{'s' * (many != 1)} of {self.source!r}>"
 
     def _repr_html_(self) -> str:
-        from tfckpt.core.html_tables import inventory_html  # imports Inventory
-
-        return inventory_html(self)
+        return preformatted(str(self))
 
     def find(self, name: str) -> Entry | None:
         """The value with that name, also by another path to it; None if there is none.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import html
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -229,3 +230,12 @@ def without_repeat(name: str) -> str:
     'model'
     """
     return _REPEATED.sub("", name)
+
+
+def preformatted(text: str) -> str:
+    """A text as a notebook shows it: as it is printed, and harmless.
+
+    >>> preformatted("<b>")
+    '<pre>&lt;b&gt;</pre>'
+    """
+    return f"<pre>{html.escape(chr(10).join(map(printable, text.split(chr(10)))))}</pre>"

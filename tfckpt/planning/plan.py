@@ -16,7 +16,7 @@ import dataclasses
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.text import size
+from tfckpt.core.text import preformatted, size
 from tfckpt.errors import RefusedError
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.planning.left_out import warned_of
@@ -177,9 +177,7 @@ class Plan:
         return f"<Plan: {verdict(self)}>"
 
     def _repr_html_(self) -> str:
-        from tfckpt.planning.notebook import plan_html
-
-        return plan_html(self)
+        return preformatted(str(self))
 
 
 def _keys(policy: Policy) -> dict[str, Any]:
@@ -291,9 +289,7 @@ class RestoreReport:
         return f"<RestoreReport: {verdict(self.plan)}{details}>"
 
     def _repr_html_(self) -> str:
-        from tfckpt.planning.notebook import plan_html
-
-        return plan_html(self.plan, [*self._above(), *self.absent])
+        return preformatted(str(self))
 
     def _above(self) -> list[str]:
         lines = [f"passed over: {reason}" for reason in self.rejected]

@@ -66,16 +66,6 @@ class Candidates(NamedTuple):
             lines += [f"    → if {how}:", f"        {text}"]
         return lines
 
-    def to_json(self) -> dict[str, Any]:
-        old, new = self.rename
-        return {
-            "model": self.live,
-            "checkpoint": list(self.stored),
-            "more": self.more,
-            "evidence": self.evidence,
-            "rename": {"checkpoint": old, "model": new},
-        }
-
 
 @dataclasses.dataclass(frozen=True)
 class Suggestion:

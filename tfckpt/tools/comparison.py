@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.core.text import preformatted
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.stored.inspection.checksums import checksum, checksums, is_distinctive
 from tfckpt.tools.differences import DifferenceKind, ValueChecksum
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.stored.inspection.statistics import Distance, ValueChange
+    from tfckpt.stored.inspection.statistics import Distance
     from tfckpt.tools.differences import Difference
     from tfckpt.tools.progress import Progress
 
@@ -47,8 +48,6 @@ class ComparedCheckpoints:
         distances: by the names of both sides, how far apart two values of one shape are. None
             unless ``values`` was true.
         rejected: newer checkpoints of a directory that cannot be read → the reason.
-        changes: like ``distances``, how far a value has moved as a whole, and histograms. None
-            unless ``histograms`` was true.
     """
 
     a: str
@@ -58,7 +57,6 @@ class ComparedCheckpoints:
     not_compared: int = 0
     distances: Mapping[tuple[str, str], Distance] | None = None
     rejected: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    changes: Mapping[tuple[str, str], ValueChange] | None = None
 
     @property
     def same(self) -> bool:
@@ -78,10 +76,13 @@ class ComparedCheckpoints:
             "rejected": list(self.rejected.values()),
         }
 
-    def _repr_html_(self) -> str:
-        from tfckpt.tools.notebook import comparison_html
+    def __str__(self) -> str:
+        from tfckpt.tools.result_texts import comparison_text
 
-        return comparison_html(self)
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def _difference(self, one: Difference) -> dict[str, Any]:
         item: dict[str, Any] = {"kind": one.kind.value, "a": _value(one.a), "b": _value(one.b)}
@@ -90,9 +91,6 @@ class ComparedCheckpoints:
             item["differing"] = distance and distance.count
             item["largest"] = distance and distance.largest
             item["relative"] = distance and distance.relative
-        if self.changes is not None and one.a is not None and one.b is not None:
-            change = self.changes.get((one.a.name, one.b.name))
-            item["change"] = change and dataclasses.asdict(change)
         return item
 
 
@@ -101,7 +99,6 @@ def diff(
     b: str | os.PathLike[str] | Any,
     *,
     values: bool = False,
-    histograms: bool = False,
     progress: Progress = silent,
 ) -> ComparedCheckpoints:
     """What differs between two checkpoints, as ``tfckpt diff`` shows it.
@@ -113,7 +110,6 @@ def diff(
             TensorFlow.
         values: whether to read the values that differ, for how far apart they are. Values of live
             objects are compared only then.
-        histograms: whether to compute, with ``values``, also ``changes``.
         progress: as for :func:`tfckpt.inspect`.
 
     Raises:
@@ -132,7 +128,7 @@ def diff(
     >>> found.distances["model/out/bias", "model/out/bias"].largest
     0.5
     """
-    from tfckpt.stored.inspection.statistics import change, difference
+    from tfckpt.stored.inspection.statistics import difference
 
     with contextlib.ExitStack() as stack:
         if b is None or isinstance(b, str | os.PathLike):
@@ -142,14 +138,10 @@ def diff(
         one, other = sides
         found = compare(one.inventory, other.inventory, one.checksums, other.checksums)
         distances: dict[tuple[str, str], Distance] = {}
-        changes: dict[tuple[str, str], ValueChange] = {}
         if values:
             for old, new, a_read, b_read in _read(found.differences, one, other, progress):
-                key = old.name, new.name
                 if (distance := difference(a_read, b_read)) is not None:
-                    distances[key] = distance
-                if histograms and (moved := change(a_read, b_read)) is not None:
-                    changes[key] = moved
+                    distances[old.name, new.name] = distance
         return ComparedCheckpoints(
             one.label,
             other.label,
@@ -158,7 +150,6 @@ def diff(
             found.not_compared,
             distances if values else None,
             {**one.rejected, **other.rejected},
-            changes if values and histograms else None,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, tree
+from tfckpt.core.text import preformatted
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.commits.lineage import plain
 from tfckpt.tools.find_checkpoint import find, path_of
@@ -91,10 +92,13 @@ class Inspection:
             document["statistics"] = {n: _plain(found) for n, found in self.statistics.items()}
         return document
 
-    def _repr_html_(self) -> str:
-        from tfckpt.tools.notebook import inspection_html
+    def __str__(self) -> str:
+        from tfckpt.tools.result_texts import inspection_text
 
-        return inspection_html(self)
+        return inspection_text(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def inspect(

@@ -7,6 +7,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfckpt.core.text import preformatted
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem
 from tfckpt.manager.retention import SavedCheckpoint, decide, ranked
 from tfckpt.stored.inspection.listing import listing
@@ -29,10 +30,13 @@ class CheckpointList(tuple["ListedCheckpoint", ...]):
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
-        from tfckpt.tools.notebook import listing_html
+    def __str__(self) -> str:
+        from tfckpt.tools.result_texts import listing_text
 
-        return listing_html(self)
+        return listing_text(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def list_checkpoints(

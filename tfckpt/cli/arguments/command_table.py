@@ -9,6 +9,8 @@ INSTEAD = {
     "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
     "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
+    "report --values": "`tfckpt inspect PATH --values` shows statistics, with --json all of them",
+    "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 
 _MODEL = Flag(
@@ -54,6 +56,13 @@ _LOCK = Flag(
     "lock",
     "FILE",
     "Write the resolved plan, for a policy's `lock` key, unless the plan is refused.",
+)
+
+_WRITE = Flag(
+    "write",
+    "FILE",
+    "Write a config with the policy that would be accepted in place of a refused PATH; the file "
+    "must not exist. The exit status is then 0.",
 )
 
 COMMANDS = (
@@ -117,14 +126,16 @@ COMMANDS = (
         "CONFIG|PATH|DIR",
         "Show what a restore would do, without doing it.",
         "Shows each value; nothing is assigned. Of a checkpoint or a directory, it is the restore "
-        "without a policy. CALLABLE returns the built model, or a dict of "
-        'objects: {"model": model, "optimizer": optimizer}.',
+        "without a policy. A refused plan ends with a policy that would be accepted, if one was "
+        "found; layers that nothing distinguishes are listed for you to decide. CALLABLE "
+        'returns the built model, or a dict of objects: {"model": model, "optimizer": optimizer}.',
         (
             "plan configs/finetune.yaml --model train:build_model",
             "plan zoo/imagenet/ckpt-900 --model train:build_model",
             "plan configs/finetune.yaml --model train:build --lock f.lock.json",
+            "plan zoo/vit.h5 --model train:build --write vit.yaml",
         ),
-        (_MODEL, _LOCK),
+        (_MODEL, _LOCK, _WRITE),
     ),
     Command(
         "verify",
@@ -186,23 +197,16 @@ COMMANDS = (
     Command(
         "report",
         "tfckpt.cli.commands.report",
-        "DIR|PATH [PATH]...",
-        "Write an HTML page about a run, a checkpoint or a restore.",
-        "Of the directory of a run: its checkpoints on a line of steps, with their metrics, what "
-        "kept and why. Of a checkpoint: a treemap of sizes, and its values. Two checkpoints are "
-        "compared; of more, the page shows how far each layer has moved from one to the next. PATH "
-        "can also be a JSON file that `list`, `inspect`, `diff` or `plan` printed with --json, or "
-        "a restore report as JSON. The page is one file, which loads nothing.",
+        "DIR",
+        "Write an HTML page about a run.",
+        "Shows its checkpoints on a line of steps, with their metrics, what is kept and why. The "
+        "page is one file, which loads nothing.",
         (
             "report runs/flowers/checkpoints --open",
-            "report runs/flowers/checkpoints/ckpt-12 --values",
-            "report zoo/ckpt-900 zoo/ckpt-950 --values --html diff.html",
-            "report runs/a/ckpt-1 runs/a/ckpt-2 runs/a/ckpt-3",
-            "report plan.json",
+            "report runs/flowers/checkpoints --keep latest=3 --html flowers.html",
         ),
         (
             Flag("html", "FILE", "The file to write; report-NAME.html by default."),
-            Flag("values", "", "Also read the values, for statistics or differences."),
             *_KEEP,
             Flag("force", "", "Write over an existing file."),
             Flag("open", "", "Show the page in the browser."),
@@ -231,25 +235,7 @@ COMMANDS = (
         "tfckpt.cli.commands.policy:run_show",
         "CONFIG",
         "Print a config with all defaults.",
-        "Presets and variables are resolved; the output is itself a valid config.",
+        "Presets and variables are resolved.",
         ("policy show configs/finetune.yaml",),
-    ),
-    Command(
-        "policy suggest",
-        "tfckpt.cli.commands.policy:run_suggest",
-        "PATH|DIR|CONFIG",
-        "Find a policy that restores a checkpoint into a model.",
-        "Plans every policy that it tries; nothing is assigned. Layers that nothing distinguishes "
-        "are listed for you to decide. Exit status 1 if the restore would be refused and no "
-        "policy was found.",
-        (
-            "policy suggest zoo/imagenet/ckpt-900 --model train:build_model",
-            "policy suggest zoo/vit.h5 --model train:build --write vit.yaml",
-            "policy suggest zoo/vit.h5 --model train:build --json | jq .policy",
-        ),
-        (
-            _MODEL,
-            Flag("write", "FILE", "Write a config with the policy; the file must not exist."),
-        ),
     ),
 )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import UsageError
 from tfckpt.cli.arguments.json_document import show_json
-from tfckpt.cli.output.passed_over import print_rejected
-from tfckpt.cli.output.progress import progress
+from tfckpt.cli.output.progress import print_rejected, progress
 from tfckpt.core.name_tree import ordered
 from tfckpt.core.text import collapse, printable, signature, size
 from tfckpt.tools.comparison import diff
@@ -66,7 +65,8 @@ def _with_model(path: str, target: str, *, values: bool) -> ComparedCheckpoints:
 
 
 def _print(found: ComparedCheckpoints) -> None:
-    from tfckpt.cli.output.tables import plain, show
+    from tfckpt.cli.output.tables import columns, show
+    from tfckpt.core.tables import plain
 
     print(f"a: {printable(found.a)}\nb: {printable(found.b)}\n")
     groups: dict[DifferenceKind, list[Difference]] = {}
@@ -86,7 +86,7 @@ def _print(found: ComparedCheckpoints) -> None:
             _print_distances(ones, found.distances)
             continue
         rows = list(_rows(ones))
-        print("\n".join(plain(rows[:_LINES])))
+        print("\n".join(plain(rows[:_LINES], width=columns())))
         if len(rows) > _LINES:
             print(f"  … and {len(rows) - _LINES:,} more lines (--json shows all)")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.cli.arguments.command import usage_errors
 from tfckpt.cli.arguments.json_document import show_json
+from tfckpt.core.tables import GAP
 from tfckpt.core.text import one_line, size
 from tfckpt.tools.listing import list_checkpoints
 
@@ -27,7 +28,7 @@ def run(arguments: Arguments) -> int:
     directory = arguments.single("a directory of checkpoints")
     name = arguments.text("checkpoint_name")
     with usage_errors(arguments):
-        found = list_checkpoints(directory, keep=_rules(arguments), checkpoint_name=name)
+        found = list_checkpoints(directory, keep=keep_rules(arguments), checkpoint_name=name)
     if arguments.json:
         rows = [checkpoint.to_json() for checkpoint in found]
         show_json({"version": 1, "directory": directory, "checkpoints": rows})
@@ -36,7 +37,8 @@ def run(arguments: Arguments) -> int:
     return 1 if any(checkpoint.problem for checkpoint in found) else 0
 
 
-def _rules(arguments: Arguments) -> Sequence[Keep]:
+def keep_rules(arguments: Arguments) -> Sequence[Keep]:
+    """The rules of --keep or --config; () without either."""
     if arguments.text("config") is None and not arguments.texts("keep"):
         return ()
     from tfckpt.cli.arguments.retention_flags import rules_of  # imports pydantic
@@ -46,7 +48,7 @@ def _rules(arguments: Arguments) -> Sequence[Keep]:
 
 def show_listing(found: Sequence[ListedCheckpoint]) -> None:
     """Print a line for each checkpoint, in the order of `found`."""
-    from tfckpt.cli.output.tables import GAP, columns, show
+    from tfckpt.cli.output.tables import columns, show
 
     now = time.time()
     rows = [
@@ -74,8 +76,6 @@ def show_listing(found: Sequence[ListedCheckpoint]) -> None:
 
 def _fitting(found: Sequence[ListedCheckpoint], width: int) -> list[str]:
     """The metrics that have room for a column each; that of the best first."""
-    from tfckpt.cli.output.tables import GAP
-
     best = [checkpoint.best_by for checkpoint in found if checkpoint.best_by]
     heads = [checkpoint.head for checkpoint in found if checkpoint.head is not None]
     names = dict.fromkeys([*best, *(name for head in heads for name in head.metrics)])

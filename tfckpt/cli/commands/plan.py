@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import tfckpt
 from tfckpt.cli.arguments.command import Arguments, UsageError
 from tfckpt.cli.arguments.load_model import load_objects
+from tfckpt.core.text import printable
 from tfckpt.planning import Severity
 from tfckpt.policy.base.messages import short
+from tfckpt.policy.load import CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,21 +33,26 @@ _STYLES = {
 
 
 def run(arguments: Arguments) -> int:
-    """Print a plan, and write its lock with --lock; returns 1 if the plan is refused."""
+    """Print a plan; returns 1 if it is refused, unless --write has written a policy for it."""
     source = arguments.single("a config, a checkpoint or a directory")
     if (target := arguments.text("model")) is None:
         raise UsageError("plan needs --model MODULE:CALLABLE, which returns the model")
+    if (file := arguments.text("write")) is not None and source.endswith(CONFIGS):
+        raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
+    written = False
     with contextlib.redirect_stdout(sys.stderr):
         plan = plan_for(source, target)
         if (lock := arguments.text("lock")) is not None:
             plan = dataclasses.replace(plan, drift=())  # an older lock is replaced
             if plan.ok:
-                print(_write(plan, lock))
+                print(_write_lock(plan, lock))
+        if file is not None:
+            written = _write_config(file, source, plan)
     if arguments.json:
         print(json.dumps(plan.to_json(), indent=2))
     else:
         _print(plan)
-    return 0 if plan.ok else 1
+    return 0 if plan.ok or written else 1
 
 
 def plan_for(source: str, target: str) -> tfckpt.Plan:
@@ -63,7 +71,7 @@ def plan_for(source: str, target: str) -> tfckpt.Plan:
         ) from None
 
 
-def _write(plan: tfckpt.Plan, lock: str) -> str:
+def _write_lock(plan: tfckpt.Plan, lock: str) -> str:
     """Write the lock of a plan; returns what has become of an older one."""
     from tfckpt.live.io.remote_files import files_of
     from tfckpt.live.restoring.lock_file import read_lock
@@ -79,6 +87,36 @@ def _write(plan: tfckpt.Plan, lock: str) -> str:
     wrote = "replaces a lock that differed:" if changes else "written"
     values = f"{len(plan.steps):,} value{'s' * (len(plan.steps) != 1)}"
     return "\n".join([f"lock {lock}: {values}, {wrote}", *changes])
+
+
+def _write_config(file: str, source: str, plan: tfckpt.Plan) -> bool:
+    """Write a config that restores a checkpoint by the suggested policy; whether there is one.
+
+    Raises:
+        TfckptError: the file exists, or cannot be written.
+    """
+    import yaml
+
+    policy = plan.suggestion.policy if plan.suggestion is not None else None
+    if policy is None:
+        reason = "is needed" if plan.ok else "was found that would restore it"
+        print(f"{printable(file)}: not written: no policy {reason}")
+        return False
+    kind = "directory" if os.path.isdir(source) else "path"  # noqa: PTH112  as it was typed
+    keys = policy.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    keys = {"api": "read", **keys}  # a run has a save counter, which this plan had not
+    restore = {kind: source.replace("$", "$$"), "policy": "suggested"}
+    config = {"version": 1, "restore": restore, "policies": {"suggested": keys}}
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
+    try:
+        with open(file, "x", encoding="utf-8") as stream:  # noqa: PTH123  as it was typed
+            stream.write(text)
+    except FileExistsError:
+        raise tfckpt.TfckptError(f"{file} already exists; choose another name") from None
+    except OSError as error:
+        raise tfckpt.TfckptError(f"{file}: cannot write the config: {error}") from None
+    print(f"{printable(file)}: written")
+    return True
 
 
 def _untrackable(objects: Mapping[str, Any]) -> list[str]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.cli.arguments.command import UsageError, usage_errors
 from tfckpt.cli.arguments.selection_flags import print_result, selection_of
-from tfckpt.cli.output.passed_over import print_rejected
-from tfckpt.cli.output.progress import progress
+from tfckpt.cli.output.progress import print_rejected, progress
 from tfckpt.core.text import printable
 from tfckpt.tools.rewriting import converted, remarks, rewritten
 

@@ -1,4 +1,4 @@
-"""A progress bar on standard error if that is a terminal; otherwise nothing."""
+"""What goes to standard error: a progress bar at a terminal, and what was passed over and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.text import printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     Advance = Callable[[int, int], None]
 
@@ -73,3 +73,12 @@ def amount_and_speed(done: int, total: int | None, elapsed: float, speed: float 
     seconds = round((total - done) / speed)
     left = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
     return f"{text}, {size(round(speed))}/s, {left} left"
+
+
+def print_rejected(rejected: Mapping[str, str], *used: str) -> None:
+    """Print a reason for each newer checkpoint that could not be read, and what is used instead."""
+    for reason in rejected.values():
+        text = "\n".join(map(printable, reason.split("\n")))
+        print(f"tfckpt: passed over: {text}", file=sys.stderr)
+    if rejected:
+        print(f"tfckpt: using {' and '.join(map(printable, used))}", file=sys.stderr)

@@ -11,12 +11,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
 
 BINS = 12
-_BINS_OF_TWO = 24  # where two histograms are drawn over each other
 _PART = 1 << 20
 
 
@@ -187,90 +186,6 @@ def difference(a: np.ndarray, b: np.ndarray) -> Distance | None:
             scale = max(scale, _magnitude(left), _magnitude(right))
     relative = largest / scale if scale and np.isfinite(largest) else None
     return Distance(count, largest, 0.0 if not count else relative)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ValueChange:
-    """How far a value has moved as a whole, from a to b.
-
-    Attributes:
-        moved: Euclidean norm of ``b - a``; None where an element is not finite.
-        norm: Euclidean norm of ``a``; None likewise.
-        least: lower end of both histograms; None without finite numbers.
-        greatest: upper end of both.
-        a: counts in equal bins from least to greatest; () without finite numbers.
-        b: the same of the other value.
-    """
-
-    moved: float | None
-    norm: float | None
-    least: float | None = None
-    greatest: float | None = None
-    a: tuple[int, ...] = ()
-    b: tuple[int, ...] = ()
-
-
-def change(a: np.ndarray, b: np.ndarray) -> ValueChange | None:
-    """How far a value has moved; None where shapes differ or they are not numbers.
-
-    >>> import numpy as np
-    >>> found = change(np.array([3.0, 4.0]), np.array([3.0, 5.0]))
-    >>> found.moved, found.norm, found.least, found.greatest, sum(found.b)
-    (1.0, 5.0, 3.0, 5.0, 2)
-    """
-    import numpy as np
-
-    if a.shape != b.shape or not (_is_numeric(a) and _is_numeric(b)):
-        return None
-    result = ValueChange(moved(a, b), norm(a))
-    bounds: list[float] = []
-    with np.errstate(all="ignore"):
-        for side in (a, b):
-            for _, wide in _wide(side):
-                finite = wide.real[np.isfinite(wide.real)]
-                bounds += [float(finite.min()), float(finite.max())] if finite.size else []
-        if not bounds or not math.isfinite(max(bounds) - min(bounds)):
-            return result
-        ends = min(bounds), max(bounds)
-        counts = (_counts(side, *ends) for side in (a, b))
-        return ValueChange(result.moved, result.norm, *ends, *counts)
-
-
-def norm(array: np.ndarray) -> float | None:
-    """The Euclidean norm of a value; None if it holds no numbers, or not only finite ones."""
-    return _length(wide for _, wide in _wide(array)) if _is_numeric(array) else None
-
-
-def moved(a: np.ndarray, b: np.ndarray) -> float | None:
-    """The Euclidean norm of the difference; None where shapes differ or one is not finite."""
-    if a.shape != b.shape or not (_is_numeric(a) and _is_numeric(b)):
-        return None
-    return _length(right - left for (_, left), (_, right) in zip(_wide(a), _wide(b), strict=True))
-
-
-def _length(parts: Iterable[np.ndarray]) -> float | None:
-    """The Euclidean norm of a vector that comes in parts; None if it is not finite."""
-    import numpy as np
-
-    with np.errstate(all="ignore"):
-        squares = sum(float(np.square(np.abs(part)).sum()) for part in parts)
-    return math.sqrt(squares) if math.isfinite(squares) else None
-
-
-def _is_numeric(array: np.ndarray) -> bool:
-    return not array.dtype.hasobject and not array.dtype.fields and array.dtype.kind not in "SU"
-
-
-def _counts(array: np.ndarray, least: float, greatest: float) -> tuple[int, ...]:
-    import numpy as np
-
-    counts = np.zeros(_BINS_OF_TWO, np.int64)
-    scale = _BINS_OF_TWO / (greatest - least) if greatest > least else 0.0
-    for _, wide in _wide(array):
-        finite = wide.real[np.isfinite(wide.real)]
-        bins = np.minimum(((finite - least) * scale).astype(np.int64), _BINS_OF_TWO - 1)
-        counts += np.bincount(bins, minlength=_BINS_OF_TWO)
-    return tuple(map(int, counts))
 
 
 def _wide(array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""What the tools return, as HTML for notebooks: the tables of the commands, without a file."""
+"""What the tools return, as text: what `print` and a notebook show of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from tfckpt.core.html_tables import paragraph, table, value_tree
-from tfckpt.core.text import one_line, signature, size
+from tfckpt.core.tables import shortened, value_tree
+from tfckpt.core.text import one_line, printable, signature, size
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.formats.checkpoint import KINDS
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tfckpt.tools.inspection import Inspection
 
 
-def listing_html(found: Sequence[ListedCheckpoint]) -> str:
+def listing_text(found: Sequence[ListedCheckpoint]) -> str:
     """The checkpoints of a directory, and what retention rules decide about them."""
     metrics = list(dict.fromkeys(name for one in found if one.head for name in one.head.metrics))
     title = ("checkpoint", "step", "saved (UTC)", "size", "state", *metrics, "notes")
     lines = [_listed(one, metrics) for one in found]
-    return f"<div>{table(title, lines, 1, 3, *range(5, 5 + len(metrics)))}</div>"
+    return "\n".join(shortened(title, lines, 1, 3, *range(5, 5 + len(metrics))))
 
 
 def _listed(one: ListedCheckpoint, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -56,9 +56,9 @@ def _notes(one: ListedCheckpoint) -> Iterator[str]:
         yield "has NaN or infinite values"
 
 
-def inspection_html(found: Inspection) -> str:
+def inspection_text(found: Inspection) -> str:
     """The values of a checkpoint, with statistics where they were computed."""
-    return f"<div>{''.join(_inspection(found))}</div>"
+    return "\n".join(_inspection(found))
 
 
 def _inspection(found: Inspection) -> Iterator[str]:
@@ -67,21 +67,21 @@ def _inspection(found: Inspection) -> Iterator[str]:
         counted = (("step", record.step), ("epoch", record.epoch))
         about += [f"{word} {value}" for word, value in counted if value is not None]
         about += [f"{name} {value:g}" for name, value in record.metrics.items()]
-    yield paragraph(found.path, bold=True)
-    yield paragraph(", ".join(about))
+    yield printable(f"{found.path}: {', '.join(about)}")
     for path, reason in found.rejected.items():
-        yield paragraph(f"passed over: {path}: {one_line(reason)}")
+        yield f"passed over: {printable(path)}: {one_line(reason)}"
     for file in found.missing_files:
-        yield paragraph(f"{file}: the file is missing")
+        yield f"{printable(file)}: the file is missing"
+    yield ""
     if found.statistics is None:
-        yield value_tree(found.inventory.entries.values())
+        yield from value_tree(found.inventory.entries.values())
         return
     title = ("value", "type", "min", "max", "mean", "std", "NaN/inf")
     lines = [
         (name, signature(found.inventory.entries[name]), *_measured(one))
         for name, one in found.statistics.items()
     ]
-    yield table(title, lines, 2, 3, 4, 5, 6)
+    yield from shortened(title, lines, 2, 3, 4, 5, 6)
 
 
 def _measured(one: Statistics | CheckpointError | None) -> tuple[str, ...]:
@@ -94,20 +94,20 @@ def _measured(one: Statistics | CheckpointError | None) -> tuple[str, ...]:
     return (*numbers, f"{one.nonfinite:,}" if one.nonfinite else "")
 
 
-def comparison_html(found: ComparedCheckpoints) -> str:
+def comparison_text(found: ComparedCheckpoints) -> str:
     """What differs between two checkpoints; the largest relative change first, if known."""
     counts = [(len(found.differences), "different"), (found.equal, "equal")]
     counts += [(found.not_compared, "not compared")] * bool(found.not_compared)
-    head = paragraph(", ".join(f"{count:,} {word}" for count, word in counts), bold=True)
-    sides = paragraph(f"a: {found.a}") + paragraph(f"b: {found.b}")
+    head = ", ".join(f"{count:,} {word}" for count, word in counts)
+    about = [head, f"a: {printable(found.a)}", f"b: {printable(found.b)}"]
     if found.same:
-        return f"<div>{head}{sides}</div>"
+        return "\n".join(about)
     distances = found.distances or {}
     pairs = [(one, _distance(one, distances)) for one in found.differences]
     pairs.sort(key=lambda pair: -((pair[1] and pair[1].relative) or 0.0))
     lines = [_difference(one, distance) for one, distance in pairs]
     title = ("value", "difference", "type", "differ", "largest", "relative")
-    return f"<div>{head}{sides}{table(title, lines, 3, 4, 5)}</div>"
+    return "\n".join([*about, "", *shortened(title, lines, 3, 4, 5)])
 
 
 def _distance(one: Difference, distances: Mapping[tuple[str, str], Distance]) -> Distance | None:
