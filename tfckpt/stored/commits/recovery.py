@@ -47,6 +47,7 @@ MARKER = "writer"
 MARKER_CONTENT = (
     b"a save that is running, or was killed\n"  # not every store copies an empty object
 )
+TAKEN = "taken"
 QUARANTINE = "quarantine"
 _MAX_BYTES = 1 << 12  # of a file with the name of a directory
 _recovery_lock = threading.Lock()
@@ -224,16 +225,24 @@ def _resolve_save(staged: str, prefix: str, files: Files) -> None:
             else:
                 logging.info("%s: removed an interrupted save", prefix)
                 remove_strays(prefix, files, {*_parts(path, prefix, files)} - {*inside})
+        elif index_path(name) + BEFORE in inside and _is_of_index(
+            record_file.path_of(prefix), prefix, files
+        ):
+            remove_strays(prefix, files)  # committed; of what it replaces, data files may be left
     remove_tree(staged, files)
 
 
 def _resolve_put(staged: str, prefix: str, files: Files) -> None:
     """Complete or undo a save in an object store, by names that are checked one by one."""
     path = join(staged, record_file.path_of(os.path.split(prefix)[1]))
+    # The marker alone may be what shows a kill of this recovery that there is data to remove.
+    files.write_atomic(join(staged, TAKEN), MARKER_CONTENT)
     remove_tree(join(staged, MARKER), files)  # first, since its writer may be alive
     if _is_of_index(path, prefix, files):
         logging.info("%s: completed an interrupted save", prefix)
         files.write_atomic(record_file.path_of(prefix), content(path, files))
+        if not files.exists(index_path(prefix)):  # its writer is alive, and has undone it meanwhile
+            remove_tree(record_file.path_of(prefix), files)
     remove_strays(prefix, files)
     remove_strays(prefix, files, _parts(path, prefix, files))
     remove_tree(staged, files)

@@ -30,6 +30,7 @@ from tfckpt.stored.commits.recovery import (
     BEFORE,
     MARKER,
     MARKER_CONTENT,
+    TAKEN,
     recover,
     remove_strays,
     remove_tree,
@@ -75,8 +76,8 @@ def staged(prefix: str, files: Files) -> Iterator[Staging]:
             raise
         finally:
             if done_with:  # otherwise recovery needs its content
-                with contextlib.suppress(OSError):
-                    remove_tree(directory, files)
+                with contextlib.suppress(OSError):  # and where this fails, recovery goes on with it
+                    staging.clean_up()
 
 
 class Staging:
@@ -100,6 +101,7 @@ class Staging:
         self.shard_counts = shard_counts
         self._files = files
         self._moved: list[str] = []
+        self._replaced = False
 
     def files(self) -> tuple[str, ...]:
         """The staged files except index and record: data files, and what registered savers wrote.
@@ -110,7 +112,7 @@ class Staging:
         others = {index_path(self._name), record_file.path_of(self._name), f"{self._name}_temp"}
         found = {*self._files.listdir(self._directory)} - others
         if not self._files.renames:
-            found.discard(MARKER)
+            found -= {MARKER, TAKEN}
             shards = used_shards(self.inner, self._files) or 0
             found |= {data_path(self._name, shard, shards) for shard in range(shards)}
         names = sorted(name for name in found if not name.endswith(BEFORE))
@@ -144,9 +146,13 @@ class Staging:
         if not files.renames:
             self._look_back()
         self._moved.clear()  # committed: a later failure must not undo it
-        if self.shard_counts:
-            with contextlib.suppress(OSError):  # the next save under this name tries again
-                remove_strays(self.prefix, files)
+        self._replaced = bool(self.shard_counts)
+
+    def clean_up(self) -> None:
+        """Remove the data of a checkpoint that was replaced, then the staging directory."""
+        if self._replaced:
+            remove_strays(self.prefix, self._files)
+        remove_tree(self._directory, self._files)
 
     def _keep(self, name: str) -> None:
         """Copy a file that will be replaced, in case the save fails between two renames."""
@@ -190,12 +196,25 @@ class Staging:
     def _digest(self) -> str:
         return record_file.index_digest(self.inner, self._files)
 
+    def _take_back(self, record: str) -> None:
+        """Stage the record again: from here on, recovery can end what is undone in part."""
+        staged = join(self._directory, record)
+        if not self._files.exists(staged):  # else it has not been moved
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(join(self._parent, record), staged)
+
     def undo(self) -> bool:
         """Move everything back, unless all of it is in place; whether that succeeded."""
         files = self._files
+        record = record_file.path_of(self._name)
+        names = self._moved[::-1]
+        if not files.renames and record in names:
+            names.append(record)  # a recovery may complete the save at the same time
         try:
-            for name in reversed(self._moved):
+            for name in names:
                 path, before = join(self._parent, name), join(self._directory, name + BEFORE)
+                if files.renames and name == record:
+                    self._take_back(record)
                 if files.renames and files.exists(before):
                     files.rename(before, path)
                 else:

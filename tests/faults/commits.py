@@ -1,0 +1,477 @@
+"""Runs saves, replacements, rotations and deletions in memory, and judges what any fault leaves.
+
+A kill needs no process: a scenario runs once, and what is kept before and after each step, and amid
+each write, is what a process leaves that is killed there. The recovery of each such state runs once
+as well, and is killed in the same way. So all kills, and all kills of recoveries, are as many calls
+of the code as there are different states.
+
+The oracle knows what was asked for and what returned, and names of files: of TensorFlow's format,
+of the record, and of the state file. It does not know how a save commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import threading
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from faults import protocol
+from faults.memory import Fault, How, Kept, MemoryFiles, State, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+SEED = 20250131
+ABSENT = 0
+"""The version of what is not there."""
+NEXT = 9
+"""The version that is saved after a recovery."""
+FOREIGN = 7
+VERSIONS = range(1, 10)
+_DATA = re.compile(r"(?P<base>.+)\.data-(?P<shard>\d{5})-of-(?P<shards>\d{5})", re.DOTALL)
+_KNOWN = {"checkpoint", ".tfckpt.lock"}
+
+
+@cache
+def values_of(version: int) -> dict[str, np.ndarray]:
+    """Two values, each in a data file of its own; no byte is the same in two versions."""
+    return {
+        "kernel": np.full((3, 2), version + 0.25, np.float32),
+        "steps": np.array([version << 40 | version, version], np.int64),
+    }
+
+
+def version_of(values: Mapping[str, np.ndarray] | None) -> int:
+    """Which version the values are, all of them and every bit.
+
+    Raises:
+        AssertionError: of none, such as one value of one version and one of another.
+    """
+    if values is None:
+        return ABSENT
+    for version in VERSIONS:
+        if all(
+            key in values
+            and values[key].dtype == value.dtype
+            and np.array_equal(values[key], value)
+            for key, value in values_of(version).items()
+        ) and len(values) == len(values_of(version)):
+            return version
+    raise AssertionError(f"a mixture: { {key: value.tolist() for key, value in values.items()} }")
+
+
+class Place(NamedTuple):
+    """Where a run saves: a directory of a disk, or of a store."""
+
+    renames: bool
+    directory: str
+
+    def __str__(self) -> str:
+        return "disk" if self.renames else "store"
+
+    def empty(self) -> Kept:
+        kept = Kept()
+        if self.renames:
+            path = self.directory
+            while path.strip("/"):
+                kept.directories.add(path)
+                path = path.rpartition("/")[0]
+        return kept
+
+    def files(self, kept: Kept, **options: object) -> MemoryFiles:
+        return MemoryFiles(kept, renames=self.renames, **options)  # type: ignore[arg-type]
+
+    def prefix(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def names(self, state: State) -> dict[str, bytes]:
+        """The files and their contents, by their paths in the directory."""
+        inside = f"{self.directory}/"
+        return {path.removeprefix(inside): data for path, data in state.files}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What a program does next: `save`, `save_new`, `delete` with a name, or `number` without."""
+
+    kind: str
+    version: int
+    name: str = ""
+
+
+def _save(name: str, version: int) -> Step:
+    return Step("save", version, name)
+
+
+SCENARIOS: dict[str, tuple[Step, ...]] = {
+    "first save": (_save("ckpt-1", 1),),
+    "two names": (_save("ckpt-1", 1), _save("ckpt-2", 2)),
+    "new name": (Step("save_new", 1, "ckpt-1"),),
+    "keep one": (Step("number", 1), Step("number", 2), Step("number", 3)),
+    "over": (_save("ckpt-1", 1), _save("ckpt-1", 2), _save("ckpt-1", 3)),
+    "again": (_save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), _save("ckpt-1", 2)),
+    "fixed name": (_save("best", 1), _save("best", 2), _save("best", 3)),
+}
+KEEP = 1
+"""How many the saves that choose their number keep."""
+
+
+def runs_at(place: Place, scenario: str) -> bool:
+    """Whether a scenario runs there: what has no number is left, in a store, to its next save."""
+    if place.renames:
+        return True
+    return scenario != "fixed name" and (scenario != "over" or protocol.REPLACES_IN_STORES)
+
+
+class Expected(NamedTuple):
+    """What may be found.
+
+    Attributes:
+        at: name → the versions that it may have.
+        elsewhere: the versions that any other name may have: of saves that chose their number.
+        newest: of the numbered ones, the versions that the newest may have; None for any.
+    """
+
+    at: tuple[tuple[str, frozenset[int]], ...] = ()
+    elsewhere: frozenset[int] = frozenset()
+    newest: frozenset[int] | None = None
+
+
+class Ledger:
+    """What was asked for and what was acknowledged, by all programs of one directory."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, frozenset[int]] = {}
+        self.elsewhere: frozenset[int] = frozenset()
+        self.newest: frozenset[int] | None = None
+        self.given: set[str] = set()  # names of saves that chose their number
+
+    @property
+    def expected(self) -> Expected:
+        return Expected(tuple(sorted(self.at.items())), self.elsewhere, self.newest)
+
+    def allowed(self, name: str) -> frozenset[int]:
+        return self.at.get(name, frozenset({ABSENT}) | self.elsewhere)
+
+    def begin(self, step: Step, keep: int | None) -> None:
+        new = frozenset({step.version})
+        if step.kind != "number":
+            self.at[step.name] = self.allowed(step.name) | new
+            return
+        self.elsewhere |= new
+        if keep:
+            self.newest = (self.newest or frozenset({ABSENT})) | new
+            self.at = {name: versions | {ABSENT} for name, versions in self.at.items()}
+
+    def end(self, step: Step, name: str, keep: int | None, *, struck: bool) -> None:
+        new = frozenset({step.version})
+        if step.kind == "number":
+            assert name not in self.given, f"{name} is given twice"
+            self.given.add(name)
+            self.elsewhere -= new
+            if keep:
+                self.newest = new
+                if not struck:  # else what no rule keeps goes with the next save
+                    self.at = dict.fromkeys(self.at, frozenset({ABSENT}))
+        self.at[name] = new
+
+
+class Program:
+    """Takes one step after another in one process, and notes in the ledger what it is told.
+
+    Attributes:
+        told: how its steps ended: "done", "failed", and for a reader "unread".
+    """
+
+    def __init__(
+        self, place: Place, files: MemoryFiles, ledger: Ledger, keep: int | None = KEEP
+    ) -> None:
+        self._place, self._files, self._ledger, self._keep = place, files, ledger, keep
+        self.told: Counter[str] = Counter()
+
+    def go(self, steps: Iterable[Step]) -> None:
+        """Take steps; what fails is over with, and the program goes on."""
+        for step in steps:
+            if step.kind == "read":
+                self._read(step.name)
+                continue
+            if step.kind != "recover":
+                self._ledger.begin(step, self._keep)
+            try:
+                name = self.do(step)
+            except protocol.FAILED:
+                self.told["failed"] += 1
+                continue
+            self.told["done"] += 1
+            if step.kind != "recover":
+                self._ledger.end(step, name, self._keep, struck=self._files.struck)
+
+    def do(self, step: Step) -> str:
+        """Take a step; the name that it saved to, or deleted."""
+        prefix, directory = self._place.prefix(step.name), self._place.directory
+        if step.kind == "number":
+            values = values_of(step.version)
+            made = protocol.save_numbered(directory, values, self._files, self._keep)
+            return made.removeprefix(self._place.prefix(""))
+        if step.kind == "recover":
+            protocol.recover(directory, self._files)
+        elif step.kind == "delete":
+            protocol.delete(prefix, self._files)
+        else:
+            write = protocol.save if step.kind == "save" else protocol.save_new
+            write(prefix, values_of(step.version), self._files)
+        return step.name
+
+    def _read(self, name: str) -> None:
+        before = self._ledger.allowed(name)
+        try:
+            version = version_of(protocol.read(self._place.prefix(name), self._files))
+        except protocol.FAILED:
+            self.told["unread"] += 1  # and may try again
+            return
+        self.told["read"] += 1
+        allowed = before | self._ledger.allowed(name)
+        assert version in allowed, f"{name} is read as {version}, not one of {sorted(allowed)}"
+
+
+class Seen(NamedTuple):
+    """What a reader finds: name → version, or the text of what is wrong; and what is left over."""
+
+    found: tuple[tuple[str, int | str], ...]
+    left_over: tuple[str, ...]
+
+
+class Judge:
+    """Reads, recovers and saves again, each different state once.
+
+    Attributes:
+        recoveries: how many have been killed and run again.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._seen: dict[State, Seen] = {}
+        self._recovered: dict[State, tuple[State, ...]] = {}
+        self._settled: dict[State, State] = {}
+        self._saved: dict[tuple[State, str], tuple[State, str]] = {}
+
+    def problems(self, state: State, expected: Expected, *, killed: bool = True) -> list[str]:
+        """What is wrong with a state that a dead process has left; [] for nothing.
+
+        A text begins with "lost" where a value is, and with "left over" where a file is. With
+        ``killed``, the recovery is killed, too.
+        """
+        found = self.wrong(state, expected)
+        *amid, settled = self.recovered(state)
+        for number, each in enumerate(amid if killed else ()):
+            found += self.wrong(each, expected, f"amid a recovery, at {number}: ")
+            again = self.settled(each)
+            found += self._whole(again, expected, f"recovered once more after {number}: ")
+        found += self._whole(settled, expected, "recovered: ")
+        for before, when in ((settled, "saved after a recovery"), (state, "saved at once")):
+            found += self._next(before, expected, when)
+        return sorted({*found})
+
+    def deaths(self, state: State) -> int:
+        """In how many places its recovery was killed."""
+        return len(self.recovered(state)) - 1
+
+    def recovered(self, state: State) -> tuple[State, ...]:
+        """What is kept at each step of a recovery, the last being that after it."""
+        if state not in self._recovered:
+            kept, passed = Kept(state), {state: None}
+            files = self._place.files(kept, watch=lambda: passed.update({kept.state(): None}))
+            with process(SEED + 1):
+                protocol.recover(self._place.directory, files)
+            passed.pop(kept.state(), None)
+            self._recovered[state] = (*passed, kept.state())
+        return self._recovered[state]
+
+    def settled(self, state: State) -> State:
+        if state not in self._settled:
+            kept = Kept(state)
+            with process(SEED + 2):
+                protocol.recover(self._place.directory, self._place.files(kept))
+            self._settled[state] = kept.state()
+        return self._settled[state]
+
+    def seen(self, state: State) -> Seen:
+        if state not in self._seen:
+            self._seen[state] = look(self._place, state)
+        return self._seen[state]
+
+    def wrong(self, state: State, expected: Expected, when: str = "") -> list[str]:
+        found, at = dict(self.seen(state).found), dict(expected.at)
+        wrong = []
+        for name in {*found, *at}:
+            version = found.get(name, ABSENT)
+            allowed = at.get(name, frozenset({ABSENT}) | expected.elsewhere)
+            if version not in allowed:
+                wrong.append(f"lost: {when}{name} is {version}, not one of {sorted(allowed)}")
+        numbered = [name for name in found if name.startswith(f"{protocol.NAME}-")]
+        newest = max(numbered, key=lambda name: int(name.rpartition("-")[2]), default="")
+        if expected.newest is not None and found.get(newest, ABSENT) not in expected.newest:
+            wrong.append(f"lost: {when}the newest is {newest}, {found.get(newest)}")
+        return wrong
+
+    def _whole(self, state: State, expected: Expected, when: str) -> list[str]:
+        left = self.seen(state).left_over
+        over = [f"left over: {when}{', '.join(left)}"] if left else []
+        return self.wrong(state, expected, when) + over
+
+    def _next(self, state: State, expected: Expected, when: str) -> list[str]:
+        """One more save, under the name that was saved to, or the next number."""
+        if expected.newest is not None:
+            after, name = self._saved_next(state, "")
+            used = [name for name, _ in expected.at]
+            if not self._place.renames:  # there, what was tried may still arrive
+                used += [name for name, _ in self.seen(state).found]
+            if name in used or number_of(name) < max(map(number_of, used), default=0):
+                return [f"lost: {when}: {name} is used again"]
+            only = Expected(((name, frozenset({NEXT})),), frozenset(), frozenset({NEXT}))
+            return self._whole(after, only, f"{when}: ")
+        found = []
+        for name, _ in expected.at:
+            after, _ = self._saved_next(state, name)
+            at = {**dict(expected.at), name: frozenset({NEXT})}
+            if when.endswith("at once"):  # another name is recovered by its own next save
+                found += self.wrong(after, Expected(tuple(at.items())), f"{when} as {name}: ")
+            else:
+                found += self._whole(after, Expected(tuple(at.items())), f"{when} as {name}: ")
+        return found
+
+    def _saved_next(self, state: State, name: str) -> tuple[State, str]:
+        if (state, name) not in self._saved:
+            kept = Kept(state)
+            step = Step("save", NEXT, name) if name else Step("number", NEXT)
+            with process(SEED + 3):
+                made = Program(self._place, self._place.files(kept), Ledger()).do(step)
+            self._saved[state, name] = kept.state(), made
+        return self._saved[state, name]
+
+
+def number_of(name: str) -> int:
+    """The number in a name; 0 where there is none.
+
+    >>> number_of("ckpt-12"), number_of("best")
+    (12, 0)
+    """
+    end = name.rpartition("-")[2]
+    return int(end) if end.isdecimal() else 0
+
+
+def look(place: Place, state: State) -> Seen:
+    """Read every checkpoint that is listed, and every index; list what belongs to none of them."""
+    files = place.files(Kept(state))
+    names = place.names(state)
+    inside = place.prefix("")
+    listed = [prefix.removeprefix(inside) for prefix in protocol.listing(place.directory, files)]
+    indexed = [name.removesuffix(".index") for name in names if name.endswith(".index")]
+    found: dict[str, int | str] = {}
+    for name in sorted({*listed, *(name for name in indexed if "/" not in name)}):
+        try:
+            found[name] = version_of(protocol.read(place.prefix(name), files))
+        except (AssertionError, *protocol.FAILED) as error:  # noqa: PERF203 (each may fail)
+            found[name] = f"unreadable: {type(error).__name__}: {error}"
+    belongs = {*_KNOWN}
+    for name in indexed:
+        if f"{name}.tfckpt.json" in names or name in found:
+            belongs |= {f"{name}.index", f"{name}.tfckpt.json", *data_of(name, names)}
+    root = place.directory
+    directories = [each for each in state.directories if each.startswith(f"{root}/")]
+    left = {*names, *(each.removeprefix(f"{root}/") for each in directories)} - belongs
+    return Seen(tuple(found.items()), tuple(sorted(left)))
+
+
+def data_of(name: str, names: Iterable[str]) -> set[str]:
+    """The data files of a checkpoint, if they are those of one save, and all of them."""
+    found = [m for other in names if (m := _DATA.fullmatch(other)) and m["base"] == name]
+    shards = {match["shards"] for match in found}
+    whole = len(shards) == 1 and len(found) == int(*shards)
+    return {match[0] for match in found} if whole else set()
+
+
+@contextlib.contextmanager
+def process(seed: int = SEED, lock: Callable[[], object] = threading.Lock) -> Iterator[None]:
+    """A new process, which remembers nothing."""
+    with protocol.Process(seed, lock).running():
+        yield
+
+
+class Moment(NamedTuple):
+    """A place of a scenario where a process can be killed."""
+
+    case: str
+    state: State
+    expected: Expected
+
+
+def moments(place: Place, scenario: str) -> list[Moment]:
+    """Every different place where it can be killed, and the end."""
+    kept, found, ledger = place.empty(), dict[tuple[State, Expected], str](), Ledger()
+    files = place.files(kept)
+
+    def watch() -> None:
+        case = f"{place}/{scenario}/{len(files.steps)}"
+        found.setdefault((kept.state(), ledger.expected), case)
+
+    files.watch = watch
+    program = Program(place, files, ledger)
+    with process():
+        program.go(SCENARIOS[scenario])
+        watch()
+    assert not program.told["failed"], scenario
+    return [Moment(case, *key) for key, case in found.items()]
+
+
+def steps_of(place: Place, scenario: str) -> int:
+    """How many steps it has."""
+    files = place.files(place.empty())
+    with process():
+        Program(place, files, Ledger()).go(SCENARIOS[scenario])
+    return len(files.steps)
+
+
+def faults(steps: int) -> Iterator[Fault]:
+    """Each step fails in every way."""
+    for n in range(steps):
+        for how in How:
+            yield Fault(n, how)
+            if how is not How.FULL:
+                yield Fault(n, how, effect=True)
+
+
+def live_through(place: Place, scenario: str, fault: Fault, judge: Judge) -> tuple[int, list[str]]:
+    """What is wrong after each call of a program in which something fails.
+
+    Before it stands how often the program was killed, too: in the call that is struck first, at
+    each step that follows.
+    """
+    kept, amid, ledger = place.empty(), dict[Moment, None](), Ledger()
+    files = place.files(kept, fault=fault)
+
+    def watch() -> None:
+        if files.struck:
+            amid[Moment(f"killed at {len(files.steps)}", kept.state(), ledger.expected)] = None
+
+    files.watch = watch
+    program = Program(place, files, ledger)
+    found = []
+    with process():
+        for number, step in enumerate(SCENARIOS[scenario]):
+            program.go([step])
+            if files.struck:
+                files.watch = nothing
+            found += [
+                f"call {number}: {text}" for text in judge.wrong(kept.state(), ledger.expected)
+            ]
+    ends = [*amid, Moment("at the end", kept.state(), ledger.expected)]
+    for moment in ends:
+        problems = judge.problems(moment.state, moment.expected)
+        found += [f"{moment.case}: {text}" for text in problems]
+    return len(amid), found

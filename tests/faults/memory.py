@@ -1,0 +1,333 @@
+"""A disk and an object store in memory, behind the interface of files that everything goes through.
+
+What :class:`Kept` holds outlives the process that wrote it. A process has a :class:`MemoryFiles` of
+its own, which does what `LocalFiles` or `ObjectStore` does, by steps: each step changes what is
+kept at once. Whoever watches sees what is kept before and after each step, and half of a write in
+between: a process that is killed leaves exactly that. A step can fail, with or without effect.
+
+A disk has directories, files that grow while they are written, and renames that are atomic. A store
+has neither: an object is there, whole, once it is closed, and a rename is a copy and a deletion.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from faults.protocol import temporary
+
+from tfckpt.errors import SaveError, UnsupportedCheckpointError
+from tfckpt.stored.io.files import Handle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+
+def nothing() -> None:
+    """Where nobody watches, and nobody else takes a turn."""
+
+
+class State(NamedTuple):
+    """What was kept at one moment; equal for equal contents."""
+
+    files: frozenset[tuple[str, bytes]]
+    directories: frozenset[str]
+
+
+EMPTY = State(frozenset(), frozenset())
+
+
+class Kept:
+    """The files of a disk or the objects of a store."""
+
+    def __init__(self, state: State = EMPTY) -> None:
+        self.files = dict(state.files)
+        self.directories = set(state.directories)
+
+    def state(self) -> State:
+        return State(frozenset(self.files.items()), frozenset(self.directories))
+
+
+class How(str, Enum):
+    """Which steps fail from the n-th on."""
+
+    ONCE = "fails"
+    ON = "fails, and all after it"
+    FULL = "finds the disk full, and so do all that write after it"
+
+    __str__ = str.__str__
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """The n-th step fails. With effect it is done, and said to have failed."""
+
+    n: int
+    how: How = How.ONCE
+    effect: bool = False
+
+    def strikes(self, step: int, call: str) -> bool:
+        if self.how is How.ONCE:
+            return step == self.n
+        return step >= self.n and (self.how is How.ON or call not in ("remove", "rmdir"))
+
+    def __str__(self) -> str:
+        return f"{self.n} {self.how}{', but is done' if self.effect else ''}"
+
+
+class MemoryFiles:
+    """What one process sees of it.
+
+    Args:
+        kept: the contents.
+        renames: a disk; else a store.
+        fault: which step fails.
+        watch: called before and after each step, and amid a write.
+        turn: called before each call, of reading too: others may run there.
+        tells: whether the store says that what is to be removed is not there.
+
+    Attributes:
+        steps: each that was begun.
+        struck: whether one has failed.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        *,
+        renames: bool,
+        fault: Fault | None = None,
+        watch: Callable[[], None] = nothing,
+        turn: Callable[[], None] = nothing,
+        tells: bool = True,
+    ) -> None:
+        self.kept, self._renames = kept, renames
+        self._fault, self.watch, self.turn, self._tells = fault, watch, turn, tells
+        self._made: set[str] = set()
+        self.steps: list[str] = []
+        self.struck = False
+
+    def step(
+        self,
+        call: str,
+        path: str,
+        do: Callable[[], None] = nothing,
+        half: Callable[[], None] = nothing,
+    ) -> None:
+        """Do it, unless it is struck; ``half`` is what a kill amid of it leaves."""
+        self.turn()
+        now = len(self.steps)
+        self.steps.append(f"{call} {path}")
+        self.watch()
+        struck = self._fault is not None and self._fault.strikes(now, call)
+        if not struck or (self._fault and self._fault.effect):
+            if half is not nothing:
+                half()
+                self.watch()
+            do()
+            self.watch()
+        if struck:
+            self.struck = True
+            full = self._fault is not None and self._fault.how is How.FULL
+            raise _error(errno.ENOSPC if full else errno.EIO, path)
+
+    @property
+    def renames(self) -> bool:
+        return self._renames
+
+    def open_read(self, path: str) -> MemoryHandle:
+        self.turn()
+        if self._is_directory(path):
+            raise UnsupportedCheckpointError("is a directory, not a regular file", path=path)
+        return MemoryHandle(self._content(path))
+
+    def create(self, path: str) -> MemoryOutput:
+        if self.exists(path):
+            raise _error(errno.EEXIST, path)
+        if self._renames:
+            self._check_parent(path)
+            self.step("create", path, lambda: self._put(path, b""))
+        return MemoryOutput(self, path)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        if not self._renames:
+            self.step("put", path, lambda: self._put(path, data))
+            return
+        if self._is_directory(path):
+            raise SaveError(f"{path}: is a directory, not a regular file; nothing was written")
+        self._check_parent(path)
+        with temporary(path) as unfinished:
+            try:
+                self.step(
+                    "write",
+                    unfinished,
+                    lambda: self._put(unfinished, data),
+                    lambda: self._put(unfinished, data[: len(data) // 2]),
+                )
+                self.rename(unfinished, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.remove(unfinished)
+                raise
+        self.fsync_dir(os.path.split(path)[0])
+
+    def rename(self, source: str, target: str) -> None:
+        if self._renames:
+            self.turn()
+            self._content(source)
+            self._check_parent(target)
+            self.step("rename", target, lambda: self._put(target, self.kept.files.pop(source)))
+            return
+        self.turn()
+        data = self._content(source)
+        self.step("copy", target, lambda: self._put(target, data))
+        self.step("remove", source, lambda: self._drop(source))
+
+    def listdir(self, path: str) -> list[str]:
+        self.turn()
+        inside = f"{path}/"
+        names = {
+            name.removeprefix(inside).partition("/")[0]
+            for name in (*self.kept.files, *self.kept.directories)
+            if name.startswith(inside)
+        }
+        if path in self.kept.files:
+            raise _error(errno.ENOTDIR, path)
+        if not names and path not in (self.kept.directories if self._renames else self._made):
+            raise _error(errno.ENOENT, path)
+        return sorted(names)
+
+    def exists(self, path: str) -> bool:
+        self.turn()
+        return path in self.kept.files or self._is_directory(path)
+
+    def is_dir(self, path: str) -> bool:
+        self.turn()
+        return self._is_directory(path)
+
+    def status(self, path: str) -> tuple[int, float]:
+        self.turn()
+        return len(self._content(path)), 0.0
+
+    def remove(self, path: str) -> None:
+        self.turn()
+        if self._renames and self._is_directory(path):
+            raise _error(errno.EISDIR, path)
+        if self._renames or self._tells:
+            self._content(path)
+        self.step("remove", path, lambda: self._drop(path))
+
+    def remove_tree(self, path: str) -> None:
+        self.turn()
+        self._made.discard(path)
+        found = [name for name in self.kept.files if name == path or name.startswith(f"{path}/")]
+        if not found and path not in self.kept.directories:
+            raise _error(errno.ENOENT, path)
+        for name in sorted(found):
+            self.step("remove", name, lambda name=name: self._drop(name))
+        for name in sorted(self.kept.directories, reverse=True):
+            if name == path or name.startswith(f"{path}/"):
+                self.step("rmdir", name, lambda name=name: self.kept.directories.discard(name))
+
+    def makedirs(self, path: str) -> None:
+        if not self._renames:
+            self._made.add(path)
+            return
+        while path not in self.kept.directories and path.strip("/"):
+            self.step("makedirs", path, lambda path=path: self.kept.directories.add(path))
+            path = os.path.split(path)[0]
+
+    def free(self, path: str) -> int | None:
+        return None
+
+    def fsync(self, path: str) -> None:
+        if self._renames:
+            self.step("fsync", path)
+
+    def fsync_dir(self, path: str) -> None:
+        if self._renames:
+            self.step("fsync", path)
+
+    def _put(self, path: str, data: bytes) -> None:
+        self.kept.files[path] = data
+
+    def _drop(self, path: str) -> None:
+        self.kept.files.pop(path, None)
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self.kept.files[path]
+        except KeyError:
+            raise _error(errno.ENOENT, path) from None
+
+    def _is_directory(self, path: str) -> bool:
+        if self._renames:
+            return path in self.kept.directories
+        return any(name.startswith(f"{path}/") for name in self.kept.files)
+
+    def _check_parent(self, path: str) -> None:
+        if os.path.split(path)[0] not in self.kept.directories:
+            raise _error(errno.ENOENT, path)
+
+
+class MemoryHandle(Handle):
+    """An open file: what it held when it was opened."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @property
+    def size(self) -> int:
+        return len(self._content)
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        data = self._content[offset : offset + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemoryOutput:
+    """A new file, which grows; or a new object, which is there once it is closed."""
+
+    def __init__(self, files: MemoryFiles, path: str) -> None:
+        self._files, self._path, self._data, self._open = files, path, b"", True
+
+    def reserve(self, nbytes: int) -> None:
+        """There is always room."""
+
+    def write(self, data: Buffer) -> None:
+        before, new = self._data, bytes(memoryview(data).cast("B"))
+        if not self._files.renames:
+            self._data += new
+            return
+        put = self._files._put
+        self._files.step(
+            "write",
+            self._path,
+            lambda: put(self._path, before + new),
+            lambda: put(self._path, before + new[: len(new) // 2]),
+        )
+        self._data += new
+
+    def sync(self) -> None:
+        self._files.fsync(self._path)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            if not self._files.renames:
+                data = self._data
+                self._files.step("put", self._path, lambda: self._files._put(self._path, data))
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)

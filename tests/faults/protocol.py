@@ -1,0 +1,202 @@
+"""How a checkpoint is saved, replaced, deleted, recovered and read, without TensorFlow.
+
+What stands here is all that the enumeration of faults knows of how a save commits. Each function is
+what a program's call comes down to: `save` is ``Checkpoint.write``, `save_new` is ``rewrite``,
+`save_numbered` is ``CheckpointManager.save`` with ``max_to_keep``, `recover` is what a manager or a
+command does first in a directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import re
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
+from tfckpt.manager.directory import Directory
+from tfckpt.policy import Keep
+from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.commits import discovery, numbering, recovery
+from tfckpt.stored.commits.discovery import CheckpointKind
+from tfckpt.stored.commits.numbering import Ticket
+from tfckpt.stored.commits.record import CommitRecord
+from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_checkpoint, write_values
+from tfckpt.stored.io import files as io
+from tfckpt.stored.io.files import Files, temporary
+from tfckpt.stored.open import open_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
+
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.commits.staging import Staging
+
+    Values = Mapping[str, np.ndarray]
+
+__all__ = ["temporary"]  # the name under which a file of a disk is written until it is whole
+
+NAME = "ckpt"
+REPLACES_IN_STORES = False
+"""Whether a name can be written over in an object store."""
+FAILED = (OSError, TfckptError)
+"""What a call may raise where the file system fails."""
+CREATED = "2025-01-31T12:00:00+00:00"
+
+
+def save(prefix: str, values: Values, files: Files) -> None:
+    """Write a checkpoint, in the place of one of the same name if there is one."""
+    write_checkpoint(prefix, _writing(values, files), _describing(prefix), files)
+
+
+def save_new(prefix: str, values: Values, files: Files) -> None:
+    """Write a checkpoint under a name that is free, else raise SaveError."""
+    given = [
+        CheckpointValue(key, value.nbytes, lambda value=value: value)
+        for key, value in values.items()
+    ]
+    largest = max(value.nbytes for value in values.values())
+    write_values(prefix, given, _describing(prefix), shard_bytes=largest, files=files)
+
+
+def save_numbered(directory: str, values: Values, files: Files, keep: int | None = None) -> str:
+    """Write a checkpoint under the next number, then delete all but the newest; its prefix."""
+    held = Directory(directory, NAME, files)
+    recovered = held.claim()
+    found = held.checkpoints()
+    above = max(found[-1].number if found else 0, recovered)
+    with Ticket.take(held.prefix, above, files) as ticket:
+        prefix = f"{held.prefix}-{ticket.value}"
+        save(prefix, values, files)
+        ticket.keep()
+    with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
+        found = held.checkpoints()
+        rules = [Keep(latest=keep)] if keep else []
+        decision = held.decide(found, rules, anchor=0.0, preserved=(), in_use=())
+        held.release(found, held.deletable(decision))
+    return prefix
+
+
+def delete(prefix: str, files: Files) -> None:
+    """Delete a checkpoint."""
+    directory, name = os.path.split(prefix)
+    held = Directory(directory, name.rpartition("-")[0], files)
+    held.claim()
+    held.delete(prefix)
+
+
+def recover(directory: str, files: Files) -> None:
+    """End what dead processes have begun."""
+    recovery.claim(directory, NAME, files)
+
+
+def read(prefix: str, files: Files) -> dict[str, np.ndarray] | None:
+    """Every value, by key; None where there is no checkpoint of that name."""
+    try:
+        with open_checkpoint(prefix, files=files) as stored:
+            keys = [entry.key for entry in stored.inventory.entries.values()]
+            return {key: stored.values.read(key) for key in keys}
+    except CheckpointNotFoundError:
+        return None
+
+
+def listing(directory: str, files: Files) -> list[str]:
+    """The prefixes that are listed as checkpoints, highest number first."""
+    found = discovery.candidates(directory, None, files)
+    return [one.prefix for one in found if one.kind is not CheckpointKind.TORN]
+
+
+def planted(name: str, other: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """Files that look like what a save, a deletion or a move has left of a name, and are not.
+
+    ``other`` are the files of a checkpoint of the same name with other values.
+    """
+    record = other[f"{name}.tfckpt.json"]
+    for end, text in itertools.product(
+        (".tfckpt.deleted", ".tfckpt.moved", ".0a1b2c3d.tmp", ".tfckpt.json.0a1b2c3d.tmp"),
+        (b"", b"no record", record, record[: len(record) // 2], b"0" * 64 + b"\nelsewhere"),
+    ):
+        yield {name + end: text}
+    staged = f"{name}.0a1b2c3d.tmp"
+    yield {f"{staged}/{name}.tfckpt.json": record}
+    yield {f"{staged}/{file}": text for file, text in other.items()}
+    yield {f"{staged}/writer": b"", f"{staged}/{name}.index.before": other[f"{name}.index"]}
+
+
+class Process:
+    """What a process remembers of its own saves; each begins with nothing.
+
+    Args:
+        seed: of the names that are drawn.
+        lock: makes its locks.
+    """
+
+    def __init__(self, seed: int, lock: Callable[[], Any]) -> None:
+        self._memory = [
+            (io, "_in_use", set()),
+            (numbering, "_taken", {}),
+            (numbering, "_lock", lock()),
+            (recovery, "_recovery_lock", lock()),
+            (os, "urandom", random.Random(seed).randbytes),
+        ]
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """It runs in this block, or until another one does."""
+        with contextlib.ExitStack() as stack:
+            for owner, name, value in self._memory:
+                stack.enter_context(mock.patch.object(owner, name, value))
+            yield
+
+    def goes_on(self) -> None:
+        """It runs instead of another one, in the block of that one."""
+        for owner, name, value in self._memory:
+            setattr(owner, name, value)
+
+
+def write_plain(prefix: str, values: Values, files: Files, shards: int) -> None:
+    """Write a checkpoint as another program does: data, then the index, and no record."""
+    with BundleWriter(prefix, shards, files) as writer:
+        _fill(writer, values, shards)
+
+
+def _writing(values: Values, files: Files) -> Callable[[Staging], None]:
+    def write(staging: Staging) -> None:
+        shards = len(values)  # so many, or more: a number that no file of the name has
+        while shards in staging.shard_counts:
+            shards += 1
+        with BundleWriter(staging.inner, shards, files, data=staging.data) as writer:
+            _fill(writer, values, len(values))
+
+    return write
+
+
+def _fill(writer: BundleWriter, values: Values, shards: int) -> None:
+    for number, (key, value) in enumerate(values.items()):
+        writer.add(key, value, number % shards)
+    writer.finish()
+
+
+def _describing(prefix: str) -> Callable[[Bundle, Any, tuple[str, ...]], CommitRecord]:
+    def describe(bundle: Bundle, _: Any, files: tuple[str, ...]) -> CommitRecord:
+        entries = {
+            key: Entry(key, Role.WEIGHT, each.dtype, each.shape, each.nbytes, key)
+            for key, each in bundle.entries.items()
+        }
+        number = re.search(r"-([0-9]+)\Z", prefix)
+        return CommitRecord(
+            number=int(number[1]) if number else 0,
+            inventory=Inventory(prefix, entries),
+            index_sha256=bundle.digest,
+            created=CREATED,
+            finite=True,
+            files=files,
+        )
+
+    return describe
