@@ -11,7 +11,6 @@ import importlib
 import os
 import random
 import shutil
-import sys
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,25 +51,6 @@ def _what_is_left_is_not_walked_again() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True)
-def _kept_names_are_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever a save goes by names that were kept, they are what naming anew gives."""
-    cache = sys.modules.get("tfckpt.live.saving.name_cache")
-    if cache is None:
-        return
-    collect, kept = cache.collect, cache.NameCache._live_still
-
-    def checked(self: Any, objects: Any, root: Any) -> Any:
-        live = kept(self, objects, root)
-        if live is not None:
-            fresh = collect(objects, root)
-            assert fresh.inventory == live.inventory
-            assert [*map(id, fresh.variables.values())] == [*map(id, live.variables.values())]
-        return live
-
-    monkeypatch.setattr(cache.NameCache, "_live_still", checked)
 
 
 @pytest.fixture(params=["keras3", "tf_keras"])

@@ -42,7 +42,6 @@ IN_TENSORFLOW = [
     *(
         "functional_saver",
         "MultiDeviceSaver",
-        "escape_local_name",
         "read_variable_op",
         "global_generator",
     )

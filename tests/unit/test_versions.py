@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-import tfckpt
 
 PROJECT = Path(__file__).resolve().parents[2]
 WITHOUT = """
@@ -77,34 +74,3 @@ def test_the_rest_goes_without_tensorflow(tmp_path: Path) -> None:
 
 def test_a_keras_that_cannot_resume_is_refused() -> None:
     assert "keras 3.0.5 is too old for tfckpt\n  pip install 'keras>=3.1'" in python(OLD).stdout
-
-
-@pytest.fixture
-def newer(monkeypatch):
-    """As if TensorFlow were newer than anything that was tested."""
-    from tfckpt.live.private import versions
-
-    monkeypatch.setitem(versions.NEWEST_TESTED, "tensorflow", (2, 15))
-    versions.untested.cache_clear()
-    yield
-    versions.untested.cache_clear()
-
-
-def test_on_a_newer_tensorflow_each_save_names_anew_and_it_is_said_once(
-    newer, monkeypatch, tmp_path, caplog
-) -> None:
-    import tensorflow as tf
-
-    from tfckpt.live.saving import name_cache
-
-    named = []
-    real = name_cache.collect
-    monkeypatch.setattr(name_cache, "collect", lambda *a: named.append(1) or real(*a))
-    checkpoint = tfckpt.Checkpoint(step=tf.Variable(7))
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            checkpoint.save(str(tmp_path / "ckpt"))
-    assert len(named) >= 3
-    said = [one.getMessage() for one in caplog.records if "was tested with" in one.getMessage()]
-    assert len(said) == 1
-    assert f"tensorflow {tf.__version__} (2.15)" in said[0]

@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.live.distribution.agreement import saving, workers_among
+from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.private.tensorflow import attached_to, root_of, saver_of
 from tfckpt.live.restoring.lineage import Lineage
 from tfckpt.live.saving.background import Background
-from tfckpt.live.saving.name_cache import NameCache
 from tfckpt.live.saving.save import (
     as_save_errors,
     completed_metadata,
@@ -29,6 +29,7 @@ from tfckpt.live.saving.save import (
     synchronous,
     write,
 )
+from tfckpt.live.saving.snapshot import take
 from tfckpt.live.saving.write_files import by_tensorflow
 from tfckpt.stored.bundles.writing.shard import BACKGROUND
 
@@ -49,7 +50,7 @@ class Companion:
     Attributes:
         background: saves that are still being written.
         lineage: where the values of the objects come from.
-        names: of the objects' values.
+        logged: the warnings that were logged, each of which is logged once.
         deferred: what the last restore waits for; None if it waits for nothing.
     """
 
@@ -57,7 +58,7 @@ class Companion:
         self._checkpoint = checkpoint
         self.background = Background()
         self.lineage = Lineage()
-        self.names = NameCache(keep=not isinstance(root_of(checkpoint), weakref.ref))
+        self.logged: set[str] = set()
         self.deferred: DeferredObjects | None = None
 
     @property
@@ -76,7 +77,8 @@ class Companion:
 
     def live(self) -> Live:
         """The current values of the objects."""
-        return self.names.live(*self.objects())
+        with live_objects():
+            return collect(*self.objects())
 
     def workers(self) -> Workers | None:
         """The workers that make the same calls; None for a single process."""
@@ -120,12 +122,14 @@ class Companion:
             callbacks = options.experimental_write_callbacks or ()
             options.experimental_write_callbacks = None
             with gc_paused(), as_save_errors(prefix):
+                live = self.live()
                 if agreement.workers is not None:
-                    agreement.same(self.live().inventory)
-                snapshot = self.names.snapshot(
+                    agreement.same(live.inventory)
+                snapshot = take(
                     self.saver,
-                    *self.objects(),
+                    live,
                     leave_out=save_options.on_unsavable == "warn",
+                    logged=self.logged,
                     by_tensorflow=by_tensorflow(options),
                 )
                 metadata = completed_metadata(metadata, snapshot, self.lineage, target)

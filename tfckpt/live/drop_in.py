@@ -62,7 +62,7 @@ def restore(
     """
     with adding_advice(call := PolicyCall.of(prefix, *companion.objects())):
         status = _restore(companion, prefix, policy, options, workers)
-    log_restore(status, call, companion.names.logged, returned=returned)
+    log_restore(status, call, companion.logged, returned=returned)
     return status
 
 
@@ -71,13 +71,14 @@ def _restore(
 ) -> LoadStatus:
     objects, root = companion.objects()
     skip_slots = options is not None and options.experimental_skip_slot_variables
-    common: Any = {"skip_slots": skip_slots, "named": companion.names.live}
     workers = workers or Restoring(companion.workers())
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers)
         try:
-            arguments = [Choice(prefix, policy)], objects, root
-            prepared = stack.enter_context(prepare(*arguments, **common, workers=workers))
+            choices = [Choice(prefix, policy)]
+            prepared = stack.enter_context(
+                prepare(choices, objects, root, skip_slots=skip_slots, workers=workers)
+            )
         except CheckpointNotFoundError as error:
             raise also(error, tf.errors.NotFoundError(None, None, "")) from None
         plain = prepared.stored.graph and not prepared.live.keras_roots
@@ -94,11 +95,11 @@ def _restore(
         forget = companion.comes_from(prepared)
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
         restore_optimizer = partial(
-            _restore_optimizer, companion, deferred, choice, digest, common=common
+            _restore_optimizer, companion, deferred, choice, digest, skip_slots=skip_slots
         )
         deferred.held = hold_optimizers(prepared, to_come, restore_optimizer)
         companion.deferred = deferred
-        log_other_keyword(prepared, companion.names.logged)
+        log_other_keyword(prepared, companion.logged)
         created = (lambda: created_since(prepared.live, companion.live())) if plain else None
         return LoadStatus(
             prepared.report(read_twice=undo.read_twice),
@@ -117,7 +118,7 @@ def _restore_optimizer(
     digest: str,
     path: str,
     *,
-    common: Any,
+    skip_slots: bool,
 ) -> set[str] | None:
     """Restore an optimizer that was created after the restore, from the same checkpoint.
 
@@ -133,7 +134,7 @@ def _restore_optimizer(
     choice = Choice(choice.place, choice.policy.model_copy(update=include))
     with (
         Restoring(companion.workers()) as workers,
-        prepare([choice], objects, root, **common, workers=workers) as prepared,
+        prepare([choice], objects, root, skip_slots=skip_slots, workers=workers) as prepared,
     ):
         if prepared.stored.values.digest != digest:
             raise RestoreError(f"{choice.place} was overwritten after the restore")

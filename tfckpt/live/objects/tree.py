@@ -84,11 +84,11 @@ class Tree:
         """
         if is_variable(obj):
             return self.variable(obj, role)
-        if not isinstance(obj, (list, tuple, dict, Trackable)) and flavor_of(obj) is None:
-            return None
         if (known := self._nodes.get(id(obj))) is not None:
             return known
         flavor = flavor_of(obj)
+        if flavor is None and not isinstance(obj, (list, tuple, dict, Trackable)):
+            return None
         self.keras |= flavor is not None
         if flavor is not None and isinstance(obj, flavor.loss_scale):
             return self._scaled(obj)

@@ -2,31 +2,11 @@
 
 They say which attributes change in training, hold what is found elsewhere, or decide what is saved.
 Seen in TensorFlow 2.16 to 2.21, Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21. A list that has become
-incomplete makes a tree larger, or a save forget that something has changed: so no save keeps names
-on a version that is newer than those (``versions.untested``), and ``live/objects/listed.py``
-compares each tree with what Keras lists.
+incomplete makes a tree larger; ``live/objects/listed.py`` compares each tree with what Keras lists.
 """
 
 from __future__ import annotations
 
-# Of TensorFlow's proxies of dicts and tuples.
-OF_WRAPPERS = (
-    "__wrapped__",
-    "_self_external_modification",
-    "_self_last_wrapped_dict_snapshot",
-    "_self_non_string_key",
-    "_self_saveable_object_factories",
-    "_self_tuple_is_constructable",
-    "_self_unconditional_checkpoint_dependencies",
-)
-# Empty on nearly every variable.
-SLICE = "_save_slice_info"
-CHILDREN = "_self_unconditional_checkpoint_dependencies"
-OF_KERAS_VARIABLES = (CHILDREN, "_self_saveable_object_factories")
-OF_VARIABLES = (SLICE, *OF_KERAS_VARIABLES)
-OF_NAMES = ("_name", "_path", "_value")  # of a Keras variable
-# These hold metrics but are not trackables, like Keras 3's metrics and seed generators.
-COMPILED = ("keras.src.trainers.compile_utils", "tf_keras.src.engine.compile_utils")
 # Attributes of Keras and TensorFlow on every object, on which no name and no key depends.
 BOOKKEEPING = frozenset(
     str.split(
@@ -40,49 +20,6 @@ BOOKKEEPING = frozenset(
         _self_name_based_restores _self_unconditional_deferred_dependencies
         _self_unconditional_dependency_names _tensor_usage_count _thread_local _tracked _tracker
         call_signature_parameters
-        """
-    )
-)
-
-# User classes
-
-# Looked up by name, whether or not a base class has them.
-PROBED = frozenset(
-    str.split(
-        """
-        _create_slots _deferred_initialize _distributed_container _generator _index_dict
-        _loss_scale _metrics _seed_generators _self_tracked_trackables _state_var _variable
-        _variables get_slot get_slot_names inner_optimizer metrics optimizer path
-        quantization_mode state
-        """
-    )
-)
-REPEATABLE = frozenset(
-    str.split(
-        """
-        built layers metrics name non_trainable_variables non_trainable_weights optimizer
-        trainable trainable_variables trainable_weights variables weights
-        """
-    )
-)
-# What classes commonly override, and no name, child or key depends on.
-HARMLESS = frozenset(
-    str.split(
-        """
-        __abstractmethods__ __annotations__ __call__ __delattr__ __dict__ __eq__ __getstate__
-        __hash__ __init__ __init_subclass__ __new__ __reduce__ __reduce_ex__ __repr__
-        __setattr__ __setstate__ __str__ __subclasshook__ __weakref__ _copy_trackable_to_cpu
-        _create_slots _export_to_saved_model_graph _prepare_local _resource_apply_dense
-        _resource_apply_sparse _restore_from_tensors add_loss add_metric
-        add_weight apply apply_gradients assign build build_from_config call compile
-        compile_from_config compute_gradients compute_loss compute_mask compute_metrics
-        compute_output_shape compute_output_signature compute_output_spec count_params
-        deserialize evaluate export fit from_config get_build_config get_compile_config
-        get_config get_initial_state get_layer get_metrics_result get_weights init
-        load_own_variables load_weights losses make_predict_function make_test_function
-        make_train_function metrics_names minimize predict predict_step quantize reset_metrics
-        reset_state reset_states result save save_own_variables save_weights serialize
-        set_weights stateless_call summary test_step train_step update_state update_step
         """
     )
 )

@@ -22,17 +22,13 @@ with needed("tensorflow"):
     from tensorflow.python.framework import ops as _ops
     from tensorflow.python.ops import resource_variable_ops as _variable_ops
     from tensorflow.python.saved_model.registration import registration as _registration
-    from tensorflow.python.trackable import trackable_utils as _trackable_utils
     from tensorflow.python.training.saving import saveable_object as _saveable
-    from tensorflow.python.training.saving import saveable_object_util as _saveable_util
     from tensorflow.python.util import object_identity as _identity
 
     MultiDeviceSaver = _functional_saver.MultiDeviceSaver
     SaveSpec = _saveable.SaveSpec
-    SaveableCompatibilityConverter = _saveable_util.SaveableCompatibilityConverter
     ObjectIdentityDictionary = _identity.ObjectIdentityDictionary
     ResourceVariable = _variable_ops.ResourceVariable
-    escape_local_name = _trackable_utils.escape_local_name
     uid = _ops.uid  # numbers restorations in order
     Trackable = tf.__internal__.tracking.Trackable
     Delegating = tf.__internal__.tracking.DelegatingTrackableMixin

@@ -1,17 +1,13 @@
 """The versions of TensorFlow and Keras: which are needed, and up to which tfckpt was tested.
 
-Nothing is refused because it is new. What is only for speed and leans on private names is left out
-on versions that no test has seen: each save then names its objects again.
+Nothing is refused because it is new.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import re
 import sys
-
-from absl import logging
 
 from tfckpt.errors import NotInstalledError
 
@@ -59,23 +55,6 @@ def in_use() -> str:
     found = [package for package in NEWEST_TESTED if package in sys.modules]
     text = ", ".join(f"{name} {installed(name)} (tested: {tested(name)})" for name in found)
     return f"this is {text}"
-
-
-@functools.cache
-def untested() -> bool:
-    """Whether a package is newer than what tfckpt was tested with, which is logged once."""
-    newer = [
-        f"{package} {version} ({_text(newest)})"
-        for package, newest in NEWEST_TESTED.items()
-        if release(version := getattr(sys.modules.get(package), "__version__", "0")) > newest
-    ]
-    if newer:
-        logging.warning(
-            "tfckpt: newer than the newest version that tfckpt was tested with: %s. Each save "
-            "collects the names of its objects again, which takes longer",
-            ", ".join(newer),
-        )
-    return bool(newer)
 
 
 def release(version: str) -> tuple[int, ...]:

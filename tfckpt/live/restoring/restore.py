@@ -37,7 +37,7 @@ from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint, refuse_absent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.live.building.unbuilt import Unbuilt
     from tfckpt.live.distribution.agreement import Restoring
@@ -136,7 +136,6 @@ def prepare(
     root: Any = None,
     *,
     skip_slots: bool = False,
-    named: Callable[..., Live] = collect,
     workers: Restoring = ALONE,
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
@@ -157,24 +156,22 @@ def prepare(
         stack.enter_context(live_objects())
         for choice in choices:
             build.build_models(given, choice.policy.build)
-        ordered = partial(collect, orders=True)
-        if any(str(choice.place).endswith(KERAS_SUFFIXES) for choice in choices):
-            named = ordered  # once, not again below
+        orders = any(str(choice.place).endswith(KERAS_SUFFIXES) for choice in choices)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
-        live = named(objects, root)
+        live = collect(objects, root, orders=orders)
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
         workers.opened()
-        if named is not ordered and any(each.inventory.by_position for each in opened):
-            named = ordered
-            live = named(objects, root)
+        if not orders and any(each.inventory.by_position for each in opened):
+            orders = True
+            live = collect(objects, root, orders=orders)
         parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         unbuilt = None
         if slots := build.waiting_slots(plan):
             unbuilt = build.build_optimizers(live, slots)
             stack.callback(unbuilt.put_back)
         if unbuilt:
-            live = named(objects, root)
+            live = collect(objects, root, orders=orders)
             parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         build.check_built(live, plan)
         for part in parts:

@@ -27,7 +27,7 @@ from tfckpt.live.private.tensorflow import (
     view_of,
 )
 from tfckpt.live.saving.coverage import keys_of, whole_view
-from tfckpt.live.saving.tensor_sources import Sources, read_specs
+from tfckpt.live.saving.tensor_sources import read, read_specs
 from tfckpt.live.variables.dtensor import refuse_spread
 from tfckpt.live.variables.variables import is_variable
 from tfckpt.stored.bundles.writing.finite import all_finite
@@ -87,33 +87,6 @@ class Snapshot:
         ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Gathered:
-    """What TensorFlow's saver has gathered, ready to be read."""
-
-    live: Live
-    keys: Mapping[str, str]
-    sources: Sources
-    savers: Any
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a later save of the same objects only needs to read them again."""
-        return self.sources.repeatable and not self.savers and not self.live.inventory.left_out
-
-    def snapshot(self, gathered: Any = None) -> Snapshot:
-        """Read everything; ``gathered`` is what TensorFlow's saver has just gathered, if it has.
-
-        Raises:
-            ChangedError: an object has other values to save than before.
-        """
-        own, others = self.sources.read(gathered)
-        if self.savers and own and not others:
-            # TensorFlow's saver needs at least one tensor to choose its device.
-            others[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
-        return Snapshot(self.live, self.keys, own, others, self.savers)
-
-
 def take(
     checkpoint_saver: Any,
     live: Live,
@@ -121,7 +94,7 @@ def take(
     leave_out: bool,
     logged: set[str],
     by_tensorflow: bool = False,
-) -> tuple[Gathered, Snapshot]:
+) -> Snapshot:
     """Gather and read everything.
 
     Args:
@@ -160,12 +133,15 @@ def take(
         logged.add(name)
     tensors, _, savers, graph = gathered
     keys = keys_of(live, whole.breadth_first_traversal()[0], graph)
-    found = Gathered(live, keys, Sources(tensors), savers)
-    if not by_tensorflow:
-        return found, found.snapshot(tensors)
-    for specs in tensors.values():
-        read_specs(specs)
-    return found, Snapshot(live, keys, {}, tensors, savers)
+    if by_tensorflow:
+        for specs in tensors.values():
+            read_specs(specs)
+        return Snapshot(live, keys, {}, tensors, savers)
+    own, others = read(tensors)
+    if savers and own and not others:
+        # TensorFlow's saver needs at least one tensor to choose its device.
+        others[None] = {OBJECT_GRAPH: own.pop(OBJECT_GRAPH)}
+    return Snapshot(live, keys, own, others, savers)
 
 
 def _finite(spec: Any) -> bool:

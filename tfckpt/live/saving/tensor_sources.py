@@ -1,17 +1,17 @@
-"""Reads the tensors of a save, now and again at later saves.
+"""Reads the tensors of a save.
 
 TensorFlow reads a variable with three operations inside two device scopes, in about 20 µs. Here one
 operation reads many plain variables of one device and dtype. It returns what ``ReadVariableOp``
 returns: the variable's own buffer, which the next update copies instead of changing it
 (tensorflow/core/kernels/training_op_helpers.h), or a copy where sparse updates write in place.
 Everything else (distributed and sharded variables, tables, iterators, Python state) is asked for
-its tensors by TensorFlow's own methods at each save.
+its tensors by TensorFlow's own methods.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,11 +22,8 @@ from tfckpt.live.private.tensorflow import (
     SERIALIZE,
     ObjectIdentityDictionary,
     ResourceVariable,
-    SaveableCompatibilityConverter,
     SaveSpec,
     Sharded,
-    escape_local_name,
-    serialize,
 )
 from tfckpt.live.variables.dtensor import as_one_tensor, is_for_dtensor
 from tfckpt.live.variables.variables import raw
@@ -34,76 +31,37 @@ from tfckpt.live.variables.variables import raw
 _AT_ONCE = 256
 
 
-class _Batch(NamedTuple):
-    """Plain variables of one device and dtype, which one operation reads."""
+def read(gathered: Any) -> tuple[dict[str, Any], Any]:
+    """Current tensors by key, and the specs that only TensorFlow can write.
 
-    device: str
-    dtype: Any
-    keys: tuple[str, ...]
-    handles: tuple[Any, ...]
-    trackables: tuple[Any, ...]
-
-
-class ChangedError(Exception):
-    """An object has other values to save than when they were gathered."""
-
-
-class Sources:
-    """Reads the values that TensorFlow's saver has gathered (trackable → key → tensor or spec).
-
-    Attributes:
-        repeatable: whether they can be read again without gathering.
+    ``gathered`` is what TensorFlow's saver has gathered: trackable → key → tensor or spec.
     """
-
-    def __init__(self, gathered: Any) -> None:
-        self._constant: dict[str, Any] = {}
-        self._batches: list[_Batch] = []
-        self._asked: list[tuple[Any, tuple[str, ...]]] = []
-        devices = _devices()
-        alike: dict[tuple[str, Any], list[tuple[str, Any, Any]]] = {}
-        for trackable, specs in gathered.items():
-            if trackable is None:  # the object graph
-                self._constant.update(specs)
-            elif len(specs) == 1 and _is_plain_variable(trackable, devices):
-                handle, dtype = raw(trackable).handle, raw(trackable).dtype
-                alike.setdefault((handle.device, dtype), []).append((*specs, handle, trackable))
-            elif specs:
-                self._asked.append((trackable, tuple(specs)))
-        for kind, found in alike.items():
-            for start in range(0, len(found), _AT_ONCE):
-                part = found[start : start + _AT_ONCE]
-                self._batches.append(_Batch(*kind, *zip(*part, strict=True)))
-        keys = [key for specs in gathered.values() for key in specs]
-        self.repeatable = len(set(keys)) == len(keys) and all(
-            not isinstance(trackable, SaveableCompatibilityConverter)
-            for trackable, _ in self._asked
-        )
-
-    def read(self, gathered: Any = None) -> tuple[dict[str, Any], Any]:
-        """Current tensors by key, and the specs that only TensorFlow can write.
-
-        ``gathered`` is what TensorFlow's saver has just gathered, if it has.
-
-        Raises:
-            ChangedError: the saver has to gather again.
-        """
-        own = dict(self._constant)
-        others = ObjectIdentityDictionary()
-        for trackable, keys in self._asked:
-            others[trackable] = gathered[trackable] if gathered else _specs(trackable, keys)
-        for device, dtype, keys, handles, trackables in self._batches:
+    own: dict[str, Any] = {}
+    others = ObjectIdentityDictionary()
+    devices = _devices()
+    alike: dict[tuple[str, Any], list[tuple[str, Any, Any]]] = {}
+    for trackable, specs in gathered.items():
+        if trackable is None:  # the object graph
+            own.update(specs)
+        elif len(specs) == 1 and _is_plain_variable(trackable, devices):
+            variable = raw(trackable)
+            found = alike.setdefault((variable.handle.device, variable.dtype), [])
+            found.append((*specs, variable.handle, trackable))
+        else:
+            others[trackable] = specs
+    for (device, dtype), found in alike.items():
+        for start in range(0, len(found), _AT_ONCE):
+            keys, handles, trackables = zip(*found[start : start + _AT_ONCE], strict=True)
             try:
                 tensors = read_alike(handles, device, dtype)
-            except tf.errors.OpError:  # noqa: PERF203 (a variable without a value)
-                for key, trackable in zip(keys, trackables, strict=True):
-                    others[trackable] = _specs(trackable, (key,))
+            except tf.errors.OpError:  # a variable without a value
+                others.update((each, gathered[each]) for each in trackables)
             else:
                 own.update(zip(keys, tensors, strict=True))
-        for specs in others.values():
-            read_specs(specs)
-        if others:
-            own.update(_taken_out(others))
-        return own, others
+    for specs in others.values():
+        read_specs(specs)
+    own.update(_taken_out(others, devices))
+    return own, others
 
 
 def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
@@ -118,19 +76,6 @@ def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
         and inner.handle.device in devices
         and _is_stored(inner.dtype)
     )
-
-
-def _specs(trackable: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Key → tensor or spec of a trackable, as TensorFlow's saver gathers them."""
-    answers = serialize(trackable)
-    ends = ["/" + escape_local_name(name) for name in answers]
-    if len(keys) != len(ends) or not all(map(str.endswith, keys, ends)):
-        raise ChangedError
-    specs = dict(zip(keys, answers.values(), strict=True))
-    for key, spec in specs.items():
-        if isinstance(spec, SaveSpec):
-            spec.name, spec.slice_spec = key, ""
-    return specs
 
 
 def read_specs(specs: dict[str, Any]) -> None:
@@ -153,10 +98,9 @@ def read_specs(specs: dict[str, Any]) -> None:
                 specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
 
 
-def _taken_out(tensors: Any) -> dict[str, Any]:
+def _taken_out(tensors: Any, devices: frozenset[str]) -> dict[str, Any]:
     """Remove and return, by key, the tensors that can be written without TensorFlow."""
     own: dict[str, Any] = {}
-    devices = _devices()
     for trackable, specs in list(tensors.items()):
         for key, spec in list(specs.items()):
             tensor = spec.tensor if _is_whole(spec) else spec

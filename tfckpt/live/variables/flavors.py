@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Flavor:
     """The classes that the inventory of live objects distinguishes."""
 
@@ -129,9 +129,13 @@ def flavors() -> tuple[Flavor, ...]:
 
 def flavor_of(obj: Any) -> Flavor | None:
     """The flavor whose layer, optimizer, metric or seed generator an object is, or None."""
-    for flavor in flavors():
-        kinds = (flavor.layer, flavor.metric, *flavor.optimizers, *flavor.seeds)
-        if isinstance(obj, kinds):
+    return _flavor_of(obj.__class__, flavors())
+
+
+@functools.lru_cache(1024)
+def _flavor_of(cls: type, known: tuple[Flavor, ...]) -> Flavor | None:
+    for flavor in known:
+        if issubclass(cls, (flavor.layer, flavor.metric, *flavor.optimizers, *flavor.seeds)):
             return flavor
     return None
 

@@ -1,4 +1,4 @@
-"""What a checkpoint knows of its objects from save to save, and what it reads then."""
+"""Each save writes what its objects are and hold at that moment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import tfckpt
-from tfckpt.live.saving import name_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,40 +21,6 @@ if TYPE_CHECKING:
 
 def stored(prefix: str, key: str) -> Any:
     return tf.train.load_checkpoint(prefix).get_tensor(f"{key}/.ATTRIBUTES/VARIABLE_VALUE")
-
-
-@pytest.fixture
-def named(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one each time that a checkpoint has all its values named anew."""
-    times: list[int] = []
-    real = name_cache.collect
-
-    def collect(*given: Any) -> Any:
-        times.append(1)
-        return real(*given)
-
-    monkeypatch.setattr(name_cache, "collect", collect)
-    return times
-
-
-@pytest.mark.parametrize("flavour", [keras, tf_keras], ids=["keras3", "tf_keras"])
-def test_saves_within_an_epoch_name_the_values_once(
-    flavour: Any, named: list[int], tmp_path: Path
-) -> None:
-    model = flavour.Sequential(
-        [flavour.Input((2,)), flavour.layers.BatchNormalization(), flavour.layers.Dense(1)]
-    )
-    model.compile(flavour.optimizers.Adam(), "mse", metrics=["mae"])
-    checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
-
-    class Save(flavour.callbacks.Callback):  # type: ignore[misc, name-defined]
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            checkpoint.save(str(tmp_path / "ckpt"))
-
-    model.fit(np.ones((8, 2)), np.ones((8, 1)), batch_size=2, verbose=0, callbacks=[Save()])
-    assert len(named) == 1
-    checkpoint.restore(str(tmp_path / "ckpt-2")).assert_consumed()
-    assert len(named) <= 2  # tf_keras takes things off the model at the end of an epoch
 
 
 @pytest.mark.parametrize("saves", [1, 2])
