@@ -71,7 +71,7 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     recovered = held.claim()
     found = held.checkpoints()
     above = max(found[-1].number if found else 0, recovered)
-    with Ticket.take(held.prefix, above, files) as ticket:
+    with Ticket.take(held.prefix, above, 0, files) as ticket:
         prefix = f"{held.prefix}-{ticket.value}"
         save(prefix, values, files)
         ticket.keep()
@@ -79,7 +79,7 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
         decision = held.decide(found, rules, anchor=0.0, preserved=(), in_use=())
-        held.release(found, held.deletable(decision))
+        held.release(found, decision)
     return prefix
 
 
