@@ -23,6 +23,8 @@ import numpy as np
 from faults import protocol
 from faults.memory import Fault, How, Kept, MemoryFiles, State, nothing
 
+from tfckpt.errors import SaveError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -122,10 +124,8 @@ KEEP = 1
 
 
 def runs_at(place: Place, scenario: str) -> bool:
-    """Whether a scenario runs there: what has no number is left, in a store, to its next save."""
-    if place.renames:
-        return True
-    return scenario != "fixed name" and (scenario != "over" or protocol.REPLACES_IN_STORES)
+    """Whether a scenario runs there: in a store, no name is written over."""
+    return place.renames or scenario not in ("fixed name", "over")
 
 
 class Expected(NamedTuple):
@@ -337,7 +337,12 @@ class Judge:
             return self._whole(after, only, f"{when}: ")
         found = []
         for name, _ in expected.at:
-            after, _ = self._saved_next(state, name)
+            after, made = self._saved_next(state, name)
+            if not made:  # refused: all is as it was, and there is one of the name
+                found += self.wrong(after, expected, f"{when} as {name}, refused: ")
+                if dict(self.seen(after).found).get(name, ABSENT) == ABSENT:
+                    found.append(f"lost: {when}: {name} is free, and refused")
+                continue
             at = {**dict(expected.at), name: frozenset({NEXT})}
             if when.endswith("at once"):  # another name is recovered by its own next save
                 found += self.wrong(after, Expected(tuple(at.items())), f"{when} as {name}: ")
@@ -349,7 +354,9 @@ class Judge:
         if (state, name) not in self._saved:
             kept = Kept(state)
             step = Step("save", NEXT, name) if name else Step("number", NEXT)
-            with process(SEED + 3):
+            made = ""
+            refused = (SaveError,) if name and not self._place.renames else ()
+            with process(SEED + 3), contextlib.suppress(*refused):
                 made = Program(self._place, self._place.files(kept), Ledger()).do(step)
             self._saved[state, name] = kept.state(), made
         return self._saved[state, name]

@@ -48,9 +48,6 @@ BESIDE = {
     "two managers in one process": Beside(
         SAVED, ((NUMBER, Step("number", 3)), (Step("number", 4), Step("number", 5))), together=True
     ),
-    "a replacement, a recovery": Beside(
-        SAVED, ((Step("save", 2, "ckpt-1"),), (RECOVER,)), disk=False
-    ),
     "a replacement, a recovery in one process": Beside(
         SAVED, ((Step("save", 2, "ckpt-1"),), (RECOVER,)), together=True
     ),

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["temporary"]  # the name under which a file of a disk is written until it is whole
 
 NAME = "ckpt"
-REPLACES_IN_STORES = False
-"""Whether a name can be written over in an object store."""
 FAILED = (OSError, TfckptError)
 """What a call may raise where the file system fails."""
 CREATED = "2025-01-31T12:00:00+00:00"
