@@ -156,7 +156,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
     They print it; here it is shown although they passed.
     """
-    shown = ("tests/faults/", "tests/attacks/", "tests/property/test_model_pairs")
+    pairs = "tests/property/test_model_pairs", "tests/property/test_simulated_pairs"
+    shown = ("tests/faults/", "tests/attacks/", *pairs)
     passed = terminalreporter.getreports("passed")
     for report in sorted(passed, key=lambda report: report.nodeid):
         if report.nodeid.startswith(shown) and report.capstdout.strip():

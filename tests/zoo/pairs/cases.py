@@ -9,9 +9,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from typing import TYPE_CHECKING
 
 from zoo.pairs import edits
 from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, leaves, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _ATTRIBUTES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _REORDER = {"swap", "reorder_lines", "reorder_arguments", "reorder_outputs", "insert_relu"}
@@ -152,6 +156,14 @@ def _takes_names(first: Item, second: Item) -> bool:
     return any(each.name and had.get(each.name, each.uid) != each.uid for each in walk(second))
 
 
+def only_recorded(flavour: str, second: Item, made: Collection[str]) -> bool:
+    """Whether files other than tfckpt's own do not show what the edits did."""
+    # `.weights.h5` tells layers by their order among those of their class; Keras 3's also names
+    # them, and tells by the automatic ones when each was made
+    told = flavour == "keras" and ("swap" not in made or all(each.name for each in leaves(second)))
+    return bool((_REORDER | {"into_list"}) & {*made}) and not told
+
+
 def case(flavour: str, start: int) -> Case:
     """The same one for the same start."""
     rng = random.Random(start)
@@ -169,10 +181,7 @@ def case(flavour: str, start: int) -> Case:
                 made.append(edit.__name__)
                 break
     writer = rng.choice(("tensorflow", "tfckpt", "tfckpt", "h5"))
-    # `.weights.h5` tells layers by their order among those of their class; Keras 3's also names
-    # them, and tells by the automatic ones when each was made
-    told = flavour == "keras" and ("swap" not in made or all(each.name for each in leaves(second)))
-    if (_REORDER | {"into_list"}) & {*made} and not told:
+    if only_recorded(flavour, second, made):
         writer = "tfckpt"
     anew = rng.choice((False, True))
     return Case(flavour, first, second, tuple(made), writer, anew, describing.tokens)

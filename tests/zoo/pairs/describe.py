@@ -7,7 +7,6 @@ wherever it stands.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import re
 from collections import Counter
@@ -95,7 +94,7 @@ def leaves(item: Item) -> list[Item]:
 
 
 def copied(item: Item) -> Item:
-    return copy.deepcopy(item)
+    return dataclasses.replace(item, inside=[copied(each) for each in item.inside])
 
 
 def next_uid(item: Item) -> int:

@@ -149,7 +149,7 @@ class _Judging:
         self._whose = {value.tobytes(): key for key, value in self._stored.items()}
         unknown = _unknown(case, path)
         self._meant = self._meant_for(intended(case.first, case.second, unknown, anew=case.anew))
-        self._exempt = _retyped(case)
+        self._exempt = retyped(case)
 
     def _meant_for(self, layers: dict[int, int]) -> Values:
         """What each variable of the second model is to be, if it comes from the first."""
@@ -244,7 +244,7 @@ class _Judging:
         return all(np.allclose(a, b, atol=1e-5) for a, b in zip(outputs, wanted, strict=True))
 
 
-def _retyped(case: Case) -> set[int]:
+def retyped(case: Case) -> set[int]:
     """Layers of another class under a name that a layer had: it is open whose values they take."""
     old = {each.uid for each in leaves(case.first)}
     names = {each.name for each in walk(case.first) if each.name}

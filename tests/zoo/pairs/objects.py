@@ -1,0 +1,399 @@
+"""A description → what tfckpt knows of the model, without Keras: what it collects, and records.
+
+Keras's part is simulated: the names it generates, the order and the connections of layers, what it
+keeps where. tfckpt's part is its own code: names are assigned by ``core.names``, and a record is
+what it reads from the record that it writes. ``tests/conformance/test_simulated_models.py``
+compares all of it with real models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfckpt.core import names
+from tfckpt.core.inventory import (
+    Entry,
+    Inventory,
+    Layer,
+    Role,
+    Root,
+    Traits,
+    digest,
+    name_number,
+    unnumbered,
+    weak_base,
+)
+from tfckpt.core.names import Node, NodeKind
+from tfckpt.core.topology import (
+    Graph,
+    LayerCall,
+    LayerGraph,
+    Tensor,
+    keras_order,
+    named_calls,
+    wires,
+)
+from tfckpt.stored.commits import record
+from zoo.pairs.build import WIDTH, WORDS, NotAModelError
+from zoo.pairs.describe import ATTRIBUTED, AUTOMATIC, Item, copied, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+SEQUENCES = ("sequential", "functional")
+
+# Of each layer of ``zoo.pairs.build``: its variables and their shapes.
+VARIABLES: dict[str, dict[str, tuple[int, ...]]] = {
+    "dense": {"kernel": (WIDTH, WIDTH), "bias": (WIDTH,)},
+    "conv": {"kernel": (1, WIDTH, WIDTH), "bias": (WIDTH,)},
+    "batch_norm": dict.fromkeys(("gamma", "beta", "moving_mean", "moving_variance"), (WIDTH,)),
+    "layer_norm": dict.fromkeys(("gamma", "beta"), (WIDTH,)),
+    "separable": {
+        "depthwise_kernel": (1, WIDTH, 1),
+        "pointwise_kernel": (1, WIDTH, WIDTH),
+        "bias": (WIDTH,),
+    },
+    "prelu": {"alpha": (1, WIDTH)},
+    "embedding": {"embeddings": (WORDS, WIDTH)},
+}
+_CLASSES = {"concat": "Concatenate"}  # of the layers that have no weights, for connections
+_INPUT = "input"  # what stands for a functional model's input
+
+
+class Value(NamedTuple):
+    """A variable: the number of its layer, its name there and its shape."""
+
+    uid: int
+    name: str
+    shape: tuple[int, ...]
+
+
+class Objects:
+    """A model as Keras makes it of a description, and as tfckpt sees it.
+
+    ``counts`` are those of the names that Keras has generated in the process; they go on.
+
+    Attributes:
+        item: the description with all names.
+        flavour: ``keras`` or ``tf_keras``.
+        built_early: the numbers of the sequential models of Keras 3 that are built as soon as they
+            are made, because their first layer says the shape of what goes in.
+        whose: canonical name of each value of a layer → the value.
+        collected: the inventory of the live model.
+
+    Raises:
+        NotAModelError: Keras refuses two layers of one name.
+    """
+
+    def __init__(self, description: Item, counts: Counter[str], flavour: str) -> None:
+        self.item = copied(description)
+        self.flavour = flavour
+        naming = _Naming(counts, flavour)
+        naming.make(self.item)
+        naming.call(self.item)
+        self._inputs = naming.inputs
+        self.built_early = naming.built_early
+        self._items = {each.uid: each for each in walk(self.item)}
+        self._refuse_one_name_twice()
+        self._nodes: dict[int, Node] = {}
+        self._graphs: dict[int, Graph] = {}
+        root = self._node(self.item)
+        for each in self._items.values():
+            if each.op == "functional" or (each.op == "sequential" and flavour == "tf_keras"):
+                self._wire(each)
+        self._named = names.assign({names.MODEL: root}, {names.MODEL})
+        self._paths = {
+            uid: self._named.paths[id(node)]
+            for uid, node in self._nodes.items()
+            if id(node) in self._named.paths
+        }
+        self._given = self._given_names(counts)
+        self.whose = {
+            named.name: value
+            for named in self._named.values
+            if isinstance(value := named.node.value, Value)
+        }
+        self.collected = self._inventory()
+
+    def layers(self, item: Item) -> list[Item]:
+        """The layers of a functional or sequential model in Keras's order, without the input."""
+        if item.op == "sequential":
+            return item.inside
+        calls = named_calls(self._graphs[item.uid], {e.uid: str(e.uid) for e in item.inside})
+        return [self._items[int(uid)] for uid in keras_order(calls, bool)]
+
+    def holds_weights(self, item: Item) -> bool:
+        return names.holds_weights(self._nodes[item.uid])
+
+    def _refuse_one_name_twice(self) -> None:
+        for item in self._items.values():
+            if item.op in SEQUENCES:
+                called = [each.name for each in item.inside]
+                if len(set(called)) < len(called):
+                    raise NotAModelError(f"not unique: {called}")
+
+    def _node(self, item: Item) -> Node:
+        node = self._nodes[item.uid] = Node(
+            NodeKind.SEQUENCE if item.op in SEQUENCES else NodeKind.GROUP,
+            label=str(item.name),
+            base=weak_base(str(item.name), _bases(item.op)),
+            cls=AUTOMATIC[item.op],
+        )
+        inner = {each.uid: self._node(each) for each in item.inside}
+        if item.op in SEQUENCES:
+            node.layers = list(inner.values())
+        else:
+            node.children = [(edge, _container(held, inner)) for edge, held in attributes(item)]
+        for name, shape in VARIABLES.get(item.op, {}).items():
+            value = Value(item.uid, name, shape)
+            node.children.append((name, Node(NodeKind.VALUE, value=value)))
+        if item.op == "dropout" and self.flavour == "keras":
+            seed = Node(NodeKind.VALUE, role=Role.SEED)
+            node.children.append(("seed_generator", seed))
+        return node
+
+    def _wire(self, item: Item) -> None:
+        """How the layers of a functional model are connected."""
+        calls: dict[Hashable, LayerCall] = {}
+        before: tuple[int, ...] = ()
+        for each in item.inside:
+            fed = each.inputs if item.op == "functional" else before
+            inputs = [Tensor(uid, 0, 0) for uid in fed or (_INPUT,)]
+            calls[each.uid] = LayerCall(_CLASSES.get(each.op, each.op.capitalize()), inputs)
+            before = (each.uid,)
+        outputs = item.outputs if item.op == "functional" else before
+        if item.outputs_as == "dict":
+            outputs = tuple(sorted(outputs, key=lambda uid: f"out{uid}"))
+        self._graphs[item.uid] = Graph(
+            [Tensor(_INPUT, 0, 0)],
+            [Tensor(uid, 0, 0) for uid in outputs],
+            lambda tensor: calls.get(tensor.layer),
+        )
+        node = self._nodes[item.uid]
+        inner = {each.uid: self._nodes[each.uid] for each in item.inside}
+        node.wires = wires(self._graphs[item.uid], inner)
+        node.layers = [inner[each.uid] for each in self.layers(item)]
+
+    def _given_names(self, counts: Counter[str]) -> set[int]:
+        """The numbers of the layers that a user gave a name that looks automatic."""
+        found: set[int] = set()
+        for item in self._items.values():
+            judged = [e for e in (item, *item.inside) if self._nodes[e.uid].base]
+            times = Counter(each.name for each in judged)
+            found |= {each.uid for each in judged if times[each.name] > 1}
+            beyond = [each for each in judged if not _counted(str(each.name), counts)]
+            # Keras 3's input layer has a generated name, tf_keras's one that looks like none.
+            has_input = item.op in SEQUENCES and self.flavour == "keras"
+            if len(beyond) < len(judged) + has_input:
+                in_turn = _in_turn(judged, counts)
+                found |= {e.uid for e in beyond if unnumbered(str(e.name)) not in in_turn}
+        return found
+
+    def _inventory(self) -> Inventory:
+        """What tfckpt collects of the live model (``live/objects``)."""
+        labels: dict[int, str] = {}
+        automatic: dict[int, str] = {}
+        for uid, node in self._nodes.items():
+            into = automatic if node.base and uid not in self._given else labels
+            into[id(node)] = node.label
+        return Inventory(
+            "the live objects",
+            {value.name: _entry(value) for value in self._named.values},
+            {path: self._with_traits(path, ls) for path, ls in self._named.sequences.items()},
+            self._named.aliases,
+            complete=True,
+            roots={names.MODEL: Root(names.MODEL, names.MODEL)},
+            members={
+                self._paths[each.uid]: tuple(self._members(each))
+                for each in self._items.values()
+                if each.op == "net"
+            },
+            lists=self._named.lists,
+            graphs=dict(map(self._layer_graph, self._graphs)),
+            labels=self._named.labels(labels),
+            automatic={
+                self._named.paths[node]: name
+                for node, name in automatic.items()
+                if node in self._named.paths
+            },
+            private=self._named.private,
+        )
+
+    def _with_traits(self, path: str, layers: Iterable[Layer]) -> tuple[Layer, ...]:
+        """The layers of a sequence, with their settings and whether a user named them."""
+        at = {path: uid for uid, path in self._paths.items()}
+        found = []
+        for layer in layers:
+            uid = at[f"{path}/{layer.name}"]
+            given = uid in self._given
+            label = self._nodes[uid].label if given and not layer.base else layer.label
+            traits = layer.traits._replace(settings=self._settings(uid), given=given)
+            found.append(dataclasses.replace(layer, label=label, traits=traits))
+        return tuple(found)
+
+    def _settings(self, uid: int) -> str:
+        """Layers of a class are made alike; a functional model also keeps names of its layers."""
+        item, kept = self._items[uid], []
+        if uid in self._graphs:
+            kept = [str(self._items[int(str(t.layer))].name) for t in self._graphs[uid].outputs]
+            kept += [self._inputs[uid]] if self.flavour == "tf_keras" else []
+        return digest([AUTOMATIC[item.op], *kept])
+
+    def _members(self, model: Item) -> Iterable[Layer]:
+        """The layers that a subclassed model lists, in Keras's order."""
+        for _, held in attributes(model):
+            by_key = held[0].form == "dict" and self.flavour == "tf_keras"
+            for each in sorted(held, key=lambda layer: layer.key) if by_key else held:
+                node = self._nodes[each.uid]
+                if names.holds_weights(node):
+                    yield Layer(
+                        self._paths[each.uid],
+                        node.base,
+                        "" if node.base else node.label,
+                        kind=node.cls,
+                        number=name_number(node.label) if node.base else -1,
+                        traits=Traits(given=each.uid in self._given),
+                    )
+
+    def _layer_graph(self, uid: int) -> tuple[str, LayerGraph]:
+        path = self._paths[uid]
+        components = {f"{path}/{e.name}": e.name for e in self._named.sequences.get(path, ())}
+        called: dict[Hashable, str] = {
+            each.uid: components[self._paths[each.uid]]
+            for each in self._items[uid].inside
+            if self._paths[each.uid] in components
+        }
+        size = len(self._items[uid].inside)
+        if self._items[uid].op == "functional":
+            size += 1  # the input
+        return path, LayerGraph(named_calls(self._graphs[uid], called), (size, size))
+
+
+class _Naming:
+    """The names that Keras generates, as ``zoo.pairs.build`` makes and calls the layers.
+
+    Attributes:
+        inputs: number of each functional and sequential model → tf_keras's name of its input.
+        built_early: as in :class:`Objects`.
+    """
+
+    def __init__(self, counts: Counter[str], flavour: str) -> None:
+        self._counts = counts
+        self._automatic = AUTOMATIC if flavour == "keras" else {**AUTOMATIC, "functional": "model"}
+        self._builds_functional = flavour == "keras"
+        self._called: set[int] = set()
+        self.inputs: dict[int, str] = {}
+        self.built_early: set[int] = set()
+
+    def make(self, item: Item) -> None:
+        if item.op == "functional":
+            self._counts["input"] += 1
+            self.inputs[item.uid] = f"input_{self._counts['input']}"
+        if item.op in ATTRIBUTED:  # made before its layers
+            self._name(item)
+        for each in item.inside:
+            self.make(each)
+            if item.op == "functional":
+                self.call(each)
+        if item.op not in ATTRIBUTED:
+            self._name(item)
+        if item.op == "sequential":
+            self.inputs[item.uid] = f"{self._first(item)}_input"
+            if len(item.inside) > 1 and self._shows_shape(item.inside[0]):
+                self.built_early.add(item.uid)
+                self.call(item)
+
+    def _shows_shape(self, layer: Item) -> bool:
+        """Whether it says the shape of what goes in."""
+        return layer.op == "functional" or (layer.op == "sequential" and layer.uid in self._called)
+
+    def call(self, item: Item) -> None:
+        """Build what is built with the first call: a Sequential of Keras 3 makes a Functional."""
+        if item.op == "functional" or item.uid in self._called:
+            return
+        self._called.add(item.uid)
+        for each in item.inside:
+            self.call(each)
+        if item.op == "sequential" and self._builds_functional:
+            self._counts["functional"] += 1
+
+    def _first(self, item: Item) -> str:
+        """The name of a sequential model's first layer, or of the input of a functional one."""
+        inner = item.inside[0]
+        while inner.op == "sequential":
+            inner = inner.inside[0]
+        return self.inputs[inner.uid] if inner.op == "functional" else str(item.inside[0].name)
+
+    def _name(self, item: Item) -> None:
+        if item.name is None:
+            base = self._automatic[item.op]
+            item.name = f"{base}_{self._counts[base]}" if self._counts[base] else base
+            self._counts[base] += 1
+
+
+def attributes(item: Item) -> list[tuple[str, list[Item]]]:
+    """The attributes of a subclassed model or layer, in the order in which they are assigned."""
+    held: dict[str, list[Item]] = {}
+    if item.op in ATTRIBUTED:
+        for each in item.inside:
+            held.setdefault(each.attribute, []).append(each)
+    return list(held.items())
+
+
+def keys(held: list[Item]) -> list[str]:
+    """The indices or keys of the layers in a list or dict."""
+    return [each.key if each.form == "dict" else str(at) for at, each in enumerate(held)]
+
+
+def recorded(collected: Inventory) -> Inventory:
+    """What tfckpt's record of a save has of the live objects."""
+    counter = Entry("save_counter", Role.STATE, "int64", (), 8)
+    saved = dataclasses.replace(
+        collected,
+        entries={**collected.entries, counter.name: counter},
+        roots={**collected.roots, counter.name: Root(counter.name)},
+    )
+    content = record.render(record.CommitRecord(1, saved, "", record.now()))
+    return record.parse(content, "", "a checkpoint of tfckpt").inventory
+
+
+def _bases(op: str) -> set[str]:
+    """What the automatic names of a layer may begin with."""
+    return {AUTOMATIC[op], *(("functional", "model") if op in SEQUENCES else ())}
+
+
+def _container(held: list[Item], nodes: Mapping[int, Node]) -> Node:
+    """What stands at an attribute: a layer, or a list or dict of layers."""
+    inside = [nodes[each.uid] for each in held]
+    if held[0].form == "one":
+        return inside[0]
+    children = list(zip(keys(held), inside, strict=True))
+    return Node(NodeKind.LIST, indexed=held[0].form == "list", children=children)
+
+
+def _counted(name: str, counts: Counter[str]) -> bool:
+    """Whether Keras may have generated the name in this process."""
+    number, base = name_number(name), unnumbered(name)
+    return name == (f"{base}_{number}" if number else base) and number < counts[base]
+
+
+def _in_turn(items: Iterable[Item], counts: Counter[str]) -> set[str]:
+    """The automatic names with consecutive numbers, the first of which Keras has generated."""
+    numbers: dict[str, list[int]] = {}
+    for each in items:
+        numbers.setdefault(unnumbered(str(each.name)), []).append(name_number(str(each.name)))
+    return {
+        base
+        for base, found in numbers.items()
+        if found[0] < counts[base] and found == [*range(found[0], found[0] + len(found))]
+    }
+
+
+def _entry(named: names.Name) -> Entry:
+    if named.role is Role.SEED:
+        return Entry(named.name, named.role, "int64", (2,), 16)
+    shape = named.node.value.shape
+    return Entry(named.name, named.role, "float32", shape, 4 * math.prod(shape))
