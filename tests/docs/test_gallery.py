@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from golden.files import check, check_folder
+from golden.plan_lines import plan_lines
 
 import tfckpt
 
@@ -26,7 +28,10 @@ MOST_LINES = 15
 
 
 def restore(name: str, **objects: Any) -> tfckpt.RestoreReport:
-    return tfckpt.restore(CONFIGS / f"{name}.yaml", **objects)
+    """Restore, by the plan that stands in tests/golden/plans/gallery."""
+    report = tfckpt.restore(CONFIGS / f"{name}.yaml", **objects)
+    check(f"plans/gallery/{name}", plan_lines(report.plan))
+    return report
 
 
 def classifier(
@@ -75,6 +80,10 @@ def test_the_page_shows_the_file(name: str, text: str) -> None:
 def test_every_config_of_the_gallery_has_a_test_here() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
     assert [name for name, _ in SHOWN if f'restore("{name}"' not in here] == []
+
+
+def test_every_golden_plan_is_one_of_the_gallery() -> None:
+    check_folder("plans/gallery", [name for name, _ in SHOWN])
 
 
 def checkpoints(source: str) -> str:
