@@ -27,10 +27,10 @@ SHOWN = re.findall(r"^```yaml\n# configs/(\w+)\.yaml\n(.*?)^```$", PAGE, re.MULT
 MOST_LINES = 15
 
 
-def restore(name: str, **objects: Any) -> tfckpt.RestoreReport:
-    """Restore, by the plan that stands in tests/golden/plans/gallery."""
+def restore(name: str, written: str = "", **objects: Any) -> tfckpt.RestoreReport:
+    """Restore, by the plan that stands in tests/golden/plans/gallery; ``written``: the format."""
     report = tfckpt.restore(CONFIGS / f"{name}.yaml", **objects)
-    check(f"plans/gallery/{name}", plan_lines(report.plan))
+    check(f"plans/gallery/{name}{written}", plan_lines(report.plan))
     return report
 
 
@@ -83,7 +83,7 @@ def test_every_config_of_the_gallery_has_a_test_here() -> None:
 
 
 def test_every_golden_plan_is_one_of_the_gallery() -> None:
-    check_folder("plans/gallery", [name for name, _ in SHOWN])
+    check_folder("plans/gallery", [*(name for name, _ in SHOWN), "keras2_weights.h5"])
 
 
 def checkpoints(source: str) -> str:
@@ -162,7 +162,7 @@ def test_keras_2_weights(source: str, suffix: str, monkeypatch: pytest.MonkeyPat
     old, new = classifier(flavour=tf_keras), classifier()
     old.save_weights(source + suffix)
     monkeypatch.setenv("SOURCE", source + suffix)
-    restore("keras2_weights", model=new)
+    restore("keras2_weights", suffix, model=new)
     assert_same(new, weights(old))
 
 

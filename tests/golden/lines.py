@@ -76,7 +76,10 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def sections(bodies: Mapping[str, list[str]]) -> list[str]:
-    """Each list of lines once, below the titles of all that have it; or in what it is another."""
+    """Each list of lines once, below the titles of all that have it; or in what it is another.
+
+    The first word of a title is a flavour; those of a flavour share a line.
+    """
     titles: dict[tuple[str, ...], list[str]] = {}
     for title, body in bodies.items():
         titles.setdefault(tuple(body), []).append(title)
@@ -85,7 +88,9 @@ def sections(bodies: Mapping[str, list[str]]) -> list[str]:
         shown = min((_but(title, of, body) for title, of in whole.items()), key=len, default=[])
         if not shown or len(shown) > len(body) // 2:
             shown = whole[same[0]] = body
-        lines += ["", *(f"[{title}]" for title in same), *shown]
+        heads = groupby((title.split(" ", 1) for title in same), lambda words: words[0])
+        lines += ["", *(f"[{head} {' | '.join(rest for _, rest in of)}]" for head, of in heads)]
+        lines += shown
     return lines[1:]
 
 

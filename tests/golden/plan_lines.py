@@ -39,7 +39,7 @@ def _line(step: dict[str, Any]) -> tuple[str, str, str]:
     name, live, stored = step["name"], step["live"], step["stored"]
     sources = [step["source"], *(part["source"] for part in step["parts"])]
     said = [] if step["severity"] == "ok" else [step["severity"]]
-    if step["target"]:
+    if step["target"] not in ("", step["source"]):
         said.append(f"for {step['target']}")
     if live and stored and (live["dtype"], live["shape"]) != (stored["dtype"], stored["shape"]):
         said.append(f"{typed(**_kind(stored))} → {typed(**_kind(live))}")

@@ -38,6 +38,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     },
 }
 OPTIMIZERS = ("momentum", "adam", "averaged", "scheduled", "none")
+# What checkpoints are written of; all kinds are restored into.
+SOURCES = {"sequential": "momentum", "nested": "none", "listed": "none"}
 
 
 class Program(NamedTuple):

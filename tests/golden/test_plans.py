@@ -13,7 +13,7 @@ import tfckpt
 from golden.files import check, check_digests, check_folder
 from golden.lines import sections
 from golden.plan_lines import plan_lines
-from golden.programs import BASE, EDITS, KINDS, OPTIMIZERS, POLICIES, Program
+from golden.programs import BASE, EDITS, KINDS, OPTIMIZERS, POLICIES, SOURCES, Program
 from golden.restores import RESTORES
 from golden.subjects import KERASES, fresh
 
@@ -24,11 +24,11 @@ ALL = tuple(POLICIES)
 HEADS = ("another head", "a wider head")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOURCES)
 def test_an_edited_program_is_restored_by_the_plan_that_it_was(kind: str, tmp_path: Path) -> None:
     found: dict[str, list[str]] = {}
     for flavour in KERASES:
-        source = Program(kind).model(fresh(flavour))
+        source = Program(kind, optimizer=SOURCES[kind]).model(fresh(flavour))
         files = written(source, tmp_path / flavour)
         for title, (of, program, policies) in programs(kind, flavour).items():
             model = program.model(fresh(of))
@@ -51,17 +51,19 @@ def written(model: Any, to: Path) -> dict[str, str]:
 def programs(kind: str, flavour: str) -> dict[str, tuple[str, Program, tuple[str, ...]]]:
     """What a checkpoint is restored into: its flavour, the program, and by which policies."""
     (other,) = {*KERASES} - {flavour}
+    trained_by = SOURCES[kind]
     found = {
-        edit: (flavour, Program(kind, layers), ALL if edit in HEADS else ALL[:2])
+        edit: (flavour, Program(kind, layers, trained_by), ALL if edit in HEADS else ALL[:1])
         for edit, layers in EDITS.items()
     }
-    found["the other flavour"] = other, Program(kind), ALL[:1]
-    found |= {
-        f"optimizer {each}": (flavour, Program(kind, BASE, each), ALL) for each in OPTIMIZERS[1:]
-    }
-    return found | {
-        f"as {each}": (flavour, Program(each), ALL[:2]) for each in KINDS if each != kind
-    }
+    found["the other flavour"] = other, Program(kind, BASE, trained_by), ALL[:1]
+    for each in KINDS:
+        if each != kind:
+            found[f"as {each}"] = flavour, Program(each, BASE, trained_by), ALL[:1]
+    if trained_by != "none":
+        for each in OPTIMIZERS[1:]:
+            found[f"optimizer {each}"] = flavour, Program(kind, BASE, each), ALL
+    return found
 
 
 @pytest.mark.parametrize("name", RESTORES)
@@ -79,5 +81,5 @@ def test_a_real_checkpoint_is_restored_by_the_plan_that_it_was(name: str, corpus
 
 
 def test_no_file_is_left_of_what_is_gone() -> None:
-    check_folder("plans/edited", KINDS)
+    check_folder("plans/edited", SOURCES)
     check_folder("plans/corpus", RESTORES)
