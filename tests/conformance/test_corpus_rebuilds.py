@@ -13,6 +13,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from zoo.corpus import digest, expected_of, prefix_of
+from zoo.rebuilt import (
+    BARE,
+    SONNET,
+    Module,
+    autoencoder,
+    basic_pitch,
+    deepconsensus,
+    dense,
+    music,
+)
 from zoo.variables import inner
 
 import tfckpt
@@ -81,25 +91,6 @@ def check_slots(item: Item, model: Any, slots: Mapping[str, str], below: str = "
                     item.has(f"{key}{SLOT}{word}", live[f"optimizer/{slot}/{name}"])
 
 
-def dense(k: Any, width: int, *units: int, names: tuple[str | None, ...] = ()) -> Any:
-    names = names or (None,) * len(units)
-    layers = [k.layers.Dense(n, name=name) for n, name in zip(units, names, strict=True)]
-    return k.Sequential([k.Input((width,)), *layers])
-
-
-def music(k: Any) -> Any:
-    return k.Sequential(
-        [
-            k.layers.Input(batch_shape=(64, None))
-            if k is keras
-            else k.Input(batch_size=64, shape=(None,)),
-            k.layers.Embedding(4, 8),
-            k.layers.LSTM(64, return_sequences=True, stateful=True, recurrent_activation="sigmoid"),
-            k.layers.Dense(4),
-        ]
-    )
-
-
 def test_a_recurrent_model_of_tensorflow_1_13(flavour) -> None:
     """With the layers' configurations among the values, and an optimizer of `tf.train`."""
     item, model = Item("tf2_lstm_md_configjson"), music(flavour)
@@ -135,39 +126,6 @@ def test_an_optimizer_of_tensorflow_1_is_of_its_class(flavour) -> None:
     check_weights(item, model)
 
 
-def autoencoder(k: Any) -> Any:
-    class Net(k.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            layers = k.layers
-            self.encoder = k.Sequential(
-                [
-                    k.Input((28, 28, 1)),
-                    layers.Conv2D(32, 3, 2, activation="relu"),
-                    layers.Conv2D(64, 3, 2, activation="relu"),
-                    layers.Flatten(),
-                    layers.Dense(4),
-                ]
-            )
-            self.decoder = k.Sequential(
-                [
-                    k.Input((2,)),
-                    layers.Dense(7 * 7 * 32, activation="relu"),
-                    layers.Reshape((7, 7, 32)),
-                    layers.Conv2DTranspose(64, 3, 2, "same", activation="relu"),
-                    layers.Conv2DTranspose(32, 3, 2, "same", activation="relu"),
-                    layers.Conv2DTranspose(1, 3, 1, "same"),
-                ]
-            )
-
-        def call(self, x: Any) -> Any:
-            return self.decoder(self.encoder(x)[:, :2])
-
-    model = Net()
-    model(np.zeros((1, 28, 28, 1), "float32"))
-    return model
-
-
 def test_a_subclassed_model_by_save_weights(flavour) -> None:
     item, model = Item("tf2_vae_cardio"), autoencoder(flavour)
     item.restore({}, model=model)
@@ -179,14 +137,6 @@ def test_one_half_of_a_subclassed_model(flavour) -> None:
     item, model = Item("tf2_vae_cardio"), autoencoder(flavour)
     item.restore({"on_unexpected": "warn"}, encoder=model.encoder)
     check_weights(item, model.encoder, "encoder/")
-
-
-def deepconsensus(k: Any) -> Any:
-    x = k.Input((100, 150, 1))
-    y = k.layers.Flatten()(x)
-    for units in (4, 4, 600):
-        y = k.layers.Dense(units)(y)
-    return k.Model(x, k.layers.Softmax()(k.layers.Reshape((120, 5))(y)))
 
 
 def test_a_file_that_tells_no_names_is_restored_by_position(flavour) -> None:
@@ -218,21 +168,6 @@ def test_dense_layers_and_adam(name, build, flavour) -> None:
     item.has("optimizer/iter", model.optimizer.iterations)
 
 
-def basic_pitch(k: Any) -> Any:
-    """As in basic_pitch/models.py, but for what lies between the layers and has no weights."""
-    layers = k.layers
-    x = k.Input((None, 24, 1))
-    stacked = layers.Concatenate()([layers.BatchNormalization()(x)] * 8)
-    y = layers.Conv2D(8, (3, 39), padding="same")(stacked)
-    y = layers.ReLU()(layers.BatchNormalization()(y))
-    contours = layers.Conv2D(1, 5, padding="same", name="contours-reduced")(y)
-    y = layers.ReLU()(layers.Conv2D(32, 7, padding="same", strides=(1, 3))(contours))
-    notes = layers.Conv2D(1, (7, 3), padding="same")(y)
-    y = layers.Conv2D(32, 5, padding="same", strides=(1, 3))(stacked)
-    y = layers.Concatenate()([notes, layers.ReLU()(layers.BatchNormalization()(y))])
-    return k.Model(x, [contours, notes, layers.Conv2D(1, 3, padding="same")(y)])
-
-
 def test_a_saved_model_of_convolutions(flavour) -> None:
     item, model = Item("sm_basic_pitch"), basic_pitch(flavour)
     model.compile(flavour.optimizers.Adam(), "mse")
@@ -244,7 +179,11 @@ def test_a_saved_model_of_convolutions(flavour) -> None:
 def test_a_saved_policy_of_an_agent_by_rules(flavour) -> None:
     """Its variables hang in a list; of the layers they come from, only their order is left."""
     item, model = Item("sm_cartpole_policy"), dense(flavour, 4, 64, 64, 9)
-    names = [f"{layer}/{name}" for layer in ("dense", "dense_1", "dense_2") for name in WEIGHTS]
+    names = [
+        f"{layer}/{name}"
+        for layer in ("dense", "dense_1", "dense_2")
+        for name in ("kernel", "bias")
+    ]
     rename = [
         {"checkpoint": f"model_variables/{index}", "model": f"model/{name}"}
         for index, name in enumerate(names)
@@ -252,24 +191,6 @@ def test_a_saved_policy_of_an_agent_by_rules(flavour) -> None:
     item.restore({"rename": rename, "exclude_checkpoint": ["train_step"]}, model=model)
     for index, variable in enumerate(model.weights):
         item.has(f"model_variables/{index}", variable)
-
-
-WEIGHTS = ("kernel", "bias")
-BARE = {
-    "tf2_makemore": {
-        "C": (67, 50),
-        "W1": (400, 400),
-        "W2": (400, 300),
-        "W3": (300, 150),
-        "W4": (150, 67),
-        "b1": (400,),
-        "b2": (300,),
-        "b3": (150,),
-        "b4": (67,),
-    },
-    "sm_serving_tf2": {"a": (), "b": (), "c": ()},
-    "sm_tfjs_uint8": {"v1": (), "v2": ()},
-}
 
 
 @pytest.mark.parametrize("make", [tf.Variable, keras.Variable])
@@ -280,54 +201,6 @@ def test_bare_variables(name, make) -> None:
     item.restore({}, **variables)
     for key, variable in variables.items():
         item.has(key, variable)
-
-
-class Module(tf.Module):
-    """A tf.Module with these attributes, as Sonnet's are: numbers are shapes of variables."""
-
-    def __init__(self, **parts: Any) -> None:
-        super().__init__()
-        for attribute, part in parts.items():
-            setattr(self, attribute, self._made(part))
-
-    def _made(self, part: Any) -> Any:
-        if isinstance(part, dict):
-            return Module(**part)
-        if isinstance(part, list):
-            return [self._made(each) for each in part]
-        counter = part == ()
-        return tf.Variable(tf.zeros(part, tf.int64 if counter else tf.float32))
-
-
-def average(*shape: int) -> dict[str, Any]:
-    return {"average": shape, "_hidden": shape, "_counter": ()}
-
-
-def normed(width: int) -> dict[str, Any]:
-    kept = (1, 1, 1, width)
-    moving = {"moving_mean": average(*kept), "moving_variance": average(*kept)}
-    return {"scale": (width,), "offset": (width,), **moving}
-
-
-SONNET: dict[str, dict[str, Any]] = {
-    "sonnet_ema_2": average(2),
-    "sonnet_embed_100_100": {"embeddings": (100, 100)},
-    "sonnet_mean_2x2": {"sum": (2, 2), "count": ()},
-    "sonnet_lstm_8_projected_1": {
-        "_w_i": (128, 32),
-        "_w_h": (1, 32),
-        "b": (32,),
-        "projection": (8, 1),
-    },
-    "sonnet_cifar10_convnet_2x3_2x2_1x3x3x2": {
-        "_conv_modules": [
-            {"w": (3, 3, 2, 2), "b": (2,)},
-            {"w": (3, 3, 2, 3), "b": (3,)},
-        ],
-        "_bn_modules": [normed(2), normed(3)],
-        "_logits_module": {"w": (3, 10), "b": (10,)},
-    },
-}
 
 
 def leaves(part: Any, path: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from golden.files import check, check_folder
+from golden.plan_lines import plan_lines
 
 import tfckpt
 
@@ -25,8 +27,11 @@ SHOWN = re.findall(r"^```yaml\n# configs/(\w+)\.yaml\n(.*?)^```$", PAGE, re.MULT
 MOST_LINES = 15
 
 
-def restore(name: str, **objects: Any) -> tfckpt.RestoreReport:
-    return tfckpt.restore(CONFIGS / f"{name}.yaml", **objects)
+def restore(name: str, written: str = "", **objects: Any) -> tfckpt.RestoreReport:
+    """Restore, by the plan that stands in tests/golden/plans/gallery; ``written``: the format."""
+    report = tfckpt.restore(CONFIGS / f"{name}.yaml", **objects)
+    check(f"plans/gallery/{name}{written}", plan_lines(report.plan))
+    return report
 
 
 def classifier(
@@ -75,6 +80,10 @@ def test_the_page_shows_the_file(name: str, text: str) -> None:
 def test_every_config_of_the_gallery_has_a_test_here() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
     assert [name for name, _ in SHOWN if f'restore("{name}"' not in here] == []
+
+
+def test_every_golden_plan_is_one_of_the_gallery() -> None:
+    check_folder("plans/gallery", [*(name for name, _ in SHOWN), "keras2_weights.h5"])
 
 
 def checkpoints(source: str) -> str:
@@ -153,7 +162,7 @@ def test_keras_2_weights(source: str, suffix: str, monkeypatch: pytest.MonkeyPat
     old, new = classifier(flavour=tf_keras), classifier()
     old.save_weights(source + suffix)
     monkeypatch.setenv("SOURCE", source + suffix)
-    restore("keras2_weights", model=new)
+    restore("keras2_weights", suffix, model=new)
     assert_same(new, weights(old))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from zoo.rebuilt import KERAS_FILES
 
 import tfckpt
 from tfckpt.stored.open import open_checkpoint
@@ -19,30 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _dense(*units: int) -> Any:
-    return lambda k: [k.layers.Dense(unit) for unit in units]
-
-
-BUILDERS: dict[str, tuple[str, tuple[int | None, ...], Any]] = {
-    "h5_rl_deep_sarsa": ("deep_sarsa_trained.h5", (15,), _dense(30, 30, 5)),
-    "h5_rl_drqn": (
-        "cartpole_drqn.h5",
-        (None, 2),
-        lambda k: [k.layers.LSTM(32), k.layers.Dense(2)],
-    ),
-    "k3_nlf": (
-        "model.keras",
-        (40,),
-        lambda k: [
-            k.layers.Dense(256),
-            k.layers.Dropout(0.5),
-            k.layers.Dense(256),
-            k.layers.Dropout(0.5),
-            k.layers.Flatten(),
-            k.layers.Dense(1),
-        ],
-    ),
-}
 # Canonical name → what the corpus calls it.
 NAMES = {
     "h5_rl_deep_sarsa": {
@@ -96,21 +73,21 @@ def expected(corpus: Path, name: str) -> dict[str, str]:
 
 @pytest.fixture
 def path(corpus: Path, name: str) -> str:
-    return str(corpus / name / BUILDERS[name][0])
+    return str(corpus / name / KERAS_FILES[name][0])
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", KERAS_FILES)
 def test_values_have_their_names(path: str, expected: dict[str, str]) -> None:
     with open_checkpoint(path) as opened:
         entries = opened.inventory.entries
         assert {n: _sha256(opened.values.read(e.key)) for n, e in entries.items()} == expected
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", KERAS_FILES)
 def test_a_rebuilt_model_is_restored(
     path: str, name: str, expected: dict[str, str], flavour: Any
 ) -> None:
-    _, shape, layers = BUILDERS[name]
+    _, shape, layers = KERAS_FILES[name]
     model = flavour.Sequential([flavour.Input(shape), *layers(flavour)])
     unused = {"on_unexpected": "ignore"} if name == "k3_nlf" else {}  # its optimizer, its metrics
 
@@ -134,7 +111,7 @@ def test_a_rebuilt_model_is_restored(
 def test_its_optimizer_is_restored_too(
     path: str, name: str, expected: dict[str, str], flavour: Any
 ) -> None:
-    _, shape, layers = BUILDERS[name]
+    _, shape, layers = KERAS_FILES[name]
     model = flavour.Sequential([flavour.Input(shape), *layers(flavour)])
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)
