@@ -36,12 +36,15 @@ _OF_KERAS = {
     "save_weights_only": "a restart also needs the optimizer; `tfckpt rewrite --drop_optimizer` "
     "makes a copy without it",
 }
+_GONE = {
+    "on_exception": "`on_signal=['SIGINT']` saves on Ctrl-C; after an exception, a restart goes on "
+    "from the last save",
+}
 # Paths in the config that is made of the arguments.
 _ARGUMENTS = {
     "manager.directory": "directory",
     "manager.save.every_steps": "save_freq",
     "manager.save.on_signal": "on_signal",
-    "manager.save.on_exception": "on_exception",
     "manager.keep[0].latest": "max_to_keep",
     "manager.keep[1].best": "save_best",
     "manager.keep[1].monitor": "monitor",
@@ -70,7 +73,7 @@ def _explains_keywords(function: _F) -> _F:
             what = f"{function.__name__}() has no argument {name!r}"
             if name in _OF_KERAS:
                 raise TypeError(f"{what}, which is an argument of Keras: {_OF_KERAS[name]}")
-            raise TypeError(f"{what}; {did_you_mean(name, known)}")
+            raise TypeError(f"{what}; {_GONE.get(name) or did_you_mean(name, known)}")
         return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
@@ -88,7 +91,6 @@ def resume(
     max_to_keep: int | None = 3,
     load_best_when_done: bool = False,
     on_signal: Iterable[str] = (),
-    on_exception: bool = False,
     enable_async: bool = False,
     policy: Policy | Mapping[str, Any] | None = None,
     start_over: bool = False,
@@ -109,8 +111,6 @@ def resume(
         load_best_when_done: whether the model gets the weights of the best checkpoint when ``fit``
             is done, as by ``EarlyStopping(restore_best_weights=True)``.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
-        on_exception: whether an exception that ends ``fit`` saves first, unless it was raised
-            within a step.
         enable_async: whether files are written in the background.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. Without it, everything is restored.
@@ -131,7 +131,7 @@ def resume(
     [0, 1]
     """
     _check_order(model, directory)
-    save = {"every_epochs": 1, "on_signal": on_signal, "on_exception": on_exception}
+    save = {"every_epochs": 1, "on_signal": on_signal}
     if not isinstance(on_signal, str):
         save["on_signal"] = list(on_signal)
     if save_freq != "epoch":

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
-
-from absl import logging
 
 from tfckpt.errors import TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
@@ -19,14 +16,13 @@ from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for, no_training
 from tfckpt.training.moment import Moment, check_step
-from tfckpt.training.on_exception import in_a_step, save_after
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
 from tfckpt.training.saves import Saves
 from tfckpt.training.state.fits import Fits
 from tfckpt.training.state.resumption import Restoration, Resumption, check_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from typing_extensions import Self
 
@@ -68,7 +64,6 @@ class Run:
             )
         self.report: RestoreReport | None = None
         self.epoch = 0
-        self._in_step: bool | None = None
         self._objects = dict(objects)
         if "step" in objects:
             check_step(objects["step"])
@@ -206,63 +201,27 @@ class Run:
         self.epoch = epoch
         return self.saves.after_epoch(Moment(epoch, metrics, self.training))
 
-    def save_after(
-        self, error: BaseException, epoch: int | None, metrics: Mapping[str, float]
-    ) -> str:
-        """Save because an exception ends ``fit``; returns a line that says what came of it."""
-        self.epoch = self.epoch if epoch is None else epoch
-        return save_after(self.saves, Moment(self.epoch, metrics, self.training), error)
-
-    @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
-        """One step of a custom loop, for ``on_exception``.
-
-        A step that raises may have changed part of the values, so that nothing is saved then.
-        """
-        self._in_step = True
-        yield
-        self._in_step = False
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """End a custom loop: :meth:`sync`, or a save if an exception ends it.
-
-        With ``on_exception: true`` what is there is saved, unless the exception was raised in a
-        step, for which the steps must be marked by :meth:`step`. The exception goes on.
+        """End a custom loop: :meth:`sync`, unless an exception ends it.
 
         >>> import tempfile, tensorflow as tf, tfckpt
-        >>> config = {"directory": tempfile.mkdtemp(), "save": {"on_exception": True}}
+        >>> config = {"directory": tempfile.mkdtemp(), "save": {"every_steps": 2}}
         >>> step = tf.Variable(0)
         >>> run = tfckpt.from_config({"version": 1, "manager": config}, step=step)
-        >>> try:
-        ...     with run:
-        ...         for batch in [1, 2, None]:
-        ...             size = batch.bit_length()  # fails for None
-        ...             with run.step():
-        ...                 _ = step.assign_add(1)  # and train
-        ... except AttributeError:
-        ...     print(tfckpt.inspect(run.manager.latest_checkpoint).record.step)
+        >>> with run:
+        ...     for _ in range(3):
+        ...         _ = step.assign_add(1)  # and train
+        ...         _ = run.save_if_due()
+        >>> tfckpt.inspect(run.manager.latest_checkpoint).record.step
         2
         """
         if error is None:
             self.sync()
-            return
-        config = self.config.manager
-        if config is not None and config.save.on_exception and not self.fits.begun:
-            logging.warning("%s", self._ended_by(error))
-        self.saves.abandon()
-
-    def _ended_by(self, error: BaseException) -> str:
-        if self._in_step is None:
-            return (
-                f"{type(error).__name__}: not saved, since no step is marked; mark each by "
-                "`with run.step():`, so that a step that raised is known"
-            )
-        if self._in_step:
-            return in_a_step(self.saves, error)
-        return save_after(self.saves, Moment(self.epoch, None, self.training), error)
+        else:
+            self.saves.abandon()
 
     @property
     def best(self) -> str | None:

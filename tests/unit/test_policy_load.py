@@ -389,3 +389,10 @@ def test_what_is_no_source_at_all_is_refused_in_words(source: Any) -> None:
 def test_the_hint_is_what_to_write(source: dict[str, Any], hint: str) -> None:
     declared = source if "restore" in source and "path" in source["restore"] else {"version": 1}
     assert hint in str(refused({**declared, **source}))
+
+
+def test_a_key_that_went_says_what_to_write() -> None:
+    config = {"version": 1, "manager": {"directory": "a", "save": {"on_exception": True}}}
+    said = str(refused(config))
+    assert "manager.save.on_exception: unknown key" in said
+    assert "`on_signal: [SIGINT]` saves on Ctrl-C" in said

@@ -39,6 +39,7 @@ def test_the_model_comes_first(model, tmp_path) -> None:
         ("best", "Keras: `save_best=2` keeps the two best"),
         ("save_before_preemption", r"Keras: `on_signal=\['SIGTERM'\]`"),
         ("max_to_kep", "did you mean `max_to_keep`?"),
+        ("on_exception", r"`on_signal=\['SIGINT'\]` saves on Ctrl-C"),
     ],
 )
 def test_a_word_of_keras_names_the_one_that_stands_for_it(model, tmp_path, word, said) -> None:

@@ -58,10 +58,8 @@ def never_due(manager: Manager | None) -> tuple[str, str]:
     if manager.save.is_due_in_a_loop:
         return "", ""
     reason = "the config has no `manager.save`"
-    others = ("every_epochs", "on_exception")
-    if only := [f"`{name}`" for name in others if getattr(manager.save, name)]:
-        names = " and ".join(only)
-        reason = f"it counts steps and minutes, but `manager.save` has only {names}"
+    if manager.save.every_epochs is not None:
+        reason = "it counts steps and minutes, but `manager.save` has only `every_epochs`"
     return message + reason, "add `save: {every_steps: 100}`, or call `run.save()`"
 
 
@@ -163,8 +161,6 @@ def _times(save: Save) -> Iterator[str]:
         yield f"every {plural}"
     if save.on_signal:
         yield f"on {' or '.join(save.on_signal)}"
-    if save.on_exception:
-        yield "on an exception"
 
 
 def _kept(rule: Keep, name: str) -> str:

@@ -64,8 +64,6 @@ class Save(Model):
     """Signals to answer with a save before the process ends: [SIGTERM, SIGINT]."""
     grace_seconds: Positive = 25.0
     """Seconds after the signal until the process ends, even if the save is not complete."""
-    on_exception: bool = False
-    """Save when an exception ends the training, unless it was raised within a step."""
 
     @property
     def is_due_in_a_loop(self) -> bool:
@@ -76,7 +74,7 @@ class Save(Model):
     @property
     def is_due_ever(self) -> bool:
         """Whether anything can make a save due."""
-        return self.every_epochs is not None or self.on_exception or self.is_due_in_a_loop
+        return self.every_epochs is not None or self.is_due_in_a_loop
 
     @field_validator("on_signal")
     @classmethod

@@ -27,7 +27,6 @@ from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, reme
 from tfckpt.training.fit_hooks import Hook, list_of, with_variables
 from tfckpt.training.fit_loop import Loop
 from tfckpt.training.moment import scalars
-from tfckpt.training.on_exception import ExceptionWatch
 from tfckpt.training.state import callback_state
 from tfckpt.training.state.trained import check_fit, check_trained
 
@@ -64,10 +63,6 @@ class Resumable(Protocol):
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None: ...
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
-
-    def save_after(
-        self, error: BaseException, epoch: int | None, metrics: Mapping[str, float]
-    ) -> str: ...
 
 
 _INTERRUPTED = (
@@ -121,7 +116,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
             True  # so that tf_keras does not fetch the logs of each batch; only a save does
         )
         tfckpt_run = run
-        _watch: ExceptionWatch | None = None
 
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
@@ -141,9 +135,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
             named = run.config.manager.callbacks if run.config.manager else {}
             self._loop = Loop(self, objects, run.fits, say, named)
             self._left_over = weakref.finalize(self, run.saves.watch())
-            if run.config.manager and run.config.manager.save.on_exception:
-                self._watch = ExceptionWatch(self, run, self._loop, objects, warn)
-                self._watch.begin()
             find = partial(with_variables, self.model, self._find)
             self._loop.begin(find, self._on_resumed, self._on_refused)
             run.training = Hook(self._loop.training, no_training)
@@ -208,8 +199,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), self))
 
         def on_train_end(self, logs: Any = None) -> None:
-            if self._watch is not None:
-                self._watch.end()
             if (later := self._loop.end()) is not None:
                 run.resumption, run.saves.ahead = later, later.prefix
             run.sync()

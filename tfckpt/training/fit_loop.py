@@ -50,7 +50,6 @@ class Loop:
 
     Attributes:
         trained: whether a step has begun in this process.
-        failed_step: called with the exception of a step.
     """
 
     def __init__(
@@ -80,7 +79,6 @@ class Loop:
         self._said: set[str] = set()
         self._target: Position | None = None
         self._later: Resumption | None = None
-        self.failed_step: Callable[[BaseException], None] = lambda error: None
 
     @property
     def resuming(self) -> bool:
@@ -290,9 +288,6 @@ class Loop:
             self._logs = self._functions.train(iterator)
         except iterators.RAN_OUT:
             self._feed.ran_out.append([self._epoch, self._calls])
-            raise
-        except BaseException as error:
-            self.failed_step(error)
             raise
         self._calls += 1
         self.batches_of_last_call = self._batches()

@@ -81,21 +81,3 @@ def assign_all(values: Iterable[tuple[Any, Any]]) -> None:
     """Assign what :func:`values_of` has returned."""
     for variable, value in values:
         variable.assign(value)
-
-
-@contextlib.contextmanager
-def evaluating(model: Any, objects: Mapping[str, Any]) -> Iterator[None]:
-    """If the body fails, put back what an evaluation changes: metrics, seeds and generators."""
-    generators = random_state.take()
-    kept = []
-    for held in (objects, {"model": model}):
-        live = collect(held)
-        entries = live.inventory.entries.items()
-        changed = (n for n, entry in entries if entry.role in (Role.METRIC, Role.SEED))
-        kept += values_of([live.variables[name] for name in changed])
-    try:
-        yield
-    except BaseException:
-        assign_all(kept)
-        random_state.put(generators)
-        raise

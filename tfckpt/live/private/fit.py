@@ -112,14 +112,6 @@ def set_evaluates(model: Any, function: Callable[..., Any] | None) -> None:
         vars(model)["_should_eval"] = function
 
 
-def set_evaluation(model: Any, function: Callable[..., Any] | None) -> None:
-    """Evaluate by another function; None for the model's own method."""
-    if function is None:
-        vars(model).pop("evaluate", None)
-    else:
-        vars(model)["evaluate"] = function
-
-
 def steps_per_execution(model: Any) -> Any:
     """How many batches a call takes, a number or a variable; None if that is not set."""
     steps = getattr(model, "steps_per_execution", None)

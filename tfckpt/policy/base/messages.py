@@ -140,8 +140,14 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
             yield ConfigFault(path, value, problem)
 
 
+_GONE = {
+    "on_exception": "`on_signal: [SIGINT]` saves on Ctrl-C; after an exception, a restart goes on "
+    "from the last save",
+}
+
+
 def _unknown(key: str, model: type[BaseModel]) -> Problem:
-    return Problem("unknown key", hint=did_you_mean(key, keys_of(model)))
+    return Problem("unknown key", hint=_GONE.get(key) or did_you_mean(key, keys_of(model)))
 
 
 def _unexpected(
