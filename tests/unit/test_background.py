@@ -151,28 +151,6 @@ def test_a_restore_leaves_the_failure_to_who_saves(manager, value, full_disk, mo
 # While one is under way
 
 
-def test_threads_take_short_turns_while_anything_is_written(manager, gate, tmp_path) -> None:
-    before = sys.getswitchinterval()
-    first = manager()
-    second = tfckpt.Checkpoint(v=tf.Variable(1.0))
-    first.save()
-    second.save(tmp_path / "beside" / "ckpt", options=ASYNC)
-    gate.open()
-    first.sync()
-    second.sync()
-    assert sys.getswitchinterval() == before
-    gate.close()
-    first.save()
-    while sys.getswitchinterval() == before:  # until the thread runs
-        pass
-    assert sys.getswitchinterval() < before
-    sys.setswitchinterval(0.001)  # what somebody else sets stays
-    gate.open()
-    first.sync()
-    assert sys.getswitchinterval() == pytest.approx(0.001)
-    sys.setswitchinterval(before)
-
-
 def test_nothing_is_listed_before_it_is_committed(manager, gate) -> None:
     first = manager()
     path = first.save()

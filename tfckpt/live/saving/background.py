@@ -2,10 +2,6 @@
 
 The next call that starts or waits for a save raises the failure; at the latest it is logged when
 the process exits, which waits for a running save: the interpreter joins its threads first.
-
-Python runs one thread at a time. Next to a busy training loop, each call that releases the
-interpreter lock, such as a write, would wait 5 ms to get it back. So the switch interval is ten
-times shorter while a background save runs.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ import atexit
 import contextlib
 import functools
 import os
-import sys
 import threading
 from concurrent.futures import Future
 from operator import attrgetter
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
-TURN = 0.0005  # seconds
 _unreported: set[Background] = set()
 
 
@@ -66,8 +60,7 @@ class Background:
         def run() -> None:
             self._thread = threading.current_thread()
             try:
-                with _turns.short():
-                    work()
+                work()
             except BaseException as error:
                 self._thread = None
                 future.set_exception(error)
@@ -121,49 +114,11 @@ def in_turn(background: str) -> Callable[[_Method], _Method]:
     return decorate
 
 
-class _Turns:
-    """Python's switch interval: short while anybody needs that."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._needed = 0
-        self._before = 0.0
-
-    @contextlib.contextmanager
-    def short(self) -> Iterator[None]:
-        with self._lock:
-            self._needed += 1
-            if self._needed == 1:
-                self._before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._before, TURN))
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._needed -= 1
-                if not self._needed:
-                    self._restore()
-
-    def forget(self) -> None:
-        """Forget all users, in a forked child."""
-        if self._needed:
-            self._restore()
-        self._lock, self._needed = threading.Lock(), 0
-
-    def _restore(self) -> None:
-        if abs(sys.getswitchinterval() - TURN) < TURN / 100:  # unless other code has set it
-            sys.setswitchinterval(self._before)
-
-
-_turns = _Turns()
-
-
 def _forget() -> None:
     """In a forked child: the thread and its work belong to the parent."""
     for each in _unreported:
         each._work = None
     _unreported.clear()
-    _turns.forget()
 
 
 if hasattr(os, "register_at_fork"):
