@@ -8,6 +8,9 @@ tfckpt's own. From the folder of the tests::
 tries so many pairs from a start, for one writer of the file or for both, and prints the shares, the
 smallest pairs that were wrong, and programs that were refused although they are the same.
 
+What it cannot judge: settings, shared layers, files of Keras, and two layers of a class without
+names that only their connections tell apart, which no edit of ``zoo.pairs.edits`` exchanges.
+
 ``simulated.json`` has how many pairs of a range were restored when it was written, and the pairs
 that are restored wrongly: those that nothing in either model or in the file tells apart, and those
 that something does, which are still to mend.
